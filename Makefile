@@ -1,0 +1,64 @@
+# Two commands matter: `make demo` runs the main job, `make test` runs the tests. Both set everything up first.
+# Nothing is reinstalled while pyproject.toml is unchanged. PYTHON=/path/to/python3.11 chooses another interpreter.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3.11)
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+FLIGHTS ?= 20000
+
+.PHONY: help setup demo test lint torture bench clean
+
+help:
+	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
+	@echo "make test     set up, then run lint, types, import contracts and all tests"
+	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
+	@echo "make lint     ruff, mypy and import contracts alone"
+	@echo "make bench    the benchmarks that run without other brokers (minutes)"
+
+setup: $(STAMP)
+	@$(PY) -m ottla.spark.java --ensure
+
+$(STAMP): pyproject.toml
+	@echo "==> creating $(VENV) with $(PYTHON)"
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "Ottla needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Install it, or name another: make PYTHON=python3.12" % v[:2])'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "==> installing Ottla and what it needs from the package registry (a minute or two, once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: setup
+	@$(VENV)/bin/ottla demo --flights $(FLIGHTS)
+
+lint: $(STAMP)
+	@echo "==> ruff"
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@echo "==> mypy --strict"
+	@$(VENV)/bin/mypy
+	@echo "==> import contracts"
+	@$(VENV)/bin/lint-imports
+
+# Long rounds of faults under an oracle, from a seed: make torture SECONDS=600 SEED=1 [SHELLS=threads RECORDS=... FAULTS=...]
+torture: SECONDS ?= 300
+torture: SEED ?= 1
+torture: SHELLS ?= threads,asyncio
+torture: RECORDS ?= 4000
+torture: FAULTS ?= 18
+torture: $(STAMP)
+	@PYTHONPATH=tests/torture $(PY) -m torture_kit --seconds $(SECONDS) --seed $(SEED) --shells $(SHELLS) \
+		--records $(RECORDS) --faults $(FAULTS)
+
+test: setup lint
+	@echo "==> tests"
+	@$(PY) -m pytest
+
+bench: setup
+	@$(PY) benchmarks/broker.py
+	@$(PY) benchmarks/sdk_producer.py
+	@$(PY) benchmarks/sdk.py
+	@$(PY) benchmarks/columnar.py
+	@$(PY) benchmarks/spark.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
