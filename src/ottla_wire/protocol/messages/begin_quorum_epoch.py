@@ -1,0 +1,41 @@
+"""BeginQuorumEpoch: a new quorum leader announces itself.
+
+Key 53. Versions 0-1, flexible from 1.
+Between controllers.
+"""
+
+from __future__ import annotations
+
+VERSIONS = "0-1"
+FLEXIBLE = "1+"
+
+REQUEST = """
+cluster_id                  string?           =null
+voter_id                    int32             1+ =-1
+topics                      [TopicData]
+    topic_name              string
+    partitions              [PartitionData]
+        partition_index     int32
+        voter_directory_id  uuid              1+
+        leader_id           int32
+        leader_epoch        int32
+leader_endpoints            [LeaderEndpoint]  1+
+    name                    string
+    host                    string
+    port                    uint16
+"""
+
+RESPONSE = """
+error_code               int16
+topics                   [TopicData]
+    topic_name           string
+    partitions           [PartitionData]
+        partition_index  int32
+        error_code       int16
+        leader_id        int32
+        leader_epoch     int32
+node_endpoints           [NodeEndpoint]  1+ @0
+    node_id              int32
+    host                 string
+    port                 uint16
+"""

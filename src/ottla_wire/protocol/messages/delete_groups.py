@@ -1,0 +1,20 @@
+"""DeleteGroups: delete empty groups with their offsets.
+
+Key 42. Versions 0-2, flexible from 2.
+"""
+
+from __future__ import annotations
+
+VERSIONS = "0-2"
+FLEXIBLE = "2+"
+
+REQUEST = """
+groups_names  [string]
+"""
+
+RESPONSE = """
+throttle_time_ms  int32
+results           [DeletableGroupResult]
+    group_id      string
+    error_code    int16
+"""

@@ -1,0 +1,30 @@
+"""SyncGroup: hand out, or wait for, a classic group's assignment.
+
+Key 14. Versions 0-5, flexible from 4.
+3 adds static members, 5 the protocol.
+"""
+
+from __future__ import annotations
+
+VERSIONS = "0-5"
+FLEXIBLE = "4+"
+
+REQUEST = """
+group_id           string
+generation_id      int32
+member_id          string
+group_instance_id  string?  3+ =null
+protocol_type      string?  5+ =null
+protocol_name      string?  5+ =null
+assignments        [SyncGroupRequestAssignment]
+    member_id      string
+    assignment     bytes
+"""
+
+RESPONSE = """
+throttle_time_ms  int32    1+
+error_code        int16
+protocol_type     string?  5+ =null
+protocol_name     string?  5+ =null
+assignment        bytes
+"""

@@ -1,0 +1,19 @@
+"""UnregisterBroker: remove a dead broker from the cluster.
+
+Key 64. Version 0, flexible from 0.
+"""
+
+from __future__ import annotations
+
+VERSIONS = "0"
+FLEXIBLE = "0+"
+
+REQUEST = """
+broker_id  int32
+"""
+
+RESPONSE = """
+throttle_time_ms  int32
+error_code        int16
+error_message     string?
+"""

@@ -1,0 +1,112 @@
+"""Which messages there are: one module per API under `messages/`, loaded when first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from ottla_wire.protocol.api_keys import ApiKey
+from ottla_wire.protocol.exceptions import UnsupportedVersion
+from ottla_wire.protocol.schema import NO_VERSION_LIMIT, MessageSchema, parse_message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSchema:
+    """What a module of `messages/` says about its API."""
+
+    api_key: ApiKey
+    request: MessageSchema
+    response: MessageSchema
+    summary: str  # the first line of the module's docstring
+
+    @property
+    def min_version(self) -> int:
+        return self.request.versions.first
+
+    @property
+    def max_version(self) -> int:
+        return self.request.versions.last
+
+    @property
+    def versions(self) -> range:
+        return range(self.min_version, self.max_version + 1)
+
+    @property
+    def flexible_from(self) -> int | None:
+        """The first version with compact lengths and tagged fields, or None."""
+        first = self.request.flexible_from
+        return None if first == NO_VERSION_LIMIT else first
+
+
+@cache
+def api(api_key: ApiKey) -> ApiSchema:
+    name = ApiKey(api_key).name
+    try:
+        module = import_module(f"ottla_wire.protocol.messages.{name.lower()}")
+    except ModuleNotFoundError:
+        raise UnsupportedVersion(f"there is no message table for {name}") from None
+    words = {"versions": module.VERSIONS, "flexible": module.FLEXIBLE}
+    title = name.title().replace("_", "")
+    return ApiSchema(
+        api_key=ApiKey(api_key),
+        request=parse_message(f"{title} request", module.REQUEST, **words),
+        response=parse_message(f"{title} response", module.RESPONSE, **words),
+        summary=(module.__doc__ or "").partition("\n")[0],
+    )
+
+
+def request(api_key: ApiKey) -> MessageSchema:
+    return api(api_key).request
+
+
+def response(api_key: ApiKey) -> MessageSchema:
+    return api(api_key).response
+
+
+def all_apis() -> list[ApiSchema]:
+    """Every API with a message table, by key."""
+    return [api(key) for key in ApiKey if _has_table(key)]
+
+
+def _has_table(api_key: ApiKey) -> bool:
+    try:
+        api(api_key)
+    except UnsupportedVersion:
+        return False
+    return True
+
+
+# ---- records of the internal topics, by Kafka's names -------------------------------------------------------------
+
+RECORD_MODULES = ("offset_records", "group_records", "transaction_records", "membership", "metadata_records")
+
+
+@cache
+def record(name: str) -> MessageSchema:
+    versions, flexible, text = _record_tables()[name]
+    return parse_message(name, text, versions=versions, flexible=flexible)
+
+
+def record_names() -> list[str]:
+    return list(_record_tables())
+
+
+@cache
+def _record_tables() -> dict[str, tuple[str, str | None, str]]:
+    tables: dict[str, tuple[str, str | None, str]] = {}
+    for module_name in RECORD_MODULES:
+        tables.update(import_module(f"ottla_wire.protocol.messages.{module_name}").RECORDS)
+    return tables
+
+
+@cache
+def metadata_record_types() -> dict[str, int]:
+    """The type id in the frame of each metadata record."""
+    types: dict[str, int] = import_module("ottla_wire.protocol.messages.metadata_records").TYPE_IDS
+    return types
+
+
+@cache
+def metadata_record_names() -> dict[int, str]:
+    return {type_id: name for name, type_id in metadata_record_types().items()}

@@ -1,0 +1,45 @@
+"""Record batches, magic 2: headers without records, records, compression, checksums."""
+
+from __future__ import annotations
+
+from ottla_wire.records.batch import (
+    BATCH_OVERHEAD,
+    BatchHeader,
+    TimestampType,
+    check_crc,
+    iter_batches,
+    iter_headers,
+    parse_header,
+    patch_batch,
+    patch_log_append_time,
+)
+from ottla_wire.records.compression import (
+    MAX_DECOMPRESSED_BYTES,
+    CompressionType,
+    DecompressionError,
+    compress,
+    decompress,
+)
+from ottla_wire.records.crc32c import crc32c
+from ottla_wire.records.record import RecordData, decode_batch, encode_batch
+
+__all__ = [
+    "BATCH_OVERHEAD",
+    "MAX_DECOMPRESSED_BYTES",
+    "BatchHeader",
+    "CompressionType",
+    "DecompressionError",
+    "RecordData",
+    "TimestampType",
+    "check_crc",
+    "compress",
+    "crc32c",
+    "decode_batch",
+    "decompress",
+    "encode_batch",
+    "iter_batches",
+    "iter_headers",
+    "parse_header",
+    "patch_batch",
+    "patch_log_append_time",
+]
