@@ -1,0 +1,1 @@
+"""An embedded Kafka broker: Kafka's wire protocol and Kafka's files, on loopback."""

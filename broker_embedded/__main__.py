@@ -1,0 +1,101 @@
+"""`python -m broker_embedded`: the broker as a process, for other languages and for speed.
+
+Prints one line on stdout when clients can connect, `ready bootstrap=127.0.0.1:PORT[,...]`; everything else goes to
+stderr. Ends on SIGTERM or SIGINT with exit code 0 and closed logs; exit code 2 means that it could not start with what
+it was given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from broker_embedded.cluster.cluster import Cluster
+from broker_embedded.common.errors import StartupError
+
+log = logging.getLogger("broker_embedded")
+
+EXIT_OK = 0
+EXIT_CANNOT_START = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise StartupError(message)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until told to stop; returns the exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+        logging.basicConfig(
+            stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+        cluster = Cluster(
+            brokers=options.brokers, port=options.port, data_dir=options.data_dir, config=_settings(options.set)
+        )
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(_serve(cluster, brokers=options.brokers))
+    except StartupError as error:
+        sys.stderr.write(f"broker_embedded: {error}\n")
+        return EXIT_CANNOT_START
+    except KeyboardInterrupt:
+        return EXIT_OK
+    return EXIT_OK
+
+
+async def _serve(cluster: Cluster, *, brokers: int) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    await cluster.start()
+    try:
+        if brokers > 1:
+            log.warning(
+                "%d brokers share the leaders, but data is not replicated yet: of a topic with a higher replication"
+                " factor only the leader holds data, and only it is in the ISR",
+                brokers,
+            )
+        sys.stdout.write(f"ready bootstrap={cluster.bootstrap_servers}\n")
+        sys.stdout.flush()
+        await stopped.wait()
+    finally:
+        await cluster.stop()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="broker_embedded", description="An embedded Kafka broker on loopback.")
+    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="brokers in this process (default 1)")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="BASE", help="port of the first broker, the others follow (default: any)"
+    )
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where logs are kept (default: a temporary directory, removed at the end)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a broker setting; may be repeated"
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what goes to stderr"
+    )
+    return parser
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise StartupError(f"--set: found {pair!r}, wanted KEY=VALUE")
+        settings[key] = value
+    return settings
+
+
+if __name__ == "__main__":
+    sys.exit(main())

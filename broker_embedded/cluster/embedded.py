@@ -1,0 +1,153 @@
+"""`EmbeddedCluster`: a Kafka cluster inside this process, for tests.
+
+The cluster lives on one asyncio loop in one daemon thread; this class may be used from any thread. While one runs, the
+interpreter's switch interval is lowered: a CPU-bound thread beside the broker would otherwise hold it up for 5 ms at a
+time (10 ms measured per produce, 0.3 ms with the lower interval).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from broker_embedded.cluster.cluster import Cluster
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.requests import UNSET, NewTopic
+
+T = TypeVar("T")
+
+SWITCH_INTERVAL_S = 0.0001
+
+_switching = threading.Lock()
+_running_clusters = 0
+_interval_before = 0.0
+
+
+class EmbeddedCluster:
+    """Brokers on loopback, speaking Kafka's protocol. `with EmbeddedCluster(brokers=3) as kafka: ...`"""
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        port: int = 0,
+        data_dir: str | Path | None = None,
+        config: Mapping[str, object] | None = None,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._cluster = Cluster(
+            brokers=brokers, port=port, data_dir=data_dir, config=config, clock=clock, random=random
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every broker, comma-separated. Ports are known once the cluster has started, and stay."""
+        return self._cluster.bootstrap_servers
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def start(self) -> Self:
+        """Start; returns when clients can connect. Raises StartupError if something it needs cannot be had."""
+        if self._thread is not None:
+            raise RuntimeError("the cluster is running")
+        self._loop = asyncio.SelectorEventLoop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="embedded-kafka", daemon=True)
+        self._thread.start()
+        _lower_switch_interval()
+        try:
+            self._call(self._cluster.start())
+        except BaseException:
+            self._end_thread()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the brokers and close their logs.
+
+        May be started again: same ports, and same data if a data_dir was given.
+        """
+        if self._thread is None:
+            return
+        try:
+            self._call(self._cluster.stop())
+        finally:
+            self._end_thread()
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = UNSET,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic; when this returns every broker knows it. BrokerError if it cannot be."""
+        configs = {key: _setting_text(value) for key, value in (config or {}).items()}
+        wanted = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor, configs=configs)
+        self._call(self._create_topic(wanted))
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def _create_topic(self, wanted: NewTopic) -> None:
+        assert self._cluster.controller is not None
+        (result,) = await self._cluster.controller.create_topics([wanted], validate_only=False)
+        if result.error is not None:
+            raise BrokerError(result.error.code, result.error.message)
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the cluster's loop and wait for it."""
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("the cluster is not running: use it in a `with` block, or call start()")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end_thread(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._loop = self._thread = None
+        _restore_switch_interval()
+
+
+def _setting_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _lower_switch_interval() -> None:
+    global _running_clusters, _interval_before
+    with _switching:
+        _running_clusters += 1
+        if _running_clusters == 1:
+            _interval_before = sys.getswitchinterval()
+            sys.setswitchinterval(min(_interval_before, SWITCH_INTERVAL_S))
+
+
+def _restore_switch_interval() -> None:
+    """Put back what was there before the first cluster started, unless somebody else has set it since."""
+    global _running_clusters
+    with _switching:
+        _running_clusters -= 1
+        if _running_clusters == 0 and abs(sys.getswitchinterval() - SWITCH_INTERVAL_S) < 1e-9:
+            sys.setswitchinterval(_interval_before)

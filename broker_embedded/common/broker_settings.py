@@ -1,0 +1,275 @@
+"""What can be set for a broker: Kafka's names, and Kafka's defaults unless the text says otherwise and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from broker_embedded.common.config_definition import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigType,
+    Definition,
+    InvalidConfig,
+    UpdateMode,
+    at_least,
+    between,
+    definitions_of,
+    each_of,
+    one_of,
+    setting,
+)
+from broker_embedded.common.facts import fact
+
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+_CLUSTER = UpdateMode.CLUSTER_WIDE
+_BROKER = UpdateMode.PER_BROKER
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+@fact
+class BrokerConfig:
+    """The settings of one broker."""
+
+    # --- node and sockets
+    socket_request_max_bytes: int = setting(
+        _INT, 104_857_600, "largest request frame; a larger one closes the connection", check=at_least(1)
+    )
+    connections_max_idle_ms: int = setting(
+        _LONG, 600_000, "an idle connection is closed after this time; 0 or less: never"
+    )
+    queued_max_requests: int = setting(
+        _INT, 500, "kept for clients that read it; the loop queues nothing", check=at_least(1)
+    )
+    fetch_max_bytes: int = setting(
+        _INT, 57_671_680, "largest Fetch response, whatever the client asks for", check=at_least(1024)
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        _INT, 1000, "fetch sessions (KIP-227) kept at most", check=at_least(0)
+    )
+    # --- topics
+    auto_create_topics_enable: bool = setting(_BOOLEAN, True, "create a topic when a client asks for its metadata")
+    delete_topic_enable: bool = setting(_BOOLEAN, True, "whether DeleteTopics is answered")
+    num_partitions: int = setting(_INT, 1, "partitions of an auto-created topic", check=at_least(1), update=_CLUSTER)
+    default_replication_factor: int = setting(_INT, 1, "replicas of an auto-created topic", check=at_least(1))
+    min_insync_replicas: int = setting(_INT, 1, "default of the topic setting", check=at_least(1), update=_CLUSTER)
+    unclean_leader_election_enable: bool = setting(_BOOLEAN, False, "default of the topic setting", update=_CLUSTER)
+    # --- log defaults (each is the synonym of a topic setting)
+    log_cleanup_policy: tuple[str, ...] = setting(
+        _LIST, ("delete",), "default of cleanup.policy", check=each_of("delete", "compact"), update=_CLUSTER
+    )
+    compression_type: str = setting(
+        _STRING, "producer", "default of the topic setting", check=one_of(*_COMPRESSIONS), update=_CLUSTER
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        _LONG, _DAY_MS, "default of delete.retention.ms", check=at_least(0), update=_CLUSTER
+    )
+    log_segment_delete_delay_ms: int = setting(
+        _LONG, 60_000, "default of file.delete.delay.ms", check=at_least(0), update=_CLUSTER
+    )
+    log_flush_interval_messages: int = setting(
+        _LONG, LONG_MAX, "default of flush.messages", check=at_least(1), update=_CLUSTER
+    )
+    log_flush_interval_ms: int = setting(_LONG, LONG_MAX, "default of flush.ms", check=at_least(0), update=_CLUSTER)
+    log_index_interval_bytes: int = setting(
+        _INT, 4096, "default of index.interval.bytes", check=at_least(0), update=_CLUSTER
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        _LONG, LONG_MAX, "default of max.compaction.lag.ms", check=at_least(1), update=_CLUSTER
+    )
+    message_max_bytes: int = setting(
+        _INT, 1_048_588, "default of max.message.bytes", check=at_least(0), update=_CLUSTER
+    )
+    log_message_timestamp_after_max_ms: int = setting(
+        _LONG, _HOUR_MS, "default of message.timestamp.after.max.ms", check=at_least(0), update=_CLUSTER
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        _LONG, LONG_MAX, "default of message.timestamp.before.max.ms", check=at_least(0), update=_CLUSTER
+    )
+    log_message_timestamp_type: str = setting(
+        _STRING,
+        "CreateTime",
+        "default of message.timestamp.type",
+        check=one_of("CreateTime", "LogAppendTime"),
+        update=_CLUSTER,
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        _DOUBLE, 0.5, "default of min.cleanable.dirty.ratio", check=between(0, 1), update=_CLUSTER
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        _LONG, 0, "default of min.compaction.lag.ms", check=at_least(0), update=_CLUSTER
+    )
+    log_preallocate: bool = setting(_BOOLEAN, False, "default of preallocate", update=_CLUSTER)
+    log_retention_bytes: int = setting(_LONG, -1, "default of retention.bytes", check=at_least(-1), update=_CLUSTER)
+    log_retention_ms: int = setting(_LONG, 7 * _DAY_MS, "default of retention.ms", check=at_least(-1), update=_CLUSTER)
+    log_segment_bytes: int = setting(
+        _INT, 1_073_741_824, "default of segment.bytes", check=at_least(14), update=_CLUSTER
+    )
+    log_index_size_max_bytes: int = setting(
+        _INT, 10_485_760, "default of segment.index.bytes", check=at_least(4), update=_CLUSTER
+    )
+    log_roll_jitter_ms: int = setting(_LONG, 0, "default of segment.jitter.ms", check=at_least(0), update=_CLUSTER)
+    log_roll_ms: int = setting(_LONG, 7 * _DAY_MS, "default of segment.ms", check=at_least(1), update=_CLUSTER)
+    # --- background work
+    log_retention_check_interval_ms: int = setting(_LONG, 300_000, "how often retention is applied", check=at_least(1))
+    log_cleaner_backoff_ms: int = setting(
+        _LONG, 15_000, "pause of the cleaner when nothing was dirty", check=at_least(0), update=_CLUSTER
+    )
+    log_cleaner_enable: bool = setting(_BOOLEAN, True, "whether compacted topics are cleaned")
+    log_cleaner_dedupe_buffer_size: int = setting(
+        _LONG, 134_217_728, "memory for the cleaner's key map", check=at_least(1024), update=_CLUSTER
+    )
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        _INT, 60_000, "how often recovery points are written", check=at_least(1)
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = setting(
+        _INT, 60_000, "how often log start offsets are written", check=at_least(1)
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        _LONG, 5_000, "how often high watermarks are written", check=at_least(1)
+    )
+    # --- producers
+    producer_id_expiration_ms: int = setting(
+        _INT, _DAY_MS, "an idle producer id is forgotten after this time", check=at_least(1), update=_CLUSTER
+    )
+    # --- replication
+    replica_lag_time_max_ms: int = setting(
+        _LONG, 30_000, "a follower behind for longer leaves the ISR", check=at_least(1)
+    )
+    replica_fetch_wait_max_ms: int = setting(_INT, 500, "long poll of a follower", check=at_least(0))
+    replica_fetch_min_bytes: int = setting(_INT, 1, "bytes a follower waits for", check=at_least(0))
+    replica_fetch_max_bytes: int = setting(
+        _INT, 1_048_576, "bytes per partition a follower asks for", check=at_least(1)
+    )
+    auto_leader_rebalance_enable: bool = setting(_BOOLEAN, True, "move leaders back to the preferred replica")
+    leader_imbalance_check_interval_seconds: int = setting(
+        _LONG, 300, "how often leaders are rebalanced", check=at_least(1)
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        _INT, 10, "imbalance that starts a rebalance", check=at_least(0)
+    )
+    # --- groups
+    group_initial_rebalance_delay_ms: int = setting(
+        _INT,
+        0,
+        "wait for more members before the first rebalance of an empty group. Kafka's default is 3000; "
+        "0 here, so that a test's group starts at once",
+        check=at_least(0),
+    )
+    group_min_session_timeout_ms: int = setting(
+        _INT, 6_000, "shortest session timeout a member may ask for", check=at_least(1)
+    )
+    group_max_session_timeout_ms: int = setting(
+        _INT, 1_800_000, "longest session timeout a member may ask for", check=at_least(1)
+    )
+    group_max_size: int = setting(_INT, INT_MAX, "members of a classic group", check=at_least(1))
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        _LIST,
+        ("classic", "consumer"),
+        "group protocols that are served",
+        check=each_of("classic", "consumer", "share", "streams"),
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        _INT, 45_000, "session timeout of a KIP-848 group", check=at_least(1), update=_CLUSTER
+    )
+    group_consumer_min_session_timeout_ms: int = setting(_INT, 45_000, "lower bound of it", check=at_least(1))
+    group_consumer_max_session_timeout_ms: int = setting(_INT, 60_000, "upper bound of it", check=at_least(1))
+    group_consumer_heartbeat_interval_ms: int = setting(
+        _INT,
+        5_000,
+        "heartbeat interval that members of a KIP-848 group are told",
+        check=at_least(1),
+        update=_CLUSTER,
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(_INT, 5_000, "lower bound of it", check=at_least(1))
+    group_consumer_max_heartbeat_interval_ms: int = setting(_INT, 15_000, "upper bound of it", check=at_least(1))
+    group_consumer_max_size: int = setting(_INT, INT_MAX, "members of a KIP-848 group", check=at_least(1))
+    group_consumer_assignors: tuple[str, ...] = setting(
+        _LIST, ("uniform", "range"), "server-side assignors, the default first", check=each_of("uniform", "range")
+    )
+    group_consumer_migration_policy: str = setting(
+        _STRING,
+        "disabled",
+        "which way groups may change protocol while they have members. Kafka's default is bidirectional; here a group "
+        "changes its protocol while it is empty, whatever this says",
+        check=one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
+    group_consumer_regex_refresh_interval_ms: int = setting(
+        _INT, 600_000, "how often regular expressions are resolved again without a reason", check=at_least(10_000)
+    )
+    offsets_topic_num_partitions: int = setting(
+        _INT,
+        4,
+        "partitions of __consumer_offsets. Kafka's default is 50; 4 here, so that a test's first group starts at once",
+        check=at_least(1),
+    )
+    offsets_topic_replication_factor: int = setting(
+        _LONG,
+        1,
+        "replicas of __consumer_offsets, at most the brokers there are. Kafka's default is 3",
+        check=at_least(1),
+    )
+    offsets_topic_segment_bytes: int = setting(
+        _INT, 104_857_600, "segment.bytes of __consumer_offsets", check=at_least(1)
+    )
+    offsets_retention_minutes: int = setting(
+        _INT, 7 * 24 * 60, "committed offsets of a group without members are kept this long", check=at_least(1)
+    )
+    offsets_retention_check_interval_ms: int = setting(_LONG, 600_000, "how often they are expired", check=at_least(1))
+    offset_metadata_max_bytes: int = setting(
+        _INT, 4096, "longest metadata text of a committed offset", check=at_least(0)
+    )
+    # --- transactions
+    transaction_max_timeout_ms: int = setting(
+        _INT, 900_000, "longest transaction timeout a producer may ask for", check=at_least(1)
+    )
+    transaction_state_log_num_partitions: int = setting(
+        _INT, 4, "partitions of __transaction_state. Kafka's default is 50", check=at_least(1)
+    )
+    transaction_state_log_replication_factor: int = setting(
+        _LONG, 1, "replicas of __transaction_state. Kafka's default is 3", check=at_least(1)
+    )
+    transactional_id_expiration_ms: int = setting(
+        _INT, 7 * _DAY_MS, "an idle transactional id is forgotten", check=at_least(1)
+    )
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> BrokerConfig:
+        """Defaults overridden by `settings`; an unknown or unusable setting raises InvalidConfig."""
+        return cls().with_settings(settings)
+
+    def with_settings(self, settings: Mapping[str, object]) -> BrokerConfig:
+        """This config with some settings changed."""
+        values: dict[str, Any] = {}
+        for name, found in settings.items():
+            definition = BROKER_SETTINGS.get(name)
+            if definition is None:
+                raise InvalidConfig(name, found, _closest(name))
+            values[attribute_of(name)] = definition.parse(found)
+        return replace(self, **values)
+
+
+BROKER_SETTINGS: dict[str, Definition] = definitions_of(BrokerConfig)
+
+
+def attribute_of(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _closest(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, BROKER_SETTINGS, n=1, cutoff=0.6)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"a broker setting; there is none of this name{hint}"

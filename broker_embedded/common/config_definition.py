@@ -1,0 +1,188 @@
+"""How a setting is defined: name, type, default, what is valid, what it does. One definition per setting, in one place.
+
+A config class is a frozen dataclass whose fields are made with `setting(...)`; the field name is Kafka's name with `.`
+written `_`. Parsing, validation, DescribeConfigs and the docs all read the same fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, field, fields
+from enum import Enum, IntEnum
+from typing import Any
+
+from broker_embedded.common.facts import fact
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+class InvalidConfig(ValueError):
+    """A setting that cannot be used. The message names the key, what was found and what is wanted."""
+
+    def __init__(self, name: str, found: object, wanted: str) -> None:
+        super().__init__(f"{name}: found {found!r}, wanted {wanted}")
+        self.name = name
+
+
+class ConfigType(IntEnum):
+    """Types as DescribeConfigs v3+ numbers them."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class UpdateMode(Enum):
+    """Who may change a broker setting while it runs (the column "Update Mode" of Kafka's docs)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+Check = Callable[[Any], str | None]
+"""Returns what is wanted when the value is wrong, None when it is right."""
+
+
+@fact
+class Definition:
+    """Everything that is known about one setting."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    check: Check | None = None
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
+    synonym: str | None = None
+    """For a topic setting: the broker setting that gives its default."""
+
+    def parse(self, text: object) -> Any:
+        """The typed value of `text`, or InvalidConfig."""
+        value = _parse(self.name, self.type, text)
+        if self.check is not None:
+            wanted = self.check(value)
+            if wanted is not None:
+                raise InvalidConfig(self.name, text, wanted)
+        return value
+
+    def format(self, value: Any) -> str | None:
+        """A typed value as the text that DescribeConfigs shows."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+
+def setting(
+    kind: ConfigType,
+    default: Any,
+    doc: str,
+    *,
+    check: Check | None = None,
+    update: UpdateMode = UpdateMode.READ_ONLY,
+    synonym: str | None = None,
+) -> Any:
+    """A dataclass field that carries its definition."""
+    return field(default=default, metadata={"setting": (kind, doc, check, update, synonym)})
+
+
+def definitions_of(config_class: type) -> dict[str, Definition]:
+    """The definitions of a config class, keyed by Kafka's dotted name."""
+    result: dict[str, Definition] = {}
+    for each in fields(config_class):
+        result_name = each.name.replace("_", ".")
+        kind, doc, check, update, synonym = each.metadata["setting"]
+        result[result_name] = Definition(
+            name=result_name,
+            type=kind,
+            default=_default_of(each),
+            doc=doc,
+            check=check,
+            update_mode=update,
+            synonym=synonym,
+        )
+    return result
+
+
+def at_least(minimum: float) -> Check:
+    """The value must be at least `minimum`."""
+    return lambda value: None if value >= minimum else f"at least {minimum}"
+
+
+def between(low: float, high: float) -> Check:
+    """The value must lie in [low, high]."""
+    return lambda value: None if low <= value <= high else f"between {low} and {high}"
+
+
+def one_of(*allowed: str) -> Check:
+    """The value must be one of the given words."""
+    return lambda value: None if value in allowed else f"one of {', '.join(allowed)}"
+
+
+def each_of(*allowed: str) -> Check:
+    """A list whose items all come from the given words, at least one of them."""
+
+    def check(value: tuple[str, ...]) -> str | None:
+        if value and all(item in allowed for item in value):
+            return None
+        return f"a comma-separated list of {', '.join(allowed)}"
+
+    return check
+
+
+def _default_of(each: Field[Any]) -> Any:
+    assert each.default is not MISSING
+    return each.default
+
+
+_BOUNDS = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), INT_MAX),
+    ConfigType.LONG: (-(2**63), LONG_MAX),
+}
+
+
+def _parse(name: str, kind: ConfigType, found: object) -> Any:
+    text = _as_text(found)
+    if kind in _BOUNDS:
+        low, high = _BOUNDS[kind]
+        try:
+            number = int(text)
+        except ValueError:
+            raise InvalidConfig(name, found, "a whole number") from None
+        if not low <= number <= high:
+            raise InvalidConfig(name, found, f"a number between {low} and {high}")
+        return number
+    if kind is ConfigType.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            raise InvalidConfig(name, found, "a number") from None
+    if kind is ConfigType.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise InvalidConfig(name, found, "true or false")
+        return text.lower() == "true"
+    if kind is ConfigType.LIST:
+        return tuple(item.strip() for item in text.split(",") if item.strip())
+    return text
+
+
+def _as_text(found: object) -> str:
+    """Settings given from Python may be numbers, booleans or lists; on the wire and the command line they are text."""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if isinstance(found, (list, tuple)):
+        return ",".join(str(item) for item in found)
+    return str(found).strip()

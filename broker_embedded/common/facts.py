@@ -1,0 +1,121 @@
+"""`@fact`: a frozen, slotted, keyword-only dataclass, made eight times faster than the standard library makes one.
+
+The broker has about ninety such classes, and `dataclasses.dataclass` compiles seven functions for each: 80 ms of a
+process that shall be ready in 100. Here only `__init__` is compiled; the other methods are shared.
+`dataclasses.replace` and `dataclasses.fields` work on a fact as on any dataclass. Not supported, because nobody here
+needs it: inheritance between facts, `init=False`, `__post_init__`, ordering.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+_PARAMS = dataclasses.make_dataclass("_", [], frozen=True).__dataclass_params__  # type: ignore[attr-defined]
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+def fact(cls: type[T]) -> type[T]:
+    """Make a class of annotations into a fact: equal by value, hashable, never changed."""
+    fields = {
+        name: _field(name, kind, cls.__dict__.get(name, dataclasses.MISSING))
+        for name, kind in inspect.get_annotations(cls).items()
+        if not str(kind).startswith("ClassVar")
+    }
+    namespace = {
+        name: value
+        for name, value in cls.__dict__.items()
+        if name not in fields and name not in ("__dict__", "__weakref__")
+    }
+    names = tuple(fields)
+    namespace.update(
+        __slots__=names,
+        __match_args__=(),
+        __dataclass_fields__=fields,
+        __dataclass_params__=_PARAMS,
+        __qualname__=cls.__qualname__,
+        __setattr__=_refuse_to_change,
+        __delattr__=_refuse_to_change,
+        __repr__=_repr,
+        __eq__=_eq,
+        __hash__=_hash,
+        __getstate__=_getstate,
+        __setstate__=_setstate,
+        _fact_values=staticmethod(attrgetter(*names) if names else lambda _: ()),
+    )
+    metaclass: Any = type(cls)
+    made = metaclass(cls.__name__, cls.__bases__, namespace)
+    made.__init__ = _compile_init(made, fields)
+    return made  # type: ignore[no-any-return]
+
+
+def _field(name: str, kind: Any, given: Any) -> dataclasses.Field[Any]:
+    """The standard library's own description of a field, so that its helpers find what they expect."""
+    made: Any = given if isinstance(given, dataclasses.Field) else dataclasses.field(default=given)
+    made.name, made.type, made.kw_only = name, kind, True
+    made._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+    return made  # type: ignore[no-any-return]
+
+
+def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
+    """An `__init__` that writes through the slots' descriptors, past the `__setattr__` that refuses."""
+    names: dict[str, Any] = {"FACTORY": _FACTORY}
+    parameters, lines = [], []
+    for name, field in fields.items():
+        names[f"set_{name}"] = made.__dict__[name].__set__
+        value = name
+        if field.default is not dataclasses.MISSING:
+            names[f"default_{name}"] = field.default
+            parameters.append(f"{name}=default_{name}")
+        elif field.default_factory is not dataclasses.MISSING:
+            names[f"make_{name}"] = field.default_factory
+            parameters.append(f"{name}=FACTORY")
+            value = f"make_{name}() if {name} is FACTORY else {name}"
+        else:
+            parameters.append(name)
+        lines.append(f" set_{name}(self, {value})")
+    arguments = f"self, *, {', '.join(parameters)}" if parameters else "self"
+    source = f"def __init__({arguments}):\n" + ("\n".join(lines) or " pass")
+    scope: dict[str, Any] = {}
+    exec(source, names, scope)
+    init: Callable[..., None] = scope["__init__"]
+    init.__qualname__ = f"{made.__qualname__}.__init__"
+    return init
+
+
+_FACTORY = object()
+
+
+def _refuse_to_change(self: Any, name: str, value: object = None) -> None:
+    raise dataclasses.FrozenInstanceError(
+        f"{type(self).__name__}.{name} cannot be changed: make another with replace()"
+    )
+
+
+def _repr(self: Any) -> str:
+    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+    return f"{type(self).__qualname__}({shown})"
+
+
+def _eq(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    return self._fact_values(self) == self._fact_values(other)
+
+
+def _getstate(self: Any) -> list[Any]:
+    return [getattr(self, name) for name in self.__slots__]
+
+
+def _setstate(self: Any, state: list[Any]) -> None:
+    for name, value in zip(self.__slots__, state, strict=True):
+        type(self).__dict__[name].__set__(self, value)
+
+
+def _hash(self: Any) -> int:
+    return hash((type(self), self._fact_values(self)))

@@ -1,0 +1,130 @@
+"""The operating system's files, used with pread and pwrite so that readers and the writer never share a position."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from broker_embedded.common.filesystem import Bytes, DiskUsage, File, Lock
+
+
+class OsFile:
+    """A descriptor, used with pread and pwrite so that readers and the writer never share a position."""
+
+    __slots__ = ("_fd", "_fsync")
+
+    def __init__(self, fd: int, *, fsync: bool) -> None:
+        self._fd = fd
+        self._fsync = fsync
+
+    def read_at(self, size: int, position: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def write_at(self, data: Bytes, position: int) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):  # a nearly full disk writes what fits, then fails
+            written += os.pwrite(self._fd, view[written:], position + written)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def flush(self) -> None:
+        if self._fsync:
+            os.fsync(self._fd)
+
+    def fileno(self) -> int | None:
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _OsLock:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)  # closing gives the lock up; the file stays, as Kafka leaves it
+            self._fd = -1
+
+
+class OsFileSystem:
+    """The machine's files. `fsync=False` for directories that need not survive the machine (temporary data)."""
+
+    __slots__ = ("_fsync",)
+
+    def __init__(self, *, fsync: bool = True) -> None:
+        self._fsync = fsync
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(os.open(path, flags, 0o644), fsync=self._fsync)
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def is_dir(self, path: str) -> bool:
+        return Path(path).is_dir()
+
+    def list_dir(self, path: str) -> list[str]:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries)
+
+    def make_dirs(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+
+    def sync_dir(self, path: str) -> None:
+        if not self._fsync:
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def size(self, path: str) -> int:
+        return Path(path).stat().st_size
+
+    def modified_ms(self, path: str) -> int:
+        return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def lock(self, path: str) -> Lock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return _OsLock(fd)
+
+    def usage(self, path: str) -> DiskUsage:
+        usage = shutil.disk_usage(path)
+        return DiskUsage(usage.total, usage.free)

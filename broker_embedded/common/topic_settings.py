@@ -1,0 +1,191 @@
+"""What can be set for a topic: Kafka's names and Kafka's defaults."""
+
+from __future__ import annotations
+
+from broker_embedded.common.config_definition import (
+    LONG_MAX,
+    ConfigType,
+    Definition,
+    UpdateMode,
+    at_least,
+    between,
+    definitions_of,
+    each_of,
+    one_of,
+    setting,
+)
+from broker_embedded.common.facts import fact
+
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+_CLUSTER = UpdateMode.CLUSTER_WIDE
+_BROKER = UpdateMode.PER_BROKER
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+@fact
+class TopicConfig:
+    """The settings of one topic, defaults resolved. `synonym` names the broker setting that gives the default."""
+
+    cleanup_policy: tuple[str, ...] = setting(
+        _LIST, ("delete",), "delete, compact, or both", check=each_of("delete", "compact"), synonym="log.cleanup.policy"
+    )
+    compression_type: str = setting(
+        _STRING,
+        "producer",
+        "final compression of the topic; `producer` keeps the producer's",
+        check=one_of(*_COMPRESSIONS),
+        synonym="compression.type",
+    )
+    delete_retention_ms: int = setting(
+        _LONG,
+        _DAY_MS,
+        "how long tombstones stay after compaction",
+        check=at_least(0),
+        synonym="log.cleaner.delete.retention.ms",
+    )
+    file_delete_delay_ms: int = setting(
+        _LONG,
+        60_000,
+        "wait between renaming a segment to .deleted and removing it",
+        check=at_least(0),
+        synonym="log.segment.delete.delay.ms",
+    )
+    flush_messages: int = setting(
+        _LONG, LONG_MAX, "fsync after this many records", check=at_least(1), synonym="log.flush.interval.messages"
+    )
+    flush_ms: int = setting(
+        _LONG, LONG_MAX, "fsync after this time", check=at_least(0), synonym="log.flush.interval.ms"
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        _LIST, (), "partition:broker pairs throttled on the follower side"
+    )
+    index_interval_bytes: int = setting(
+        _INT,
+        4096,
+        "bytes of log between two entries of the offset index",
+        check=at_least(0),
+        synonym="log.index.interval.bytes",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        _LIST, (), "partition:broker pairs throttled on the leader side"
+    )
+    max_compaction_lag_ms: int = setting(
+        _LONG,
+        LONG_MAX,
+        "longest time a record may stay uncompacted",
+        check=at_least(1),
+        synonym="log.cleaner.max.compaction.lag.ms",
+    )
+    max_message_bytes: int = setting(
+        _INT, 1_048_588, "largest record batch, after compression", check=at_least(0), synonym="message.max.bytes"
+    )
+    message_timestamp_after_max_ms: int = setting(
+        _LONG,
+        _HOUR_MS,
+        "how far in the future a CreateTime timestamp may lie",
+        check=at_least(0),
+        synonym="log.message.timestamp.after.max.ms",
+    )
+    message_timestamp_before_max_ms: int = setting(
+        _LONG,
+        LONG_MAX,
+        "how far in the past a CreateTime timestamp may lie",
+        check=at_least(0),
+        synonym="log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_type: str = setting(
+        _STRING,
+        "CreateTime",
+        "CreateTime keeps the producer's timestamp, LogAppendTime sets the broker's",
+        check=one_of("CreateTime", "LogAppendTime"),
+        synonym="log.message.timestamp.type",
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        _DOUBLE,
+        0.5,
+        "dirty share of the log that starts compaction",
+        check=between(0, 1),
+        synonym="log.cleaner.min.cleanable.ratio",
+    )
+    min_compaction_lag_ms: int = setting(
+        _LONG,
+        0,
+        "shortest time a record stays uncompacted",
+        check=at_least(0),
+        synonym="log.cleaner.min.compaction.lag.ms",
+    )
+    min_insync_replicas: int = setting(
+        _INT,
+        1,
+        "replicas that must be in sync for acks=all to succeed",
+        check=at_least(1),
+        synonym="min.insync.replicas",
+    )
+    preallocate: bool = setting(
+        _BOOLEAN, False, "allocate a segment's file at its full size", synonym="log.preallocate"
+    )
+    retention_bytes: int = setting(
+        _LONG,
+        -1,
+        "size of a *partition* above which old segments are deleted; -1: no limit",
+        check=at_least(-1),
+        synonym="log.retention.bytes",
+    )
+    retention_ms: int = setting(
+        _LONG,
+        7 * _DAY_MS,
+        "age above which segments are deleted; -1: no limit",
+        check=at_least(-1),
+        synonym="log.retention.ms",
+    )
+    segment_bytes: int = setting(
+        _INT, 1_073_741_824, "size at which a segment is closed", check=at_least(14), synonym="log.segment.bytes"
+    )
+    segment_index_bytes: int = setting(
+        _INT,
+        10_485_760,
+        "size of an index file; a full index closes the segment",
+        check=at_least(4),
+        synonym="log.index.size.max.bytes",
+    )
+    segment_jitter_ms: int = setting(
+        _LONG,
+        0,
+        "random share taken off segment.ms, so that segments do not roll together",
+        check=at_least(0),
+        synonym="log.roll.jitter.ms",
+    )
+    segment_ms: int = setting(
+        _LONG,
+        7 * _DAY_MS,
+        "age at which a segment is closed even if it is not full",
+        check=at_least(1),
+        synonym="log.roll.ms",
+    )
+    unclean_leader_election_enable: bool = setting(
+        _BOOLEAN,
+        False,
+        "elect a replica that is out of sync when no other lives: data is lost",
+        synonym="unclean.leader.election.enable",
+    )
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+
+TOPIC_SETTINGS: dict[str, Definition] = definitions_of(TopicConfig)

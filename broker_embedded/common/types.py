@@ -1,0 +1,32 @@
+"""Small value types that every layer of the broker shares."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NewType
+
+NodeId = NewType("NodeId", int)
+"""A broker's id. Positive; -1 stands for "none" on the wire."""
+
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+
+NO_LEADER = -1
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+"""Topics that clients see flagged `is_internal`, and that no client may produce to or create by hand."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, as logs, messages and dictionaries name it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

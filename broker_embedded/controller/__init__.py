@@ -1,0 +1,1 @@
+"""Turns requests into metadata records; placement of replicas; the log that makes them durable."""

@@ -1,0 +1,89 @@
+"""Changing settings while the cluster runs: which may be changed, to what, and the records that do it."""
+
+from __future__ import annotations
+
+from broker_embedded.common.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    Definition,
+    InvalidConfig,
+    UpdateMode,
+)
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.requests import ConfigChange, ConfigOperation
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.metadata.records import MetadataRecord, ResourceType, SetConfig
+from ottla_wire.protocol import ErrorCode
+
+
+def change_configs(image: ClusterImage, change: ConfigChange) -> list[MetadataRecord]:
+    """The records of one resource's change; BrokerError if any part of it cannot be, then none of it happens."""
+    definitions = _definitions(image, change)
+    before = dict(image.config_overrides(change.resource_type, change.resource_name))
+    after: dict[str, str] = {} if change.replaces_all else dict(before)
+    seen: set[str] = set()
+    for name, operation, value in change.operations:
+        if name in seen:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in one request")
+        seen.add(name)
+        definition = definitions.get(name)
+        if definition is None:
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG, f"{name}: there is no such {change.resource_type.name.lower()} setting"
+            )
+        _apply(after, definition, operation, value)
+    return [
+        SetConfig(
+            resource_type=change.resource_type, resource_name=change.resource_name, name=name, value=after.get(name)
+        )
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definition]:
+    """The settings that may be changed on this resource."""
+    name = change.resource_name
+    if change.resource_type is ResourceType.TOPIC:
+        if name not in image.topics:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return TOPIC_SETTINGS
+    if change.resource_type is ResourceType.BROKER:
+        if name and (not name.isdecimal() or int(name) not in image.brokers):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}")
+        for setting, _, _ in change.operations:
+            definition = BROKER_SETTINGS.get(setting)
+            if definition is not None and definition.update_mode is UpdateMode.READ_ONLY:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"{setting} can only be set when the broker starts")
+        return BROKER_SETTINGS
+    raise BrokerError(
+        ErrorCode.INVALID_REQUEST, f"settings of a {change.resource_type.name.lower()} cannot be changed here"
+    )
+
+
+def _apply(values: dict[str, str], definition: Definition, operation: ConfigOperation, value: str | None) -> None:
+    name = definition.name
+    if operation is ConfigOperation.DELETE:
+        values.pop(name, None)
+        return
+    if value is None:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name}: the value is null")
+    if operation is not ConfigOperation.SET:
+        if definition.type is not ConfigType.LIST:
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG, f"{name} is no list: it can be set, not {operation.name.lower()}ed"
+            )
+        current = values.get(name, definition.format(definition.default) or "")
+        items = [item for item in current.split(",") if item]
+        named = [item.strip() for item in value.split(",") if item.strip()]
+        if operation is ConfigOperation.APPEND:
+            items += [item for item in named if item not in items]
+        else:
+            items = [item for item in items if item not in named]
+        value = ",".join(items)
+    try:
+        definition.parse(value)
+    except InvalidConfig as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    values[name] = value

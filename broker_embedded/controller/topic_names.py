@@ -1,0 +1,30 @@
+"""What a topic may be called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MAX_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def problem_with(name: str) -> str | None:
+    """Why `name` cannot be a topic's name, or None if it can."""
+    if not name:
+        return "the topic name is empty"
+    if name in (".", ".."):
+        return f"the topic name cannot be {name!r}"
+    if len(name) > MAX_LENGTH:
+        return f"the topic name has {len(name)} characters, at most {MAX_LENGTH} are possible"
+    if _LEGAL.fullmatch(name) is None:
+        return f"the topic name {name!r} has a character other than ASCII letters and digits, '.', '_' and '-'"
+    return None
+
+
+def collision_with(name: str, existing: Iterable[str]) -> str | None:
+    """A topic whose metric name would be the same: '.' and '_' are one character there."""
+    if "." not in name and "_" not in name:
+        return None
+    folded = name.replace(".", "_")
+    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)

@@ -1,0 +1,161 @@
+"""Creating, growing and deleting topics: requests in, records out, nothing changed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from uuid import UUID
+
+from broker_embedded.common.config import BrokerConfig, InvalidConfig, topic_config
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller import placement, topic_names
+from broker_embedded.controller.requests import UNSET, NewPartitions, NewTopic, TopicResult
+from broker_embedded.metadata.image import ClusterImage, TopicImage
+from broker_embedded.metadata.records import (
+    CreatePartition,
+    CreateTopic,
+    MetadataRecord,
+    RemoveTopic,
+    ResourceType,
+    SetConfig,
+)
+from ottla_wire.protocol import ErrorCode
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""As in Kafka: a typing error must not allocate a million logs."""
+
+
+def create_topic(
+    image: ClusterImage, wanted: NewTopic, *, config: BrokerConfig, random: Random
+) -> tuple[list[MetadataRecord], TopicResult]:
+    """The records that create `wanted`; BrokerError if it cannot be."""
+    _check_name(image, wanted.name)
+    configs = {name: value for name, value in wanted.configs.items() if value is not None}
+    try:
+        topic_config(config, configs)
+    except InvalidConfig as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    replicas = _assigned(image, wanted) if wanted.assignments else _placed(image, wanted, config)
+    topic_id = UUID(int=random.getrandbits(128), version=4).bytes
+    records: list[MetadataRecord] = [CreateTopic(name=wanted.name, topic_id=topic_id)]
+    records += [
+        SetConfig(resource_type=ResourceType.TOPIC, resource_name=wanted.name, name=name, value=value)
+        for name, value in configs.items()
+    ]
+    records += [new_partition(topic_id, number, brokers) for number, brokers in enumerate(replicas)]
+    result = TopicResult(
+        name=wanted.name,
+        topic_id=topic_id,
+        partitions=len(replicas),
+        replication_factor=len(replicas[0]),
+        configs=configs,
+    )
+    return records, result
+
+
+def new_partition(topic_id: bytes, number: int, replicas: Sequence[int]) -> CreatePartition:
+    """A fresh partition.
+
+    Only its leader is in sync: followers do not fetch yet, and the ISR never names who holds no data.
+    """
+    leader = replicas[0]
+    return CreatePartition(topic_id=topic_id, partition=number, replicas=tuple(replicas), isr=(leader,), leader=leader)
+
+
+def grow_topic(image: ClusterImage, wanted: NewPartitions) -> list[MetadataRecord]:
+    """The records that add partitions; BrokerError if they cannot be added."""
+    topic = image.topic(wanted.name)
+    if topic is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}")
+    present = len(topic.partitions)
+    added = wanted.count - present
+    if added <= 0:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {wanted.name} has {present} partitions; wanted more than that, found {wanted.count}",
+        )
+    _check_partition_count(added)
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != added:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partitions would be added, the request assigns {len(wanted.assignments)}",
+            )
+        replicas = [_check_replicas(image, each) for each in wanted.assignments]
+    else:
+        replication_factor = len(topic.partitions[0].replicas)
+        replicas = placement.place(image, partitions=added, replication_factor=replication_factor)
+    return [new_partition(topic.topic_id, present + index, each) for index, each in enumerate(replicas)]
+
+
+def delete_topic(topic: TopicImage, *, config: BrokerConfig) -> list[MetadataRecord]:
+    """The record that deletes a topic."""
+    if not config.delete_topic_enable:
+        raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    return [RemoveTopic(topic_id=topic.topic_id)]
+
+
+def _check_name(image: ClusterImage, name: str) -> None:
+    problem = topic_names.problem_with(name)
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name in image.topics:
+        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+    other = topic_names.collision_with(name, image.topics)
+    if other is not None:
+        raise BrokerError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}: '.' and '_' count as the same"
+        )
+
+
+def _placed(image: ClusterImage, wanted: NewTopic, config: BrokerConfig) -> list[tuple[int, ...]]:
+    partitions = config.num_partitions if wanted.partitions == UNSET else wanted.partitions
+    if partitions < 1:
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"found {partitions} partitions, wanted at least 1")
+    _check_partition_count(partitions)
+    factor = config.default_replication_factor if wanted.replication_factor == UNSET else wanted.replication_factor
+    if factor < 1:
+        raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, f"found replication factor {factor}, wanted at least 1")
+    return placement.place(image, partitions=partitions, replication_factor=factor)
+
+
+def _assigned(image: ClusterImage, wanted: NewTopic) -> list[tuple[int, ...]]:
+    if wanted.partitions != UNSET or wanted.replication_factor != UNSET:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            "replicas are assigned by hand: partitions and replication factor must both be -1",
+        )
+    assignments: Mapping[int, Sequence[int]] = wanted.assignments
+    if sorted(assignments) != list(range(len(assignments))):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"partitions must be numbered from 0 without gaps, found {sorted(assignments)}",
+        )
+    _check_partition_count(len(assignments))
+    replicas = [_check_replicas(image, assignments[number]) for number in range(len(assignments))]
+    factors = {len(each) for each in replicas}
+    if len(factors) > 1:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"partitions have different numbers of replicas: {sorted(factors)}",
+        )
+    return replicas
+
+
+def _check_replicas(image: ClusterImage, replicas: Sequence[int]) -> tuple[int, ...]:
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition needs replicas on different brokers, found {replicas}"
+        )
+    unknown = [broker for broker in replicas if broker not in image.brokers]
+    if unknown:
+        raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no broker {unknown[0]}")
+    return tuple(replicas)
+
+
+def _check_partition_count(count: int) -> None:
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise BrokerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"found {count} partitions in one request, at most {MAX_PARTITIONS_PER_REQUEST} are possible",
+        )

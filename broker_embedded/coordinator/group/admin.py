@@ -1,0 +1,166 @@
+"""What operators, and the clock, do to the groups of a shard: list, describe, delete, expire."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from ottla_wire.protocol import ErrorCode
+
+from . import records
+from .classic import ClassicGroup, State
+from .consumer.group import ConsumerGroup
+from .consumer_groups import ConsumerGroups
+from .groups import ClassicGroups
+from .offsets.committed import OffsetKey
+from .offsets.expiry import ExpiryRule
+from .offsets.manager import OffsetManager
+from .requests import DescribedGroup, DescribedMember, ListedGroup
+from .subscription import PROTOCOL_TYPE
+
+log = logging.getLogger(__name__)
+
+AnyGroup = ClassicGroup | ConsumerGroup
+
+
+class GroupAdmin:
+    """Works on the groups and offsets of one shard."""
+
+    def __init__(self, classic: ClassicGroups, consumer: ConsumerGroups, offsets: OffsetManager) -> None:
+        self._classic = classic
+        self._consumer = consumer
+        self._offsets = offsets
+
+    # -- showing
+
+    def list_groups(self) -> list[ListedGroup]:
+        listed = [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                state=group.state.value,
+                group_type="classic",
+            )
+            for group in self._classic
+        ]
+        listed += [
+            ListedGroup(
+                group_id=group.group_id, protocol_type=PROTOCOL_TYPE, state=group.state.value, group_type="consumer"
+            )
+            for group in self._consumer
+        ]
+        return listed
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        """A classic group. What its members put in is shown only once it is stable, as Kafka does."""
+        group = self._classic.get(group_id)
+        if group is None:
+            is_other_type = self._consumer.get(group_id) is not None
+            return DescribedGroup(
+                group_id=group_id,
+                error=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} {'is not a classic group' if is_other_type else 'not found'}.",
+                state=State.DEAD.value,
+            )
+        is_stable = group.state is State.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol=(group.protocol or "") if is_stable else "",
+            members=tuple(
+                DescribedMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    metadata=member.metadata_of(group.protocol) if is_stable else b"",
+                    assignment=member.assignment if is_stable else b"",
+                )
+                for member in group.members.values()
+            ),
+        )
+
+    # -- deleting
+
+    def delete_group(self, group_id: str, on_done: Callable[[ErrorCode], None]) -> None:
+        """Delete an empty group with its offsets."""
+        group = self._classic.get(group_id) or self._consumer.get(group_id)
+        if group is None:
+            on_done(ErrorCode.GROUP_ID_NOT_FOUND)
+            return
+        error = group.check_delete()
+        if error is not ErrorCode.NONE:
+            on_done(error)
+            return
+        store = self._offsets.store
+        self._delete({group_id: [*store.of_group(group_id).keys() | store.pending_keys(group_id)]}, [group], on_done)
+
+    def forget_topics(self, topics: set[str]) -> None:
+        """Topics were deleted: their offsets mean nothing any more, least of all for a new topic of the same name."""
+        self._offsets.forget(self._offsets.keys_of_topics(topics), _log_failure)
+
+    def expire_offsets(self) -> None:
+        """Forget what is past its retention, and groups that are left with nothing."""
+        store = self._offsets.store
+        doomed: dict[str, list[OffsetKey]] = {}
+        dead: list[AnyGroup] = []
+        groups: list[AnyGroup] = [*self._classic, *self._consumer]
+        for group in groups:
+            rule = _expiry_rule(group)
+            keys = self._offsets.expired_keys(group.group_id, rule) if rule is not None else []
+            if keys:
+                doomed[group.group_id] = keys
+            keeps_offsets = len(keys) < len(store.of_group(group.group_id)) or store.has_pending(group.group_id)
+            is_awaited = isinstance(group, ClassicGroup) and bool(group.pending_join)
+            if group.is_empty and not keeps_offsets and not is_awaited:
+                dead.append(group)
+        self._delete(doomed, dead, _log_failure)
+
+    def _delete(
+        self, keys: dict[str, list[OffsetKey]], dead: Iterable[AnyGroup], on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        dead = tuple(dead)
+
+        def appended(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                for group in dead:
+                    self._remove(group)
+            on_done(error)
+
+        tombstones = []
+        for group in dead:
+            if isinstance(group, ClassicGroup):
+                tombstones.append(records.group_record(group.group_id, None))
+            else:
+                tombstones += self._consumer.tombstones(group)
+        self._offsets.forget(keys, appended, also=tombstones)
+
+    def _remove(self, group: AnyGroup) -> None:
+        """Unless somebody joined while the tombstone was written; then the group lives on, and its next record with
+        it."""
+        if not group.is_empty:
+            return
+        if isinstance(group, ConsumerGroup):
+            if self._consumer.get(group.group_id) is group:
+                self._consumer.remove(group)
+        elif self._classic.get(group.group_id) is group:
+            self._classic.remove(group, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def _expiry_rule(group: AnyGroup) -> ExpiryRule | None:
+    """How a group's offsets age, or None if they do not."""
+    if isinstance(group, ConsumerGroup):
+        return ExpiryRule(is_in_use=group.is_subscribed_to)
+    if group.protocol_type is None:
+        return ExpiryRule(is_in_use=lambda topic: False)
+    if group.is_empty:
+        return ExpiryRule(is_in_use=lambda topic: False, empty_since_ms=group.state_since_ms)
+    if group.state is State.STABLE and group.subscribed_topics is not None:
+        return ExpiryRule(is_in_use=group.is_subscribed_to)
+    return None
+
+
+def _log_failure(error: ErrorCode) -> None:
+    if error is not ErrorCode.NONE:
+        log.warning("expired offsets stay until the next check: %s", error.name)

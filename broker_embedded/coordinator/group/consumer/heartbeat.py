@@ -1,0 +1,304 @@
+"""ConsumerGroupHeartbeat: one request to join, report, learn and leave.
+
+    1  who is it?          new, known, or a static member that comes back; fence who is not what it says
+    2  what changed?       its subscription, the topics' metadata, what its pattern matches: the group epoch moves
+    3  target              computed anew if the group epoch moved
+    4  reconcile           the member goes one step towards its target
+    5  answer              epoch, and the assignment if it changed or the member cannot know it
+
+Yields records and a response; nothing is changed here, except that records are replayed as they are made so that each
+step sees the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.facts import fact
+from broker_embedded.metadata.image import ClusterImage
+from ottla_wire.protocol import ErrorCode
+
+from .assignment import NOTHING, Assignment
+from .assignors import ASSIGNORS
+from .group import ConsumerGroup
+from .member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    MemberState,
+    Subscription,
+)
+from .reconcile import reconcile
+from .records import ConsumerRecord, CurrentAssignment, MemberMetadata, TargetMember
+from .target import compute_target, group_changes, regex_changes, unused_regexes
+
+
+@fact
+class ConsumerGroupConfig:
+    """The broker's settings that a KIP-848 group obeys."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2_147_483_647
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is the default."""
+
+
+@fact
+class HeartbeatRequest:
+    """None and -1 mean "unchanged"."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topic_names: frozenset[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Assignment | None = None
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
+
+    @property
+    def is_full(self) -> bool:
+        """A member that joins, or is not sure what it was told last, says everything and is told everything."""
+        subscribes = self.topic_names is not None or self.topic_regex is not None
+        says_everything = self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
+        return self.member_epoch == JOIN_EPOCH or says_everything
+
+
+@fact
+class HeartbeatResponse:
+    """`assignment` None: unchanged."""
+
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+
+
+class Recorder:
+    """Makes records and replays them at once."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group = group
+        self.records: list[ConsumerRecord] = []
+
+    def add(self, record: ConsumerRecord) -> None:
+        self.group.replay(record)
+        self.records.append(record)
+
+
+def check_request(request: HeartbeatRequest, config: ConsumerGroupConfig, *, requires_member_id: bool) -> None:
+    """Refuse what is wrong whatever the group is. BrokerError."""
+    _require(request.group_id != "", "the group id is empty")
+    _require(request.instance_id != "", "the instance id is empty")
+    _require(request.rack_id != "", "the rack id is empty")
+    if requires_member_id or request.member_epoch != JOIN_EPOCH:
+        _require(request.member_id != "", "the member id is empty")
+    if request.member_epoch == JOIN_EPOCH:
+        _require(request.rebalance_timeout_ms != -1, "a joining member must say its rebalance timeout")
+        _require(request.owned is not None and not request.owned, "a joining member must own no partitions")
+        has_subscription = bool(request.topic_names) or bool(request.topic_regex)
+        _require(has_subscription, "a joining member must subscribe to topics, by name or by pattern")
+    elif request.member_epoch == LEAVE_STATIC_EPOCH:
+        _require(request.instance_id is not None, "only a static member can leave for a while")
+    else:
+        _require(request.member_epoch >= LEAVE_EPOCH, f"member epoch {request.member_epoch} means nothing")
+    if request.server_assignor is not None and request.server_assignor not in config.assignors:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"assignor {request.server_assignor!r} is not served, {', '.join(config.assignors)} are",
+        )
+
+
+def heartbeat(
+    group: ConsumerGroup,
+    request: HeartbeatRequest,
+    *,
+    config: ConsumerGroupConfig,
+    image: ClusterImage,
+    now_ms: int,
+    wall_ms: int,
+) -> tuple[list[ConsumerRecord], HeartbeatResponse]:
+    """A member that is not leaving. BrokerError if it is refused; nothing has changed then."""
+    current = group.members.get(request.member_id)
+    if current is not None and current.progress.state is MemberState.UNKNOWN and request.owned != NOTHING:
+        raise BrokerError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "the member is in a state that this broker does not know: give up all partitions and join again",
+        )
+    if len(group.members) >= config.max_size and current is None and _replaced_by(group, request) is None:
+        raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, its maximum")
+    predecessor = _check_member(group, request)
+    before = group.members.get(request.member_id) if predecessor is None else predecessor
+    subscription = _updated(before.subscription if before is not None else Subscription(), request)
+    changed_regexes = regex_changes(group, subscription, image=image, wall_ms=wall_ms)  # refuses a wrong pattern
+
+    recorder = Recorder(group)
+    if predecessor is not None and predecessor.member_id != request.member_id:
+        _take_over(recorder, predecessor, request.member_id)
+    known = group.members.get(request.member_id)
+    must_assign = known is None
+    if known is None or known.subscription != subscription:
+        old = Subscription() if known is None else known.subscription
+        must_assign |= old.topic_names != subscription.topic_names or old.topic_regex != subscription.topic_regex
+        recorder.add(MemberMetadata(member_id=request.member_id, subscription=subscription))
+    for regex in changed_regexes:
+        recorder.add(regex)
+    for change in group_changes(group, image=image, force=must_assign):
+        recorder.add(change)
+    if group.epoch > group.assignment_epoch:
+        for change in compute_target(group, ASSIGNORS[group.assignor(config.assignors[0])]):
+            recorder.add(change)
+
+    for unused in unused_regexes(group):
+        recorder.add(unused)
+
+    progress_before = group.members[request.member_id].progress
+    _reconcile(recorder, request, now_ms)
+    member = group.members[request.member_id]
+    group.session_deadlines_ms[member.member_id] = now_ms + config.session_timeout_ms
+    # Whoever has just joined says everything, so a replaced static member is told everything as well.
+    is_told = request.is_full or member.progress.assigned != progress_before.assigned
+    return recorder.records, HeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.progress.epoch,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        assignment=member.progress.assigned if is_told else None,
+    )
+
+
+def _reconcile(recorder: Recorder, request: HeartbeatRequest, now_ms: int) -> None:
+    group = recorder.group
+    member = group.members[request.member_id]
+    progress = member.progress
+    if progress.is_reconciled_to(group.assignment_epoch):
+        return
+    moved = reconcile(
+        progress,
+        target_epoch=group.assignment_epoch,
+        target=group.target_of(member),
+        is_owned=group.is_owned,
+        reported=request.owned,
+    )
+    if moved == progress:
+        return
+    recorder.add(CurrentAssignment(member_id=member.member_id, progress=moved))
+    if moved.state is MemberState.UNREVOKED_PARTITIONS:
+        deadline_ms = now_ms + member.subscription.rebalance_timeout_ms
+        group.rebalance_deadlines_ms[member.member_id] = (deadline_ms, moved.epoch)
+    else:
+        group.rebalance_deadlines_ms.pop(member.member_id, None)
+
+
+# -- who is it?
+
+
+def _check_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
+    """The static member whose place the request's member has or takes, or None for a dynamic member. BrokerError."""
+    if request.instance_id is None:
+        member = group.members.get(request.member_id)
+        if member is not None:
+            _check_epoch(member, request)
+        elif request.member_epoch != JOIN_EPOCH:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id!r} is not a member of group {group.group_id}"
+            )
+        return None
+    current = group.static_member(request.instance_id)
+    if request.member_epoch == JOIN_EPOCH:
+        is_released = current is None or current.progress.epoch == LEAVE_STATIC_EPOCH
+        if current is not None and not is_released and current.member_id != request.member_id:
+            raise BrokerError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"instance id {request.instance_id!r} is in use by member {current.member_id!r}",
+            )
+        return current
+    member = check_static_member(group, request)
+    _check_epoch(member, request)
+    return member
+
+
+def check_static_member(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember:
+    """The member that holds the instance id, if it is the one that asks. BrokerError."""
+    assert request.instance_id is not None
+    current = group.static_member(request.instance_id)
+    if current is None:
+        raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance id {request.instance_id!r} is unknown")
+    if current.member_id != request.member_id:
+        raise BrokerError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"instance id {request.instance_id!r} belongs to member {current.member_id!r}, not {request.member_id!r}",
+        )
+    return current
+
+
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+    """An older epoch is accepted once: the answer that brought the newer one may have been lost."""
+    progress = member.progress
+    if request.member_epoch in (progress.epoch, JOIN_EPOCH):
+        return
+    owns_no_more = request.owned is not None and request.owned <= progress.assigned
+    missed_an_answer = request.member_epoch == progress.previous_epoch and owns_no_more
+    if not missed_an_answer:
+        raise BrokerError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"member epoch {request.member_epoch}, the coordinator is at {progress.epoch}:"
+            " give up all partitions and join again",
+        )
+
+
+def _replaced_by(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
+    return None if request.instance_id is None else group.static_member(request.instance_id)
+
+
+def _take_over(recorder: Recorder, old: ConsumerMember, member_id: str) -> None:
+    """A static member is back under a new id: what was its predecessor's is its own."""
+    target = recorder.group.target_of(old)
+    recorder.add(CurrentAssignment(member_id=old.member_id, progress=None))
+    recorder.add(TargetMember(member_id=old.member_id, assignment=None))
+    recorder.add(MemberMetadata(member_id=old.member_id, subscription=None))
+    recorder.add(MemberMetadata(member_id=member_id, subscription=old.subscription))
+    recorder.add(TargetMember(member_id=member_id, assignment=target))
+    came_back = replace(old.progress, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    recorder.add(CurrentAssignment(member_id=member_id, progress=came_back))
+
+
+# -- what changed?
+
+
+def _updated(before: Subscription, request: HeartbeatRequest) -> Subscription:
+    """What is not said stays, except that a member that joins says everything."""
+    is_joining = request.member_epoch == JOIN_EPOCH
+    names, regex = request.topic_names, request.topic_regex
+    keeps_names = names is None and not is_joining
+    keeps_regex = regex is None and not is_joining
+    return Subscription(
+        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topic_names=before.topic_names if keeps_names else (names or frozenset()),
+        # An empty pattern says that there is none any more.
+        topic_regex=before.topic_regex if keeps_regex else (regex or None),
+        rebalance_timeout_ms=(
+            before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
+    )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,115 @@
+"""What makes a group move, and where to: topics that changed, patterns that match others, the target assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from broker_embedded.metadata.image import ClusterImage
+
+from .assignment import NOTHING, Assignment
+from .assignors import GroupSpec, MemberSpec
+from .group import ConsumerGroup
+from .member import Subscription
+from .records import (
+    ConsumerRecord,
+    GroupEpoch,
+    PartitionMetadata,
+    Regex,
+    ResolvedRegex,
+    TargetEpoch,
+    TargetMember,
+    TopicMetadata,
+)
+from .topic_pattern import TopicPattern
+
+Assignor = Callable[[GroupSpec], dict[str, Assignment]]
+
+
+def group_changes(group: ConsumerGroup, *, image: ClusterImage, force: bool) -> Iterator[ConsumerRecord]:
+    """A new group epoch if `force` or if the subscribed topics are not what they were."""
+    if not force and group.checked_image is image:
+        return
+    topics = subscribed_topics(group, image)
+    has_changed = topics != group.topics
+    group.checked_image = image
+    if has_changed:
+        yield PartitionMetadata(topics=topics)
+    if has_changed or force:
+        yield GroupEpoch(epoch=group.epoch + 1)
+
+
+def subscribed_topics(group: ConsumerGroup, image: ClusterImage) -> dict[str, TopicMetadata]:
+    """The topics that members subscribe to and that exist."""
+    names: set[str] = set()
+    for member in group.members.values():
+        names.update(group.topics_of(member.subscription))
+    topics = {}
+    for name in sorted(names):
+        topic = image.topic(name)
+        if topic is not None:
+            topics[name] = TopicMetadata(topic.topic_id, len(topic.partitions))
+    return topics
+
+
+def regex_changes(
+    group: ConsumerGroup, subscription: Subscription, *, image: ClusterImage, wall_ms: int
+) -> list[Regex]:
+    """Patterns that are new, match other topics than before, or are no longer used. BrokerError for one that is none.
+
+    As in Apache Kafka, a pattern must match the whole name and may match internal topics. See
+    `topic_pattern` for the syntax.
+    """
+    patterns = {member.subscription.topic_regex for member in group.members.values()} | {subscription.topic_regex}
+    patterns.discard(None)
+    if not patterns and not group.regexes:
+        return []
+    is_new_image = group.checked_image is not image
+    changes = []
+    for pattern in sorted(pattern for pattern in patterns if pattern is not None):
+        known = group.regexes.get(pattern)
+        if known is not None and not is_new_image:
+            continue
+        topics = matching_topics(pattern, image.topics)
+        if known is None or known.topics != topics:
+            resolved = ResolvedRegex(topics, version=image.offset, timestamp_ms=wall_ms)
+            changes.append(Regex(pattern=pattern, resolved=resolved))
+    return changes
+
+
+def unused_regexes(group: ConsumerGroup) -> list[Regex]:
+    """Patterns that no member subscribes to any more."""
+    used = {member.subscription.topic_regex for member in group.members.values()}
+    return [Regex(pattern=pattern, resolved=None) for pattern in group.regexes if pattern not in used]
+
+
+def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
+    compiled = TopicPattern(pattern)
+    return frozenset(name for name in names if compiled.matches(name))
+
+
+def compute_target(group: ConsumerGroup, assignor: Assignor) -> list[ConsumerRecord]:
+    """The target for the group's epoch: only what differs from the last one, and the epoch it is for."""
+    new = assignor(spec_of(group))
+    records: list[ConsumerRecord] = [
+        TargetMember(member_id=member_id, assignment=assignment)
+        for member_id, assignment in new.items()
+        if group.targets.get(member_id) != assignment
+    ]
+    records += [
+        TargetMember(member_id=member_id, assignment=None) for member_id in group.targets if member_id not in new
+    ]
+    records.append(TargetEpoch(epoch=group.epoch))
+    return records
+
+
+def spec_of(group: ConsumerGroup) -> GroupSpec:
+    members = {}
+    for member_id, member in group.members.items():
+        names = group.topics_of(member.subscription)
+        members[member_id] = MemberSpec(
+            instance_id=member.subscription.instance_id,
+            topics=frozenset(topic.topic_id for name, topic in group.topics.items() if name in names),
+            current=group.targets.get(member_id, NOTHING),
+        )
+    counts = {topic.topic_id: topic.partition_count for topic in group.topics.values()}
+    return GroupSpec(members=members, partition_counts=counts)

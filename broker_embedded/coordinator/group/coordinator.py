@@ -1,0 +1,114 @@
+"""The group coordinator of a broker: which shard a group belongs to, and what spans shards."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from uuid import UUID
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import GROUP_METADATA_TOPIC
+from broker_embedded.metadata.cache import MetadataCache
+from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.replication.replica_manager import ReplicaManager
+from ottla_wire.protocol import ErrorCode
+
+from ..runtime.partitioner import partition_for
+from ..runtime.runtime import CoordinatorRuntime
+from .config import GroupConfig
+from .consumer.heartbeat import HeartbeatRequest
+from .requests import ListedGroup
+from .shard import GroupShard
+
+
+class GroupCoordinator:
+    """Make one per broker, call `start` before clients are let in, `stop` when the broker stops."""
+
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+    ) -> None:
+        self._broker_config = config
+        self._replicas = replicas
+        self._metadata = metadata
+        self._random = random
+        self._parsed: tuple[BrokerConfig, GroupConfig] | None = None
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            GROUP_METADATA_TOPIC,
+            make_shard=lambda partition, context: GroupShard(partition, context, self.config),
+            replicas=replicas,
+            metadata=metadata,
+            clock=clock,
+            loop=loop,
+        )
+
+    def start(self) -> None:
+        self._replicas.add_leadership_listener(self.runtime)
+        self._metadata.add_listener(self._on_metadata)
+
+    def stop(self) -> None:
+        self.runtime.close()
+
+    def config(self) -> GroupConfig:
+        """The settings as they are now; a dynamic change is seen by the next request."""
+        broker = self._broker_config()
+        if self._parsed is None or self._parsed[0] is not broker:
+            self._parsed = (broker, GroupConfig.of(broker))
+        return self._parsed[1]
+
+    # -- finding
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that keeps the group."""
+        topic = self._metadata.image.topic(GROUP_METADATA_TOPIC)
+        if topic is None:
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{GROUP_METADATA_TOPIC} does not exist; FindCoordinator creates it",
+            )
+        return partition_for(group_id, len(topic.partitions))
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """The shard of a group, or BrokerError: an unusable id, another broker's group, or still loading."""
+        if not group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        return self.runtime.shard(self.partition_of(group_id))
+
+    def shard_of_any(self, group_id: str) -> GroupShard:
+        """As `shard_of`, for the requests that accept the empty group id for old clients' sake."""
+        return self.runtime.shard(self.partition_of(group_id))
+
+    def new_member_id(self, prefix: str) -> str:
+        """client id (or instance id) and a random uuid, as Kafka makes them."""
+        return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
+
+    def with_member_id(self, request: HeartbeatRequest) -> HeartbeatRequest:
+        """Version 0 of KIP-848's heartbeat leaves the choice of the member id to us: a uuid in Kafka's base64."""
+        member_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
+        return replace(request, member_id=member_id)
+
+    # -- across shards
+
+    def list_groups(self) -> list[ListedGroup]:
+        """The groups this broker coordinates."""
+        if self.runtime.is_loading:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being replayed")
+        return [group for shard in self.runtime.active_shards() for group in shard.admin.list_groups()]
+
+    def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
+        removed = set(delta.removed_topics) - {GROUP_METADATA_TOPIC}
+        if removed:
+            for shard in self.runtime.active_shards():
+                shard.admin.forget_topics(removed)

@@ -1,0 +1,1 @@
+"""Committed offsets: what is kept, who may change it, and when it is forgotten."""

@@ -1,0 +1,71 @@
+"""The committed offsets of a shard: a function of the records replayed.
+
+Offsets committed in a transaction wait until its end marker; meanwhile a consumer that asks for stable offsets is told
+to come again (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from .committed import CommittedOffset, OffsetKey
+
+Offsets = Mapping[OffsetKey, CommittedOffset]
+_NO_OFFSETS: Offsets = {}
+
+
+class OffsetStore:
+    """group -> (topic, partition) -> offset."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[OffsetKey, CommittedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[OffsetKey, CommittedOffset]]] = {}
+        """producer id -> group -> what its open transaction commits."""
+
+    def put(self, group_id: str, key: OffsetKey, committed: CommittedOffset) -> None:
+        self._by_group.setdefault(group_id, {})[key] = committed
+
+    def put_pending(self, producer_id: int, group_id: str, key: OffsetKey, committed: CommittedOffset) -> None:
+        self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[key] = committed
+
+    def remove(self, group_id: str, key: OffsetKey) -> None:
+        """Forget an offset, also one that an open transaction would commit."""
+        offsets = self._by_group.get(group_id)
+        if offsets is not None:
+            offsets.pop(key, None)
+            if not offsets:
+                del self._by_group[group_id]
+        for groups in self._pending.values():
+            groups.get(group_id, {}).pop(key, None)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The end marker: what the transaction committed counts from now on, or never."""
+        groups = self._pending.pop(producer_id, {})
+        if not committed:
+            return
+        for group_id, offsets in groups.items():
+            for key, offset in offsets.items():
+                self.put(group_id, key, offset)
+
+    def get(self, group_id: str, key: OffsetKey) -> CommittedOffset | None:
+        return self._by_group.get(group_id, _NO_OFFSETS).get(key)
+
+    def of_group(self, group_id: str) -> Offsets:
+        return self._by_group.get(group_id, _NO_OFFSETS)
+
+    def group_ids(self) -> Iterable[str]:
+        return tuple(self._by_group)
+
+    def is_pending(self, group_id: str, key: OffsetKey) -> bool:
+        """Whether an open transaction is about to change this offset."""
+        return any(key in groups.get(group_id, _NO_OFFSETS) for groups in self._pending.values())
+
+    def pending_keys(self, group_id: str) -> set[OffsetKey]:
+        return set(self._pending_of(group_id))
+
+    def has_pending(self, group_id: str) -> bool:
+        return any(True for _ in self._pending_of(group_id))
+
+    def _pending_of(self, group_id: str) -> Iterator[OffsetKey]:
+        for groups in self._pending.values():
+            yield from groups.get(group_id, _NO_OFFSETS)

@@ -1,0 +1,223 @@
+"""All groups and offsets of one partition of `__consumer_offsets`, and the requests of their members.
+
+A group speaks one protocol at a time, classic or KIP-848. It may change it while it is empty: its record of the old
+kind gets a tombstone, its offsets stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla_wire.protocol import ErrorCode
+
+from ..runtime.reply import Reply
+from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
+from . import records
+from .admin import GroupAdmin
+from .classic import (
+    ClassicGroup,
+    Event,
+    Heartbeat,
+    HeartbeatAnswer,
+    Join,
+    JoinAnswer,
+    Leave,
+    LeaveAnswer,
+    LeftMember,
+    Sync,
+    SyncAnswer,
+)
+from .config import GroupConfig
+from .consumer import records as consumer_records
+from .consumer.group import ConsumerGroup
+from .consumer.heartbeat import HeartbeatRequest, HeartbeatResponse
+from .consumer.member import JOIN_EPOCH
+from .consumer_groups import ConsumerGroups
+from .groups import ClassicGroups
+from .offsets.manager import OffsetManager
+from .requests import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsFetched,
+)
+
+log = logging.getLogger(__name__)
+
+
+class GroupShard:
+    """Implements `runtime.shard.Shard`. Answers go through `Reply`, now or when the log has what they depend on."""
+
+    def __init__(self, partition: int, context: ShardContext, config: Callable[[], GroupConfig]) -> None:
+        self.partition = partition
+        self._context = context
+        self._config = config
+        self.classic = ClassicGroups(context, config)
+        self.consumer = ConsumerGroups(context, config)
+        self.offsets = OffsetManager(context, config)
+        self.admin = GroupAdmin(self.classic, self.consumer, self.offsets)
+        self._expiry_timer: Timer | None = None
+
+    # -- Shard
+
+    def replay(self, record: CoordinatorRecord, *, timestamp_ms: int, producer_id: int) -> None:
+        decoded = records.decode(record)
+        match decoded:
+            case records.OffsetRecord():
+                self.offsets.replay(decoded, producer_id=producer_id)
+            case records.GroupRecord():
+                self.classic.replay(decoded)
+            case None:
+                self._replay_consumer(record)
+
+    def _replay_consumer(self, record: CoordinatorRecord) -> None:
+        decoded = consumer_records.decode(record)
+        if decoded is None:
+            log.warning("__consumer_offsets-%d: a record of an unknown kind is ignored", self.partition)
+        else:
+            self.consumer.replay(*decoded)
+
+    def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.offsets.store.end_transaction(producer_id, committed=committed)
+
+    def on_loaded(self) -> None:
+        self.classic.on_loaded()
+        self.consumer.on_loaded()
+        for group_id in self.offsets.store.group_ids():
+            if self.consumer.get(group_id) is None:
+                self.classic.get_or_create(group_id)
+        self._schedule_expiry()
+
+    def unload(self, error: ErrorCode) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        self.classic.unload(error)
+        self.consumer.unload()
+
+    # -- the classic protocol
+
+    def join(self, group_id: str, event: Join, reply: Reply[JoinAnswer]) -> None:
+        modern = self.consumer.get(group_id)
+        if modern is not None and not modern.is_empty:
+            reply.settle(JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=event.member_id))
+            return
+        group = self.classic.get(group_id)
+        if group is None:
+            if event.member_id:
+                reply.settle(JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=event.member_id))
+                return
+            if modern is not None:
+                self._context.append(self.consumer.remove(modern), self._reload_on_error)
+            group = self.classic.get_or_create(group_id)
+        self.classic.run(group, event)
+
+    def sync(self, group_id: str, event: Sync, reply: Reply[SyncAnswer]) -> None:
+        if not self._run(group_id, event):
+            reply.settle(SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def heartbeat(self, group_id: str, event: Heartbeat, reply: Reply[HeartbeatAnswer]) -> None:
+        if not self._run(group_id, event):
+            reply.settle(HeartbeatAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def leave(self, group_id: str, event: Leave, reply: Reply[LeaveAnswer]) -> None:
+        if self._run(group_id, event):
+            return
+        unknown = tuple(
+            LeftMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for member in event.members
+        )
+        reply.settle(LeaveAnswer(members=unknown))
+
+    def _run(self, group_id: str, event: Event) -> bool:
+        group = self.classic.get(group_id)
+        if group is None:
+            return False
+        self.classic.run(group, event)
+        return True
+
+    # -- KIP-848
+
+    def consumer_heartbeat(self, request: HeartbeatRequest, reply: Reply[HeartbeatResponse]) -> None:
+        group_id = request.group_id
+        is_joining = request.member_epoch == JOIN_EPOCH
+        classic = self.classic.get(group_id)
+        is_unknown = self.consumer.get(group_id) is None and not is_joining
+        if is_unknown or (classic is not None and not classic.is_empty):
+            kind = "does not exist" if classic is None else "is not a consumer group: members use the classic protocol"
+            reply.settle(
+                HeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"group {group_id!r} {kind}")
+            )
+        elif classic is None:
+            self.consumer.heartbeat(request, reply)
+        else:
+            tombstone = records.group_record(group_id, None)
+            self.consumer.heartbeat(request, reply, before=[tombstone], on_joined=lambda: self._retire(classic))
+
+    def _retire(self, group: ClassicGroup) -> None:
+        """An empty classic group gives way to a KIP-848 group of the same id."""
+        self.classic.remove(group, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _reload_on_error(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._context.reload(f"a group's change of protocol could not be written: {error.name}")
+
+    # -- offsets
+
+    def commit_offsets(self, request: CommitOffsets, reply: Reply[OffsetsCommitted]) -> None:
+        error = self._check_commit(request)
+        if error is not ErrorCode.NONE:
+            reply.settle(OffsetsCommitted(error=error))
+        else:
+            self.offsets.commit(request, reply.settle)
+
+    def _check_commit(self, request: CommitOffsets) -> ErrorCode:
+        modern = self.consumer.get(request.group_id)
+        if modern is not None:
+            return modern.check_offset_commit(
+                request.member_id, request.generation, knows_member_epochs=request.knows_member_epochs
+            )
+        group = self.classic.get(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                return ErrorCode.ILLEGAL_GENERATION
+            # An operator, or a consumer that assigns its partitions by hand: a group that only has offsets.
+            group = self.classic.get_or_create(request.group_id)
+        error = group.check_offset_commit(request.member_id, request.group_instance_id, request.generation)
+        member = group.members.get(request.member_id)
+        if error is ErrorCode.NONE and member is not None:
+            group.reset_session(member, now_ms=self._context.monotonic_ms())
+        return error
+
+    def fetch_offsets(self, request: FetchOffsets) -> OffsetsFetched:
+        modern = self.consumer.get(request.group_id)
+        if modern is not None:
+            error = modern.check_offset_fetch(request.member_id, request.member_epoch)
+            if error is not ErrorCode.NONE:
+                return OffsetsFetched(error=error)
+        return self.offsets.fetch(request)
+
+    def delete_offsets(self, request: DeleteOffsets, reply: Reply[OffsetsDeleted]) -> None:
+        group: ClassicGroup | ConsumerGroup | None = self.classic.get(request.group_id)
+        group = group or self.consumer.get(request.group_id)
+        if group is None:
+            reply.settle(OffsetsDeleted(error=ErrorCode.GROUP_ID_NOT_FOUND))
+        else:
+            self.offsets.delete(group, request, reply.settle)
+
+    # -- time
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._config().offsets_retention_check_interval_ms
+
+        def expire() -> None:
+            self.admin.expire_offsets()
+            self._schedule_expiry()
+
+        self._expiry_timer = self._context.call_at(self._context.monotonic_ms() + interval_ms, expire)

@@ -1,0 +1,1 @@
+"""What every coordinator needs: shards that follow partition leadership, loading, appending, timers."""

@@ -1,0 +1,34 @@
+"""A broker's own copy of the metadata: the current image, and who wants to know when it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.metadata.records import MetadataRecord
+
+MetadataListener = Callable[[MetadataDelta, ClusterImage], None]
+"""Called with what changed and the image after it; `delta.base` is the image before."""
+
+
+class MetadataCache:
+    """The image that this broker has reached.
+
+    Listeners run in the order they were added, after the image was replaced.
+    """
+
+    def __init__(self, cluster_id: str) -> None:
+        self.image = ClusterImage(cluster_id=cluster_id)
+        self._listeners: list[MetadataListener] = []
+
+    def add_listener(self, listener: MetadataListener) -> None:
+        self._listeners.append(listener)
+
+    def replay(self, records: Sequence[MetadataRecord], *, offset: int, epoch: int, controller_id: int) -> None:
+        """Apply a committed batch of the metadata log; `offset` is that of its last record."""
+        delta = MetadataDelta(self.image)
+        delta.replay_all(records)
+        self.image = delta.apply(offset=offset, epoch=epoch, controller_id=controller_id)
+        for listener in self._listeners:
+            listener(delta, self.image)

@@ -1,0 +1,195 @@
+"""Changes on top of an image: replay records, ask what changed, apply to get the next image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.metadata.image import BrokerImage, ClusterImage, ConfigKey, PartitionImage, TopicImage
+from broker_embedded.metadata.records import (
+    BrokerRegistrationChange,
+    ChangePartition,
+    CreatePartition,
+    CreateTopic,
+    MetadataRecord,
+    RegisterBroker,
+    RemoveTopic,
+    ReserveProducerIds,
+    ResourceType,
+    SetConfig,
+    SetFeatureLevel,
+    UnregisterBroker,
+)
+
+
+class MetadataDelta:
+    """Records replayed on top of `base`. What changed is kept by name, for those who act on changes only."""
+
+    def __init__(self, base: ClusterImage) -> None:
+        self.base = base
+        self.changed_partitions: dict[TopicPartition, PartitionImage] = {}
+        self.created_topics: set[str] = set()
+        self.removed_topics: dict[str, TopicImage] = {}
+        """Topics of the base that are gone, by name.
+
+        One that was made again in the same delta is in `created_topics` too.
+        """
+        self.changed_configs: set[ConfigKey] = set()
+        self.brokers_changed = False
+        self._brokers = base.brokers
+        self._topics = base.topics
+        self._own_partitions: dict[str, dict[int, PartitionImage]] = {}
+        self._topic_names = base.topic_names
+        self._configs = base.configs
+        self._features = base.features
+        self._next_producer_id = base.next_producer_id
+
+    def replay_all(self, records: Iterable[MetadataRecord]) -> None:
+        for record in records:
+            _REPLAY[type(record)](self, record)
+
+    def apply(self, *, offset: int, epoch: int, controller_id: int) -> ClusterImage:
+        """The image after everything replayed so far."""
+        return replace(
+            self.base,
+            offset=offset,
+            epoch=epoch,
+            controller_id=controller_id,
+            brokers=self._brokers,
+            topics=self._topics,
+            topic_names=self._topic_names,
+            configs=self._configs,
+            features=self._features,
+            next_producer_id=self._next_producer_id,
+        )
+
+    # --- brokers
+
+    def _register_broker(self, record: RegisterBroker) -> None:
+        image = BrokerImage(
+            broker_id=record.broker_id,
+            epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            host=record.host,
+            port=record.port,
+            rack=record.rack,
+            log_dirs=record.log_dirs,
+            fenced=record.fenced,
+        )
+        self._brokers = {**self._brokers, record.broker_id: image}
+        self.brokers_changed = True
+
+    def _unregister_broker(self, record: UnregisterBroker) -> None:
+        self._brokers = {node: image for node, image in self._brokers.items() if node != record.broker_id}
+        self.brokers_changed = True
+
+    def _change_registration(self, record: BrokerRegistrationChange) -> None:
+        image = replace(self._brokers[record.broker_id], fenced=record.fenced)
+        self._brokers = {**self._brokers, record.broker_id: image}
+        self.brokers_changed = True
+
+    # --- topics and partitions
+
+    def _create_topic(self, record: CreateTopic) -> None:
+        self._own_topics()[record.name] = TopicImage(name=record.name, topic_id=record.topic_id)
+        self._own_partitions.pop(record.name, None)
+        self._topic_names = {**self._topic_names, record.topic_id: record.name}
+        self.created_topics.add(record.name)
+
+    def _remove_topic(self, record: RemoveTopic) -> None:
+        name = self._topic_names[record.topic_id]
+        topic = self._own_topics().pop(name)
+        self._own_partitions.pop(name, None)
+        self._topic_names = {key: value for key, value in self._topic_names.items() if key != record.topic_id}
+        if name in self.created_topics:
+            self.created_topics.discard(name)
+        else:
+            self.removed_topics[name] = topic
+        for topic_partition in topic.topic_partitions():
+            self.changed_partitions.pop(topic_partition, None)
+        self._set_config_of((ResourceType.TOPIC, name), {})
+
+    def _create_partition(self, record: CreatePartition) -> None:
+        self._put_partition(
+            record.topic_id,
+            PartitionImage(
+                partition=record.partition,
+                replicas=record.replicas,
+                isr=record.isr,
+                leader=record.leader,
+                leader_epoch=record.leader_epoch,
+                partition_epoch=record.partition_epoch,
+                adding_replicas=record.adding_replicas,
+                removing_replicas=record.removing_replicas,
+            ),
+        )
+
+    def _change_partition(self, record: ChangePartition) -> None:
+        before = self._topics[self._topic_names[record.topic_id]].partitions[record.partition]
+        changes: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
+        for name in ("isr", "replicas", "adding_replicas", "removing_replicas"):
+            value = getattr(record, name)
+            if value is not None:
+                changes[name] = value
+        if record.leader is not None:
+            changes["leader"] = record.leader
+            changes["leader_epoch"] = before.leader_epoch + 1
+        self._put_partition(record.topic_id, replace(before, **changes))
+
+    def _put_partition(self, topic_id: bytes, image: PartitionImage) -> None:
+        name = self._topic_names[topic_id]
+        partitions = self._own_partitions.get(name)
+        if partitions is None:  # copied once per delta: a topic of a thousand partitions is not copied a thousand times
+            topic = self._topics[name]
+            partitions = self._own_partitions[name] = dict(topic.partitions)
+            self._own_topics()[name] = replace(topic, partitions=partitions)
+        partitions[image.partition] = image
+        self.changed_partitions[TopicPartition(name, image.partition)] = image
+
+    def _own_topics(self) -> dict[str, TopicImage]:
+        """The topics as a dictionary that this delta may change: copied once from the base."""
+        if self._topics is self.base.topics:
+            self._topics = dict(self._topics)
+        assert isinstance(self._topics, dict)
+        return self._topics
+
+    # --- settings, features, ids
+
+    def _set_config(self, record: SetConfig) -> None:
+        key = (record.resource_type, record.resource_name)
+        values = dict(self._configs.get(key, {}))
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        self._set_config_of(key, values)
+
+    def _set_config_of(self, key: ConfigKey, values: dict[str, str]) -> None:
+        if not values and key not in self._configs:
+            return
+        self._configs = {other: old for other, old in self._configs.items() if other != key}
+        if values:
+            self._configs[key] = values
+        self.changed_configs.add(key)
+
+    def _set_feature(self, record: SetFeatureLevel) -> None:
+        self._features = {**self._features, record.name: record.level}
+
+    def _reserve_producer_ids(self, record: ReserveProducerIds) -> None:
+        self._next_producer_id = record.next_producer_id
+
+
+_REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
+    RegisterBroker: MetadataDelta._register_broker,
+    UnregisterBroker: MetadataDelta._unregister_broker,
+    BrokerRegistrationChange: MetadataDelta._change_registration,
+    CreateTopic: MetadataDelta._create_topic,
+    RemoveTopic: MetadataDelta._remove_topic,
+    CreatePartition: MetadataDelta._create_partition,
+    ChangePartition: MetadataDelta._change_partition,
+    SetConfig: MetadataDelta._set_config,
+    ReserveProducerIds: MetadataDelta._reserve_producer_ids,
+    SetFeatureLevel: MetadataDelta._set_feature,
+}

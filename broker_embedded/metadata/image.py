@@ -1,0 +1,95 @@
+"""The one truth about brokers, topics, partitions and settings, at one offset of the metadata log.
+
+An image is never changed. `MetadataDelta.apply()` makes the next one and shares what did not change, so that a reader
+may keep the image it started with for as long as it likes, and comparing two of them is cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+
+from broker_embedded.common.facts import fact
+from broker_embedded.common.types import NO_LEADER, TopicPartition
+from broker_embedded.metadata.records import ResourceType
+
+
+@fact
+class BrokerImage:
+    """One registered broker. A fenced one serves nobody and leads nothing."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: bytes
+    host: str
+    port: int
+    rack: str | None = None
+    log_dirs: tuple[bytes, ...] = ()
+    fenced: bool = False
+
+
+@fact
+class PartitionImage:
+    """Who holds a partition, who of them is in sync, and who leads since which epoch."""
+
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+
+@fact
+class TopicImage:
+    """A topic: partitions are numbered from 0 without gaps."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, PartitionImage] = field(default_factory=dict)
+
+    def topic_partitions(self) -> Iterator[TopicPartition]:
+        return (TopicPartition(self.name, number) for number in self.partitions)
+
+
+ConfigKey = tuple[ResourceType, str]
+
+
+@fact
+class ClusterImage:
+    """Everything that the metadata log says up to and including `offset`."""
+
+    cluster_id: str
+    offset: int = -1
+    epoch: int = 0
+    controller_id: int = -1
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)
+    configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionImage | None:
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def config_overrides(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+        """The dynamic settings of one resource; empty if it has none."""
+        return self.configs.get((resource_type, name), {})
+
+    def live_brokers(self) -> list[BrokerImage]:
+        return [broker for broker in self.brokers.values() if not broker.fenced]

@@ -1,0 +1,140 @@
+"""The records of the metadata log: what can happen to brokers, topics, partitions and settings.
+
+They are facts that already hold, never wishes: the controller checks a request, writes records, and everyone who
+replays them in order reaches the same image. Names and meaning are those of Kafka's KRaft records (KIP-631); `serde`
+gives them their bytes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from broker_embedded.common.facts import fact
+
+
+class ResourceType(IntEnum):
+    """What a setting belongs to, numbered as DescribeConfigs does."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@fact
+class RegisterBroker:
+    """A broker joined (or joined again, with a higher epoch)."""
+
+    broker_id: int
+    incarnation_id: bytes
+    broker_epoch: int
+    host: str
+    port: int
+    rack: str | None = None
+    log_dirs: tuple[bytes, ...] = ()
+    fenced: bool = False
+
+
+@fact
+class UnregisterBroker:
+    """A broker left for good."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@fact
+class BrokerRegistrationChange:
+    """A live broker was fenced, or a fenced one came back."""
+
+    broker_id: int
+    broker_epoch: int
+    fenced: bool
+
+
+@fact
+class CreateTopic:
+    """A topic exists from here on (KRaft's TopicRecord)."""
+
+    name: str
+    topic_id: bytes
+
+
+@fact
+class RemoveTopic:
+    """A topic and all its partitions are gone."""
+
+    topic_id: bytes
+
+
+@fact
+class CreatePartition:
+    """The whole state of one partition (KRaft's PartitionRecord)."""
+
+    topic_id: bytes
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+@fact
+class ChangePartition:
+    """What changed about a partition; None means unchanged.
+
+    A leader given, even the same one, raises the leader epoch.
+    """
+
+    topic_id: bytes
+    partition: int
+    isr: tuple[int, ...] | None = None
+    leader: int | None = None
+    replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+
+
+@fact
+class SetConfig:
+    """A dynamic setting of a topic, a broker ("" is all brokers) or a group; None removes it."""
+
+    resource_type: ResourceType
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@fact
+class ReserveProducerIds:
+    """Producer ids below `next_producer_id` are handed out."""
+
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
+@fact
+class SetFeatureLevel:
+    """A feature of the cluster was finalized at a level; 0 removes it."""
+
+    name: str
+    level: int
+
+
+MetadataRecord = (
+    RegisterBroker
+    | UnregisterBroker
+    | BrokerRegistrationChange
+    | CreateTopic
+    | RemoveTopic
+    | CreatePartition
+    | ChangePartition
+    | SetConfig
+    | ReserveProducerIds
+    | SetFeatureLevel
+)

@@ -1,0 +1,216 @@
+"""Metadata records to bytes and back, in Kafka's own format: what `kafka-dump-log --cluster-metadata-decoder` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker_embedded.metadata.records import (
+    BrokerRegistrationChange,
+    ChangePartition,
+    CreatePartition,
+    CreateTopic,
+    MetadataRecord,
+    RegisterBroker,
+    RemoveTopic,
+    ReserveProducerIds,
+    ResourceType,
+    SetConfig,
+    SetFeatureLevel,
+    UnregisterBroker,
+)
+from ottla_wire.protocol import codec
+from ottla_wire.protocol.message import Message
+
+_NO_LEADER_CHANGE = -2
+_PLAINTEXT = 0
+
+
+def encode(record: MetadataRecord) -> bytes:
+    """The value of a record of the metadata log."""
+    name, version, body = _TO_WIRE[type(record)](record)
+    return codec.encode_metadata_record(name, version, body)
+
+
+def decode(value: bytes | bytearray | memoryview) -> MetadataRecord | None:
+    """The record, or None for a kind that this broker keeps no state for (NoOpRecord, ACLs, quotas)."""
+    name, _, message = codec.decode_metadata_record(value)
+    reader = _FROM_WIRE.get(name)
+    return None if reader is None else reader(message)
+
+
+Encoded = tuple[str, int, dict[str, Any]]
+
+
+def _write_register(record: RegisterBroker) -> Encoded:
+    endpoint = {"name": "PLAINTEXT", "host": record.host, "port": record.port, "security_protocol": _PLAINTEXT}
+    return (
+        "RegisterBrokerRecord",
+        3,
+        {
+            "broker_id": record.broker_id,
+            "incarnation_id": record.incarnation_id,
+            "broker_epoch": record.broker_epoch,
+            "end_points": [endpoint],
+            "rack": record.rack,
+            "fenced": record.fenced,
+            "log_dirs": list(record.log_dirs),
+        },
+    )
+
+
+def _read_register(message: Message) -> RegisterBroker:
+    endpoint = message.end_points[0]
+    return RegisterBroker(
+        broker_id=message.broker_id,
+        incarnation_id=message.incarnation_id,
+        broker_epoch=message.broker_epoch,
+        host=endpoint.host,
+        port=endpoint.port,
+        rack=message.rack,
+        fenced=message.fenced,
+        log_dirs=tuple(message.log_dirs),
+    )
+
+
+def _write_registration_change(record: BrokerRegistrationChange) -> Encoded:
+    body = {
+        "broker_id": record.broker_id,
+        "broker_epoch": record.broker_epoch,
+        "fenced": 1 if record.fenced else -1,
+    }
+    return "BrokerRegistrationChangeRecord", 2, body
+
+
+def _write_partition(record: CreatePartition) -> Encoded:
+    return (
+        "PartitionRecord",
+        1,
+        {
+            "partition_id": record.partition,
+            "topic_id": record.topic_id,
+            "replicas": list(record.replicas),
+            "isr": list(record.isr),
+            "adding_replicas": list(record.adding_replicas),
+            "removing_replicas": list(record.removing_replicas),
+            "leader": record.leader,
+            "leader_epoch": record.leader_epoch,
+            "partition_epoch": record.partition_epoch,
+            "directories": [bytes(16)] * len(record.replicas),
+        },
+    )
+
+
+def _read_partition(message: Message) -> CreatePartition:
+    return CreatePartition(
+        topic_id=message.topic_id,
+        partition=message.partition_id,
+        replicas=tuple(message.replicas),
+        isr=tuple(message.isr),
+        leader=message.leader,
+        leader_epoch=message.leader_epoch,
+        partition_epoch=message.partition_epoch,
+        adding_replicas=tuple(message.adding_replicas),
+        removing_replicas=tuple(message.removing_replicas),
+    )
+
+
+def _write_partition_change(record: ChangePartition) -> Encoded:
+    return (
+        "PartitionChangeRecord",
+        1,
+        {
+            "partition_id": record.partition,
+            "topic_id": record.topic_id,
+            "isr": _optional_list(record.isr),
+            "leader": _NO_LEADER_CHANGE if record.leader is None else record.leader,
+            "replicas": _optional_list(record.replicas),
+            "adding_replicas": _optional_list(record.adding_replicas),
+            "removing_replicas": _optional_list(record.removing_replicas),
+        },
+    )
+
+
+def _read_partition_change(message: Message) -> ChangePartition:
+    return ChangePartition(
+        topic_id=message.topic_id,
+        partition=message.partition_id,
+        isr=_optional_tuple(message.isr),
+        leader=None if message.leader == _NO_LEADER_CHANGE else message.leader,
+        replicas=_optional_tuple(message.replicas),
+        adding_replicas=_optional_tuple(message.adding_replicas),
+        removing_replicas=_optional_tuple(message.removing_replicas),
+    )
+
+
+def _optional_list(values: tuple[int, ...] | None) -> list[int] | None:
+    return None if values is None else list(values)
+
+
+def _optional_tuple(values: list[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+_TO_WIRE: dict[type, Callable[[Any], Encoded]] = {
+    RegisterBroker: _write_register,
+    UnregisterBroker: lambda record: (
+        "UnregisterBrokerRecord",
+        0,
+        {"broker_id": record.broker_id, "broker_epoch": record.broker_epoch},
+    ),
+    BrokerRegistrationChange: _write_registration_change,
+    CreateTopic: lambda record: ("TopicRecord", 0, {"name": record.name, "topic_id": record.topic_id}),
+    RemoveTopic: lambda record: ("RemoveTopicRecord", 0, {"topic_id": record.topic_id}),
+    CreatePartition: _write_partition,
+    ChangePartition: _write_partition_change,
+    SetConfig: lambda record: (
+        "ConfigRecord",
+        0,
+        {
+            "resource_type": int(record.resource_type),
+            "resource_name": record.resource_name,
+            "name": record.name,
+            "value": record.value,
+        },
+    ),
+    ReserveProducerIds: lambda record: (
+        "ProducerIdsRecord",
+        0,
+        {
+            "broker_id": record.broker_id,
+            "broker_epoch": record.broker_epoch,
+            "next_producer_id": record.next_producer_id,
+        },
+    ),
+    SetFeatureLevel: lambda record: (
+        "FeatureLevelRecord",
+        0,
+        {"name": record.name, "feature_level": record.level},
+    ),
+}
+
+_FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
+    "RegisterBrokerRecord": _read_register,
+    "UnregisterBrokerRecord": lambda message: UnregisterBroker(
+        broker_id=message.broker_id, broker_epoch=message.broker_epoch
+    ),
+    "BrokerRegistrationChangeRecord": lambda message: BrokerRegistrationChange(
+        broker_id=message.broker_id, broker_epoch=message.broker_epoch, fenced=message.fenced > 0
+    ),
+    "TopicRecord": lambda message: CreateTopic(name=message.name, topic_id=message.topic_id),
+    "RemoveTopicRecord": lambda message: RemoveTopic(topic_id=message.topic_id),
+    "PartitionRecord": _read_partition,
+    "PartitionChangeRecord": _read_partition_change,
+    "ConfigRecord": lambda message: SetConfig(
+        resource_type=ResourceType(message.resource_type),
+        resource_name=message.resource_name,
+        name=message.name,
+        value=message.value,
+    ),
+    "ProducerIdsRecord": lambda message: ReserveProducerIds(
+        broker_id=message.broker_id,
+        broker_epoch=message.broker_epoch,
+        next_producer_id=message.next_producer_id,
+    ),
+    "FeatureLevelRecord": lambda message: SetFeatureLevel(name=message.name, level=message.feature_level),
+}

@@ -1,0 +1,104 @@
+"""Operations that wait for an event, and a timer behind each of them.
+
+An operation is watched under one or more keys (usually partitions). An event on a key lets every operation watched
+there look again; the one that is satisfied completes, leaves all its keys and cancels its timer. Nothing is ever found
+by polling: the timer only decides when to stop waiting. Everything runs on the loop's thread, so an operation completes
+exactly once without a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class DelayedOperation(Generic[K]):
+    """Something that waits. Subclasses say when it is satisfied and what happens then."""
+
+    __slots__ = ("_keys", "_timer", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._keys: tuple[K, ...] = ()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def is_satisfied(self, key: K, amount: int) -> bool:
+        """After an event on `key`: may it complete now? `amount` is the event's size (bytes for an append)."""
+        raise NotImplementedError
+
+    def on_complete(self) -> None:
+        """Called once, when satisfied."""
+        raise NotImplementedError
+
+    def on_expire(self) -> None:
+        """Called once, instead of `on_complete`, when time ran out."""
+        raise NotImplementedError
+
+
+class Purgatory(Generic[K]):
+    """Where operations wait."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._watched: dict[K, list[DelayedOperation[K]]] = {}
+
+    def watch(self, operation: DelayedOperation[K], keys: Iterable[K], *, timeout_ms: int) -> None:
+        """Let `operation` wait for events on `keys`, at most `timeout_ms`.
+
+        The caller has just found it unsatisfied, on this same thread: no event can slip in between.
+        """
+        operation._keys = tuple(keys)
+        for key in operation._keys:
+            self._watched.setdefault(key, []).append(operation)
+        operation._timer = self._loop.call_later(timeout_ms / 1000, self._expire, operation)
+
+    def is_watched(self, key: K) -> bool:
+        """Whether anybody waits on `key`: the producer's path asks this before it does more."""
+        return key in self._watched
+
+    def notify(self, key: K, amount: int = 0) -> int:
+        """Something happened to `key`. Completes what is satisfied now; returns how many."""
+        operations = self._watched.get(key)
+        if operations is None:
+            return 0
+        satisfied = [operation for operation in operations if operation.is_satisfied(key, amount)]
+        for operation in satisfied:
+            if not operation.is_done:
+                self._leave(operation)
+                operation.on_complete()
+        return len(satisfied)
+
+    def cancel(self, operation: DelayedOperation[K]) -> None:
+        """Forget an operation whose caller has gone: neither hook runs."""
+        if not operation.is_done:
+            self._leave(operation)
+
+    def close(self) -> None:
+        """Forget everything that waits; the connections it would answer are closed with the server."""
+        for operations in list(self._watched.values()):
+            for operation in list(operations):
+                self.cancel(operation)
+
+    def __len__(self) -> int:
+        return len({id(operation) for operations in self._watched.values() for operation in operations})
+
+    def _expire(self, operation: DelayedOperation[K]) -> None:
+        if not operation.is_done:
+            self._leave(operation)
+            operation.on_expire()
+
+    def _leave(self, operation: DelayedOperation[K]) -> None:
+        operation.is_done = True
+        if operation._timer is not None:
+            operation._timer.cancel()
+        for key in operation._keys:
+            operations = self._watched.get(key)
+            if operations is None:
+                continue
+            if len(operations) == 1:
+                del self._watched[key]
+            else:
+                operations.remove(operation)

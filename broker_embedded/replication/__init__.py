@@ -1,0 +1,1 @@
+"""Partitions as the broker leads them: appends, reads, fetch sessions, who waits for what."""

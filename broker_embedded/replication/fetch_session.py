@@ -1,0 +1,121 @@
+"""Fetch sessions (KIP-227): a client that polls many partitions sends, and gets, only what changed.
+
+A session is the list of partitions that a client reads, kept by the broker under an id; the epoch counts the requests,
+so that a lost or repeated one is noticed. The cache holds `max.incremental.fetch.session.cache.slots` sessions; when it
+is full the least recently used one that has been idle for two minutes makes room, otherwise the client gets a
+sessionless answer.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.errors import BrokerError
+from ottla_wire.protocol import ErrorCode
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MIN_EVICTION_IDLE_MS = 120_000
+
+SessionKey = tuple[str | bytes, int]
+"""(topic name or topic id, as the client's version says; partition)."""
+
+
+class SessionPartition:
+    """One partition of a session: what the client asked for last and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "last_fetched_epoch",
+        "last_stable_offset",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "topic",
+    )
+
+    def __init__(self, topic: str | bytes, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+
+
+class FetchSession:
+    """What one client reads. `partitions` keeps its order; who was served moves to the end, so that nobody starves."""
+
+    __slots__ = ("epoch", "is_full_answer", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.is_full_answer = False
+        self.last_used_ms = now_ms
+        self.partitions: dict[SessionKey, SessionPartition] = {}
+
+    def rotate(self, key: SessionKey) -> None:
+        """`key` was served: the others come first next time."""
+        self.partitions[key] = self.partitions.pop(key)
+
+
+class FetchSessionCache:
+    """All sessions of one broker."""
+
+    def __init__(self, *, slots: int, clock: Clock) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._next_id = 1
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(self, *, uses_topic_ids: bool) -> FetchSession | None:
+        """A new session, or None when the cache is full of sessions in use."""
+        now_ms = self._clock.monotonic_ms()
+        if len(self._sessions) >= self._slots and not self._evict_idle(now_ms):
+            return None
+        session = FetchSession(self._next_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        self._next_id = self._next_id % 0x7FFFFFFF + 1
+        self._sessions[session.session_id] = session
+        return session
+
+    def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession:
+        """The session of an incremental request, its epoch advanced; BrokerError if the client lost track."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
+        if session.uses_topic_ids != uses_topic_ids:
+            raise BrokerError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                f"fetch session {session_id} was started {'with' if session.uses_topic_ids else 'without'} topic ids",
+            )
+        if session.epoch != epoch:
+            raise BrokerError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} is at epoch {session.epoch}, the request says {epoch}",
+            )
+        session.epoch = session.epoch % 0x7FFFFFFF + 1
+        session.last_used_ms = self._clock.monotonic_ms()
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def remove(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def _evict_idle(self, now_ms: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms < MIN_EVICTION_IDLE_MS:
+            return False
+        del self._sessions[oldest.session_id]
+        return True

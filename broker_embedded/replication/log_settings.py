@@ -1,0 +1,29 @@
+"""From the broker's settings and a topic's own to what the storage layer needs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from broker_embedded.common.config import BrokerConfig, InvalidConfig, TopicConfig, topic_config
+from broker_embedded.storage.log_config import LogConfig
+
+log = logging.getLogger(__name__)
+
+
+def usable_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """A topic's settings. What cannot be used (a newer version wrote it) is said and ignored: the log must open."""
+    known = dict(overrides)
+    while True:
+        try:
+            return topic_config(broker, known)
+        except InvalidConfig as error:
+            log.warning("%s; the setting is ignored", error)
+            del known[error.name]
+
+
+def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The storage view of a topic's settings."""
+    return LogConfig.of(
+        usable_topic_config(broker, overrides), producer_id_expiration_ms=broker.producer_id_expiration_ms
+    )

@@ -1,0 +1,1 @@
+"""Sockets, dispatcher and one file per API."""

@@ -1,0 +1,21 @@
+"""AlterConfigs (key 33), versions 0-2: replaces all settings of a resource; what is not named returns to its default.
+
+Superseded by IncrementalAlterConfigs. Topics and brokers only.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.controller.requests import ConfigOperation
+from broker_embedded.server.config_changes import change_configs
+from broker_embedded.server.registry import RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.ALTER_CONFIGS, versions=(0, 2))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    operations = [
+        [(config.name, ConfigOperation.SET, config.value) for config in resource.configs]
+        for resource in request.resources
+    ]
+    return change_configs(ctx, request, operations, replaces_all=True)

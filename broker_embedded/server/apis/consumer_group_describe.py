@@ -1,0 +1,79 @@
+"""ConsumerGroupDescribe (key 69), versions 0 to 1: epochs, members, what they have and what they shall have
+(KIP-848)."""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.coordinator.group.consumer.assignment import Assignment, by_topic
+from broker_embedded.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from broker_embedded.coordinator.group.consumer.member import ConsumerMember
+from broker_embedded.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+MEMBER_USES_CONSUMER_PROTOCOL = 1
+
+
+@api(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = [{**_describe(ctx, group_id), "authorized_operations": operations} for group_id in request.group_ids]
+    return {"throttle_time_ms": 0, "groups": groups}
+
+
+def _describe(ctx: RequestContext, group_id: str) -> Body:
+    try:
+        group = ctx.broker.groups.shard_of(group_id).consumer.get(group_id)
+        if group is None:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    except BrokerError as error:
+        return {
+            "error_code": int(error.code),
+            "error_message": error.message or None,
+            "group_id": group_id,
+            "group_state": ConsumerGroupState.DEAD.value,
+            "group_epoch": 0,
+            "assignment_epoch": 0,
+            "assignor_name": "",
+            "members": [],
+        }
+    return {
+        "error_code": 0,
+        "error_message": None,
+        "group_id": group_id,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor_name": group.assignor(ctx.broker.groups.config().consumer.assignors[0]),
+        "members": [_member(ctx, group, member) for member in group.members.values()],
+    }
+
+
+def _member(ctx: RequestContext, group: ConsumerGroup, member: ConsumerMember) -> Body:
+    subscription = member.subscription
+    return {
+        "member_id": member.member_id,
+        "instance_id": subscription.instance_id,
+        "rack_id": subscription.rack_id,
+        "member_epoch": member.progress.epoch,
+        "client_id": subscription.client_id,
+        "client_host": subscription.client_host,
+        "subscribed_topic_names": sorted(subscription.topic_names),
+        "subscribed_topic_regex": subscription.topic_regex,
+        "assignment": _assignment(ctx, member.progress.assigned),
+        "target_assignment": _assignment(ctx, group.target_of(member)),
+        "member_type": MEMBER_USES_CONSUMER_PROTOCOL,
+    }
+
+
+def _assignment(ctx: RequestContext, assignment: Assignment) -> Body:
+    """Topics that were deleted since have no name and are left out."""
+    names = ctx.broker.metadata.image.topic_names
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": partitions}
+            for topic_id, partitions in by_topic(assignment).items()
+            if topic_id in names
+        ]
+    }

@@ -1,0 +1,37 @@
+"""CreatePartitions (key 37), versions 0-3: `count` is the wanted total. Partitions are never taken away."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.requests import NewPartitions
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.CREATE_PARTITIONS, versions=(0, 3))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    counts = Counter(topic.name for topic in request.topics)
+    wanted = [_new_partitions(topic) for topic in request.topics if counts[topic.name] == 1]
+    twice = BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
+    repeated = [_result(name, twice) for name, count in counts.items() if count > 1]
+
+    def answer(outcomes: list[BrokerError | None]) -> Body:
+        results = [_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True)]
+        return {"results": results + repeated}
+
+    return then(ctx.broker.controller.create_partitions(wanted, validate_only=request.validate_only), answer)
+
+
+def _new_partitions(topic: Message) -> NewPartitions:
+    assignments = None if topic.assignments is None else [tuple(each.broker_ids) for each in topic.assignments]
+    return NewPartitions(name=topic.name, count=topic.count, assignments=assignments)
+
+
+def _result(name: str, error: BrokerError | None) -> Body:
+    if error is None:
+        return {"name": name, "error_code": 0}
+    return {"name": name, "error_code": int(error.code), "error_message": error.message or None}

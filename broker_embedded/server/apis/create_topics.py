@@ -1,0 +1,71 @@
+"""CreateTopics (key 19), versions 2-7.
+
+Each topic has its own result. `validate_only` checks everything and creates nothing. A name that occurs twice in a
+request is refused both times, as in Kafka. Not done: topic policies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.requests import NewTopic, TopicResult
+from broker_embedded.server import config_view
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return {"topics": [_refused(topic.name, error) for topic in request.topics]}
+
+
+@api(ApiKey.CREATE_TOPICS, versions=(2, 7), on_error=on_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    counts = Counter(topic.name for topic in request.topics)
+    wanted = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]
+    twice = BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
+    repeated = [_refused(name, twice) for name, count in counts.items() if count > 1]
+    created = ctx.broker.controller.create_topics(wanted, validate_only=request.validate_only)
+    return then(created, lambda results: {"topics": [*(_result(ctx, each) for each in results), *repeated]})
+
+
+def _new_topic(topic: Message) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={each.partition_index: tuple(each.broker_ids) for each in topic.assignments},
+        configs={each.name: each.value for each in topic.configs},
+    )
+
+
+def _result(ctx: RequestContext, result: TopicResult) -> Body:
+    if result.error is not None:
+        return _refused(result.name, result.error)
+    body: Body = {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "error_code": 0,
+        "error_message": None,
+        "num_partitions": result.partitions,
+        "replication_factor": result.replication_factor,
+    }
+    if ctx.api_version >= 5:
+        views = config_view.topic_settings(ctx.broker, result.configs)
+        body["configs"] = [
+            {
+                "name": view.name,
+                "value": view.value,
+                "read_only": False,
+                "config_source": int(view.source),
+                "is_sensitive": False,
+            }
+            for view in views
+        ]
+    return body
+
+
+def _refused(name: str, error: BrokerError) -> Body:
+    return {"name": name, "error_code": int(error.code), "error_message": error.message or None, "configs": None}

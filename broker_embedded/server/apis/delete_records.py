@@ -1,0 +1,34 @@
+"""DeleteRecords (key 21), versions 0-2: move the log start offset forward; -1 means the high watermark.
+
+Not done: with replicas the answer does not wait until every follower has moved its low watermark.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.DELETE_RECORDS, versions=(0, 2))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [_partition(ctx, topic.name, each) for each in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+def _partition(ctx: RequestContext, topic: str, wanted: Message) -> Body:
+    index = wanted.partition_index
+    try:
+        partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, index))
+        if not partition.config.deletes_old_segments:
+            raise BrokerError(ErrorCode.POLICY_VIOLATION, f"{topic}: cleanup.policy has no delete")
+        low_watermark = partition.log.delete_records(wanted.offset)
+    except BrokerError as error:
+        return {"partition_index": index, "low_watermark": -1, "error_code": int(error.code)}
+    return {"partition_index": index, "low_watermark": low_watermark, "error_code": 0}

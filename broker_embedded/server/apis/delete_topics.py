@@ -1,0 +1,63 @@
+"""DeleteTopics (key 20), versions 1-6: by name, and from 6 by name or id.
+
+Files are renamed at once and removed after file.delete.delay.ms. As in Kafka, internal topics can be deleted too.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.image import ClusterImage, TopicImage
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.DELETE_TOPICS, versions=(1, 6))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    image = ctx.broker.metadata.image
+    if ctx.api_version >= 6:
+        wanted = [(each.name, each.topic_id) for each in request.topics]
+    else:
+        wanted = [(name, ZERO_UUID) for name in request.topic_names]
+    responses: list[Body] = []
+    doomed: dict[int, TopicImage] = {}
+    seen: set[str] = set()
+    for index, (name, topic_id) in enumerate(wanted):
+        try:
+            topic = _find(image, name, topic_id)
+            if topic.name in seen:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
+        except BrokerError as error:
+            responses.append(_response(name, topic_id, error))
+            continue
+        seen.add(topic.name)
+        doomed[index] = topic
+        responses.append(_response(topic.name, topic.topic_id, None))
+
+    def answer(outcomes: list[BrokerError | None]) -> Body:
+        for (index, topic), outcome in zip(doomed.items(), outcomes, strict=True):
+            responses[index] = _response(topic.name, topic.topic_id, outcome)
+        return {"responses": responses}
+
+    return then(ctx.broker.controller.delete_topics(list(doomed.values())), answer)
+
+
+def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage:
+    if name is not None and topic_id != ZERO_UUID:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not by both")
+    topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
+    if topic is None:
+        if name is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id.hex()}")
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    return topic
+
+
+def _response(name: str | None, topic_id: bytes, error: BrokerError | None) -> Body:
+    return {
+        "name": name,
+        "topic_id": topic_id,
+        "error_code": 0 if error is None else int(error.code),
+        "error_message": None if error is None else error.message or None,
+    }

@@ -1,0 +1,42 @@
+"""DescribeCluster (key 60), versions 0-2: cluster id, controller and brokers; from 2 the fenced ones if asked for.
+
+Not done: listing controllers (endpoint type 2) is refused: the controller has no listener of its own.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from broker_embedded.server.registry import RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+BROKERS = 1
+
+
+@api(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    if request.endpoint_type != BROKERS:
+        raise BrokerError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type}: only brokers (1) are listed"
+        )
+    image = ctx.broker.metadata.image
+    shows_fenced = ctx.api_version >= 2 and request.include_fenced_brokers
+    return {
+        "cluster_id": image.cluster_id,
+        "controller_id": image.controller_id,
+        "brokers": [
+            {
+                "broker_id": broker.broker_id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+                "is_fenced": broker.fenced,
+            }
+            for broker in image.brokers.values()
+            if shows_fenced or not broker.fenced
+        ],
+        "cluster_authorized_operations": (
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    }

@@ -1,0 +1,73 @@
+"""DescribeConfigs (key 32), versions 1-4: settings of topics and brokers, where each comes from, and its synonyms.
+
+Not done: broker loggers, client metrics and groups (they are described as empty).
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.records import ResourceType
+from broker_embedded.server import config_view
+from broker_embedded.server.config_view import SettingView
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return {"results": [_resource(ctx, request, resource) for resource in request.resources]}
+
+
+def _resource(ctx: RequestContext, request: Message, resource: Message) -> Body:
+    body: Body = {
+        "error_code": 0,
+        "error_message": None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
+    try:
+        views = _views(ctx, resource)
+    except BrokerError as error:
+        body.update(error_code=int(error.code), error_message=error.message)
+        return body
+    keys = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    body["configs"] = [_setting(view, request) for view in views if keys is None or view.name in keys]
+    return body
+
+
+def _views(ctx: RequestContext, resource: Message) -> list[SettingView]:
+    name = resource.resource_name
+    image = ctx.broker.metadata.image
+    try:
+        kind = ResourceType(resource.resource_type)
+    except ValueError:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is unknown") from None
+    if kind is ResourceType.TOPIC:
+        if name not in image.topics:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return config_view.topic_settings(ctx.broker, image.config_overrides(ResourceType.TOPIC, name))
+    if kind is ResourceType.BROKER:
+        if name and name != str(ctx.broker.node_id):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"this is broker {ctx.broker.node_id}; ask broker {name} about its settings"
+            )
+        return config_view.broker_settings(ctx.broker, cluster_wide=not name)
+    return []
+
+
+def _setting(view: SettingView, request: Message) -> Body:
+    return {
+        "name": view.name,
+        "value": view.value,
+        "read_only": view.read_only,
+        "config_source": int(view.source),
+        "is_sensitive": False,
+        "synonyms": (
+            [{"name": name, "value": value, "source": int(source)} for name, value, source in view.synonyms]
+            if request.include_synonyms
+            else []
+        ),
+        "config_type": int(view.type),
+        "documentation": view.doc if request.include_documentation else None,
+    }

@@ -1,0 +1,47 @@
+"""DescribeLogDirs (key 35), versions 1-5: sizes of the logs on this broker, per log directory.
+
+Not done: moving a log between directories (no log is ever a "future" one), cordoned directories.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.storage.log import Log
+from broker_embedded.storage.log_manager import LogDirView
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+Wanted = set[TopicPartition] | None
+
+
+@api(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    wanted: Wanted = None
+    if request.topics is not None:
+        wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    return {"error_code": 0, "results": [_directory(ctx, view, wanted) for view in ctx.broker.logs.describe_dirs()]}
+
+
+def _directory(ctx: RequestContext, view: LogDirView, wanted: Wanted) -> Body:
+    topics: dict[str, list[Body]] = {}
+    for log in view.logs:
+        key = TopicPartition(log.topic, log.partition)
+        if (wanted is None or key in wanted) and ctx.broker.replicas.partition(key) is not None:
+            topics.setdefault(log.topic, []).append(_partition(log))
+    return {
+        "error_code": 0,
+        "log_dir": view.path,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        "total_bytes": view.total_bytes,
+        "usable_bytes": view.usable_bytes,
+    }
+
+
+def _partition(log: Log) -> Body:
+    return {
+        "partition_index": log.partition,
+        "partition_size": log.size_bytes(),
+        "offset_lag": max(log.high_watermark - log.log_end_offset, 0),
+        "is_future_key": False,
+    }

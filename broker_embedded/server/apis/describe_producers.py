@@ -1,0 +1,41 @@
+"""DescribeProducers (key 61), version 0: who has written to a partition with a producer id, and open transactions."""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [_partition(ctx, topic.name, each) for each in topic.partition_indexes]}
+            for topic in request.topics
+        ]
+    }
+
+
+def _partition(ctx: RequestContext, topic: str, index: int) -> Body:
+    try:
+        partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, index))
+    except BrokerError as error:
+        return {"partition_index": index, "error_code": int(error.code), "error_message": error.message}
+    return {
+        "partition_index": index,
+        "error_code": 0,
+        "active_producers": [
+            {
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "last_sequence": each.last_sequence,
+                "last_timestamp": each.last_timestamp_ms,
+                "coordinator_epoch": each.coordinator_epoch,
+                "current_txn_start_offset": each.current_transaction_start_offset,
+            }
+            for each in partition.log.active_producers()
+        ],
+    }

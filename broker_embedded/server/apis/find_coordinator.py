@@ -1,0 +1,87 @@
+"""FindCoordinator (key 10), versions 0 to 6: which broker keeps a group.
+
+Several keys at once from version 4 on (KIP-699). The first question about a group creates `__consumer_offsets`, and the
+answer waits for it, so that a client need not back off and ask again.
+Not done: transactional ids are answered COORDINATOR_NOT_AVAILABLE until the transaction coordinator serves; share
+groups (6) are not served.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
+from broker_embedded.metadata.image import BrokerImage
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+FIRST_WITH_BATCHES = 4
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+NO_NODE = {"node_id": -1, "host": "", "port": -1}
+
+
+def _error(request: Message, version: int, error: BrokerError) -> Body:
+    if version < FIRST_WITH_BATCHES:
+        return _failed(error)
+    coordinators = [{"key": key, **_failed(error)} for key in request.coordinator_keys]
+    return {"throttle_time_ms": 0, "coordinators": coordinators}
+
+
+@api(ApiKey.FIND_COORDINATOR, versions=(0, 6), on_error=_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    if request.key_type != GROUP:
+        raise _not_served(request.key_type)
+    ready = ctx.broker.ensure_internal_topic(GROUP_METADATA_TOPIC)
+    if ctx.api_version < FIRST_WITH_BATCHES:
+        return then(ready, lambda _: _locate(ctx, request.key))
+    return then(
+        ready,
+        lambda _: {
+            "throttle_time_ms": 0,
+            "coordinators": [{"key": key, **_located(ctx, key)} for key in request.coordinator_keys],
+        },
+    )
+
+
+def _not_served(key_type: int) -> BrokerError:
+    if key_type == TRANSACTION:
+        return BrokerError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "this broker has no transaction coordinator: transactions are not served",
+        )
+    if key_type == SHARE:
+        return BrokerError(ErrorCode.INVALID_REQUEST, "share groups are not served")
+    return BrokerError(ErrorCode.INVALID_REQUEST, f"key type {key_type}, wanted 0 (group) or 1 (transaction)")
+
+
+def _locate(ctx: RequestContext, group_id: str) -> Body:
+    """Where a group lives, or BrokerError."""
+    partition = TopicPartition(GROUP_METADATA_TOPIC, ctx.broker.groups.partition_of(group_id))
+    image = ctx.broker.metadata.image
+    state = image.partition(partition)
+    leader = NO_LEADER if state is None else state.leader
+    broker: BrokerImage | None = image.brokers.get(leader)
+    if broker is None or broker.fenced:
+        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader at the moment")
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "error_message": None,
+        "node_id": broker.broker_id,
+        "host": broker.host,
+        "port": broker.port,
+    }
+
+
+def _located(ctx: RequestContext, group_id: str) -> Body:
+    try:
+        body = _locate(ctx, group_id)
+    except BrokerError as error:
+        body = _failed(error)
+    body.pop("throttle_time_ms", None)
+    return body
+
+
+def _failed(error: BrokerError) -> Body:
+    return {"error_code": int(error.code), "error_message": error.message or None, **NO_NODE}

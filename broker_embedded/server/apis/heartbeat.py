@@ -1,0 +1,37 @@
+"""Heartbeat (key 12), versions 0 to 4: a member of a classic group is alive, and learns whether to join again.
+
+While the group is being replayed the answer is "fine", as Kafka's: the member need not look for another coordinator.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.coordinator.group.classic import Heartbeat, HeartbeatAnswer
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.replies import response_of
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+def _error(request: Message, version: int, error: BrokerError) -> Body:
+    is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return _body(HeartbeatAnswer(error=ErrorCode.NONE if is_loading else error.code))
+
+
+@api(ApiKey.HEARTBEAT, versions=(0, 4), on_error=_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    shard = ctx.broker.groups.shard_of(request.group_id)
+    reply: Reply[HeartbeatAnswer] = Reply(_body)
+    event = Heartbeat(
+        ticket=reply,
+        member_id=request.member_id,
+        generation=request.generation_id,
+        group_instance_id=request.group_instance_id,
+    )
+    shard.heartbeat(request.group_id, event, reply)
+    return response_of(reply)
+
+
+def _body(answer: HeartbeatAnswer) -> Body:
+    return {"throttle_time_ms": 0, "error_code": int(answer.error)}

@@ -1,0 +1,36 @@
+"""ListConfigResources (key 74), versions 0-1: the resources that have settings.
+
+Version 0 asks for client metrics only: there are none.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.records import ResourceType
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    if ctx.api_version == 0:
+        wanted = {int(ResourceType.CLIENT_METRICS)}
+    else:
+        wanted = set(request.resource_types) or {int(kind) for kind in ResourceType}
+    unknown = wanted - {int(kind) for kind in ResourceType}
+    if unknown:
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"resource type {min(unknown)} is unknown")
+    image = ctx.broker.metadata.image
+    names: dict[ResourceType, list[str]] = {
+        ResourceType.TOPIC: sorted(image.topics),
+        ResourceType.BROKER: [str(node) for node in sorted(image.brokers)],
+        ResourceType.BROKER_LOGGER: [str(node) for node in sorted(image.brokers)],
+    }
+    resources: list[Body] = [
+        {"resource_name": name, "resource_type": int(kind)}
+        for kind, listed in names.items()
+        if kind in wanted
+        for name in listed
+    ]
+    return {"error_code": 0, "config_resources": resources}

@@ -1,0 +1,31 @@
+"""ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates, by state (4, KIP-518) and type (5,
+KIP-848).
+
+Filters ignore case, as Kafka's do; an unknown state or type matches nothing.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.server.registry import RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.LIST_GROUPS, versions=(0, 5))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state,
+                "group_type": group.group_type,
+            }
+            for group in ctx.broker.groups.list_groups()
+            if (not states or group.state.lower() in states) and (not types or group.group_type in types)
+        ],
+    }

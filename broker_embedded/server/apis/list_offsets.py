@@ -1,0 +1,73 @@
+"""ListOffsets (key 2), versions 1-11.
+
+Earliest (-2), latest (-1), the record with the largest timestamp (-3), earliest local (-4, same as earliest) and by
+time. With read_committed "latest" is the last stable offset. Not done: tiered storage (-5 and -6 answer offset -1).
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.replication.partition import Isolation
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+CONSUMER = -1
+
+
+@api(ApiKey.LIST_OFFSETS, versions=(1, 11))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_partition(ctx, request, topic.name, wanted) for wanted in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _partition(ctx: RequestContext, request: Message, topic: str, wanted: Message) -> Body:
+    index = wanted.partition_index
+    try:
+        return {"partition_index": index, "error_code": 0, **_look_up(ctx, request, topic, wanted)}
+    except BrokerError as error:
+        return {"partition_index": index, "error_code": int(error.code), "timestamp": -1, "offset": -1}
+
+
+def _look_up(ctx: RequestContext, request: Message, topic: str, wanted: Message) -> Body:
+    partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, wanted.partition_index))
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    timestamp = wanted.timestamp
+    if request.replica_id != CONSUMER:
+        isolation = Isolation.LOG_END
+    elif request.isolation_level == 1:
+        isolation = Isolation.READ_COMMITTED
+    else:
+        isolation = Isolation.HIGH_WATERMARK
+    limit = partition.read_limit(isolation)
+    if timestamp == LATEST:
+        return {"offset": limit, "leader_epoch": partition.leader_epoch}
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = partition.log_start_offset
+        return {"offset": start, "leader_epoch": partition.epoch_at(start)}
+    if timestamp == MAX_TIMESTAMP:
+        if ctx.api_version < 7:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        found = partition.log.offset_of_max_timestamp()
+    elif timestamp < 0:
+        return {"offset": -1}
+    else:
+        found = partition.log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= limit:
+        return {"timestamp": -1, "offset": -1, "leader_epoch": -1}
+    return {"timestamp": found.timestamp_ms, "offset": found.offset, "leader_epoch": found.leader_epoch}

@@ -1,0 +1,120 @@
+"""Metadata (key 3), versions 0-13.
+
+Brokers, topics, partitions and leaders from this broker's image. A missing topic is created if the client and
+auto.create.topics.enable allow it, and the answer already shows it: metadata commits at once, so clients need not ask
+again. Not done: authorized operations under ACLs (all are listed), version 13's REBOOTSTRAP_REQUIRED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import INTERNAL_TOPICS, NO_LEADER
+from broker_embedded.controller.requests import TopicResult
+from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
+from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    topics = request.topics or []
+    return {
+        "error_code": int(error.code),
+        "topics": [
+            {"error_code": int(error.code), "name": each.name or "", "topic_id": each.topic_id} for each in topics
+        ],
+    }
+
+
+@api(ApiKey.METADATA, versions=(0, 13), on_error=on_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    image = ctx.broker.metadata.image
+    asks_for_all = request.topics is None or (ctx.api_version == 0 and not request.topics)
+    if ctx.api_version < 12 and any(each.name is None for each in request.topics or ()):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
+    if asks_for_all:
+        return _answer(ctx, request, [_topic(image, topic, request) for topic in image.topics.values()])
+    missing = [
+        each.name
+        for each in request.topics
+        if each.topic_id == ZERO_UUID and each.name is not None and each.name not in image.topics
+    ]
+    may_create = request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable
+    if missing and may_create:
+        return then(ctx.broker.auto_create_topics(missing), lambda results: _named(ctx, request, _errors_of(results)))
+    return _named(ctx, request, {})
+
+
+def _errors_of(results: Iterable[TopicResult]) -> dict[str, BrokerError]:
+    return {
+        result.name: result.error
+        for result in results
+        # Another client was faster: the topic is there, which is all that was asked.
+        if result.error is not None and result.error.code != ErrorCode.TOPIC_ALREADY_EXISTS
+    }
+
+
+def _named(ctx: RequestContext, request: Message, errors: dict[str, BrokerError]) -> Body:
+    image = ctx.broker.metadata.image
+    topics: list[Body] = []
+    for each in request.topics:
+        by_id = each.topic_id != ZERO_UUID
+        topic = image.topic_by_id(each.topic_id) if by_id else image.topic(each.name or "")
+        if topic is not None:
+            topics.append(_topic(image, topic, request))
+            continue
+        if by_id:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            failure = errors.get(each.name or "")
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if failure is None else failure.code
+        topics.append({"error_code": int(code), "name": each.name, "topic_id": each.topic_id})
+    return _answer(ctx, request, topics)
+
+
+def _answer(ctx: RequestContext, request: Message, topics: list[Body]) -> Body:
+    image = ctx.broker.metadata.image
+    asks_operations = ctx.api_version >= 8 and request.include_cluster_authorized_operations
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "brokers": [
+            {"node_id": broker.broker_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+            for broker in image.live_brokers()
+        ],
+        "cluster_id": image.cluster_id,
+        "controller_id": image.controller_id,
+        "topics": topics,
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
+    }
+
+
+def _topic(image: ClusterImage, topic: TopicImage, request: Message) -> Body:
+    return {
+        "error_code": 0,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
+        "partitions": [_partition(image, state) for state in topic.partitions.values()],
+        "topic_authorized_operations": (TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED),
+    }
+
+
+def _partition(image: ClusterImage, state: PartitionImage) -> dict[str, Any]:
+    error = ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE
+    return {
+        "error_code": int(error),
+        "partition_index": state.partition,
+        "leader_id": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.isr,
+        "offline_replicas": [
+            node for node in state.replicas if node not in image.brokers or image.brokers[node].fenced
+        ],
+    }

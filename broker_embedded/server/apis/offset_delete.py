@@ -1,0 +1,39 @@
+"""OffsetDelete (key 47), version 0: forget a group's offsets of topics that its members do not read (KIP-496)."""
+
+from __future__ import annotations
+
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.coordinator.group.offsets.committed import OffsetKey
+from broker_embedded.coordinator.group.requests import DeleteOffsets, OffsetsDeleted
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.replies import response_of
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.OFFSET_DELETE, versions=(0, 0))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    image = ctx.broker.metadata.image
+    shard = ctx.broker.groups.shard_of(request.group_id)
+    asked = [
+        OffsetKey(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    ]
+    known = tuple(key for key in asked if image.partition(TopicPartition(*key)) is not None)
+    reply: Reply[OffsetsDeleted] = Reply(lambda answer: _body(request, answer))
+    shard.delete_offsets(DeleteOffsets(group_id=request.group_id, keys=known), reply)
+    return response_of(reply)
+
+
+def _body(request: Message, answer: OffsetsDeleted) -> Body:
+    if answer.error is not ErrorCode.NONE:
+        return {"error_code": int(answer.error), "throttle_time_ms": 0, "topics": []}
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            key = OffsetKey(topic.name, partition.partition_index)
+            error = answer.partitions.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partitions.append({"partition_index": partition.partition_index, "error_code": int(error)})
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"error_code": 0, "throttle_time_ms": 0, "topics": topics}

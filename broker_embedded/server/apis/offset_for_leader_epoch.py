@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended, so that a reader notices a log that was cut.
+
+Kafka also lists 0 and 1 of older brokers' days; librdkafka speaks 2 only, and gives up its truncation check if 2 is not
+listed.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return {
+        "topics": [
+            {"topic": topic.topic, "partitions": [_partition(ctx, topic.topic, each) for each in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+def _partition(ctx: RequestContext, topic: str, wanted: Message) -> Body:
+    try:
+        partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, wanted.partition))
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+    except BrokerError as error:
+        return {"partition": wanted.partition, "error_code": int(error.code)}
+    # The current epoch has not ended: its end so far is the end of the log.
+    if wanted.leader_epoch == partition.leader_epoch:
+        return {
+            "partition": wanted.partition,
+            "error_code": 0,
+            "leader_epoch": partition.leader_epoch,
+            "end_offset": partition.log.log_end_offset,
+        }
+    end = partition.log.leader_epoch_end_offset(wanted.leader_epoch)
+    return {
+        "partition": wanted.partition,
+        "error_code": 0,
+        "leader_epoch": end.leader_epoch,
+        "end_offset": end.end_offset,
+    }

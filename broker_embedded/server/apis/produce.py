@@ -1,0 +1,148 @@
+"""Produce (key 0), versions 3-13; ApiVersions lists it from 0 (KAFKA-18659).
+
+An older librdkafka that does not see version 0 sends uncompressed without a word.
+
+Each partition is appended and answered on its own; one partition's error leaves the others alone. acks=0 gets no
+response, and an error then closes the connection, as Kafka does, so that the client looks up the metadata again.
+acks=all waits for the in-sync replicas. From version 10 a partition that moved names its new leader (KIP-951). Not
+done: transactional appends are checked by the log only, not against the transaction coordinator (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
+from broker_embedded.replication.partition import Partition
+from broker_embedded.server.futures import Promise
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+Waiting = dict[TopicPartition, tuple[Partition, int]]
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    """The whole request is refused: every partition says so."""
+    return {
+        "responses": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "partition_responses": [_refused(each.index, error) for each in topic.partition_data],
+            }
+            for topic in request.topic_data
+        ]
+    }
+
+
+@api(ApiKey.PRODUCE, versions=(3, 13), listed_from=0, on_error=on_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    acks = request.acks
+    if acks not in (-1, 0, 1):
+        raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks: found {acks}, wanted -1, 0 or 1")
+    replicas = ctx.broker.replicas
+    uses_ids = ctx.api_version >= 13
+    names = ctx.broker.metadata.image.topic_names
+    waiting: Waiting = {}
+    answers: dict[TopicPartition, Body] = {}
+    failed = False
+    responses: list[Body] = []
+    for topic in request.topic_data:
+        name = names.get(topic.topic_id) if uses_ids else topic.name
+        partition_responses: list[Body] = []
+        for data in topic.partition_data:
+            index = data.index
+            try:
+                if name is None:
+                    raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+                topic_partition = TopicPartition(name, index)
+                if name in INTERNAL_TOPICS:
+                    raise BrokerError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal: clients cannot write to it"
+                    )
+                if data.records is None:
+                    raise BrokerError(ErrorCode.INVALID_RECORD, f"{topic_partition}: no records")
+                partition, info = replicas.append_to_leader(topic_partition, data.records, acks=acks)
+            except BrokerError as error:
+                failed = True
+                answer = _refused(index, error)
+                if name is not None and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    _name_leader(ctx, TopicPartition(name, index), answer)
+            else:
+                answer = {
+                    "index": index,
+                    "error_code": 0,
+                    "base_offset": info.base_offset,
+                    "log_append_time_ms": info.log_append_time_ms,
+                    "log_start_offset": info.log_start_offset,
+                    "record_errors": (),
+                    "error_message": None,
+                }
+                if acks == -1 and partition.log.high_watermark <= info.last_offset:
+                    waiting[topic_partition] = (partition, info.last_offset + 1)
+                    answers[topic_partition] = answer
+            partition_responses.append(answer)
+        key = {"topic_id": topic.topic_id} if uses_ids else {"name": name}
+        responses.append({**key, "partition_responses": partition_responses})
+    if acks == 0:
+        if failed:
+            ctx.connection.close()
+        return None
+    body: Body = {"responses": responses, "throttle_time_ms": 0}
+    if failed and ctx.api_version >= 10:
+        body["node_endpoints"] = _endpoints(ctx, responses)
+    return _wait(ctx, request, body, waiting, answers) if waiting else body
+
+
+def _wait(
+    ctx: RequestContext, request: Message, body: Body, waiting: Waiting, answers: dict[TopicPartition, Body]
+) -> Promise[Body]:
+    """Answer when the in-sync replicas have everything. Records that time out stay in the log."""
+    promise: Promise[Body] = Promise()
+    replicas = ctx.broker.replicas
+    wanted = dict(waiting)
+
+    def done(timed_out: bool) -> None:
+        for topic_partition, (partition, end_offset) in wanted.items():
+            code = replicas.acknowledgement(partition, end_offset, timed_out=timed_out)
+            if code:
+                answers[topic_partition].update(error_code=int(code), base_offset=-1)
+        if not promise.done():
+            promise.set_result(body)
+
+    operation = replicas.wait_for_replication(waiting, timeout_ms=max(request.timeout_ms, 0), on_done=done)
+    promise.add_done_callback(lambda _: replicas.produces.cancel(operation))
+    return promise
+
+
+def _refused(index: int, error: BrokerError) -> Body:
+    return {
+        "index": index,
+        "error_code": int(error.code),
+        "base_offset": -1,
+        "log_append_time_ms": -1,
+        "log_start_offset": -1,
+        "record_errors": [
+            {"batch_index": each.batch_index, "batch_index_error_message": each.message} for each in error.record_errors
+        ],
+        "error_message": error.message or None,
+    }
+
+
+def _name_leader(ctx: RequestContext, topic_partition: TopicPartition, answer: Body) -> None:
+    state = ctx.broker.metadata.image.partition(topic_partition)
+    if state is not None:
+        answer["current_leader"] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
+
+
+def _endpoints(ctx: RequestContext, responses: list[Body]) -> list[dict[str, Any]]:
+    """Where the leaders are that the response names."""
+    nodes = {
+        partition["current_leader"]["leader_id"]
+        for topic in responses
+        for partition in topic["partition_responses"]
+        if "current_leader" in partition
+    }
+    return ctx.broker.endpoints_of(nodes)

@@ -1,0 +1,41 @@
+"""SyncGroup (key 14), versions 0 to 5: the leader hands in the assignment, everybody takes their part.
+
+The answer comes when the log has the leader's plan. From version 5 on, protocol type and name must be the group's
+(KIP-559).
+"""
+
+from __future__ import annotations
+
+from broker_embedded.coordinator.group.classic import Sync, SyncAnswer
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.replies import response_of
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.SYNC_GROUP, versions=(0, 5))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    shard = ctx.broker.groups.shard_of(request.group_id)
+    reply: Reply[SyncAnswer] = Reply(_body)
+    event = Sync(
+        ticket=reply,
+        member_id=request.member_id,
+        generation=request.generation_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
+    )
+    shard.sync(request.group_id, event, reply)
+    return response_of(reply)
+
+
+def _body(answer: SyncAnswer) -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "error_code": int(answer.error),
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol_name,
+        "assignment": answer.assignment,
+    }

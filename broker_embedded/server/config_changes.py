@@ -1,0 +1,52 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: from request resources to the controller and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.requests import ConfigChange, ConfigOperation
+from broker_embedded.metadata.records import ResourceType
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.message import Message
+
+Operations = list[tuple[str, ConfigOperation, str | None]]
+
+
+def change_configs(
+    ctx: RequestContext, request: Message, operations: Sequence[Operations], *, replaces_all: bool
+) -> Response:
+    """Change every resource of the request on its own; the response names them in order."""
+    outcomes: dict[int, BrokerError | None] = {}
+    changes: dict[int, ConfigChange] = {}
+    for index, (resource, wanted) in enumerate(zip(request.resources, operations, strict=True)):
+        try:
+            kind = ResourceType(resource.resource_type)
+        except ValueError:
+            outcomes[index] = BrokerError(
+                ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is unknown"
+            )
+            continue
+        changes[index] = ConfigChange(
+            resource_type=kind, resource_name=resource.resource_name, operations=wanted, replaces_all=replaces_all
+        )
+
+    def answer(results: list[BrokerError | None]) -> Body:
+        outcomes.update(zip(changes, results, strict=True))
+        return {
+            "responses": [_response(resource, outcomes.get(index)) for index, resource in enumerate(request.resources)]
+        }
+
+    changed = ctx.broker.controller.change_configs(list(changes.values()), validate_only=request.validate_only)
+    return then(changed, answer)
+
+
+def _response(resource: Message, error: BrokerError | None) -> Body:
+    return {
+        "error_code": 0 if error is None else int(error.code),
+        "error_message": None if error is None else error.message or None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }

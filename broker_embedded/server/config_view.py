@@ -1,0 +1,109 @@
+"""Settings as clients see them: the value in force, where it comes from, and what would be in force without that
+(synonyms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from broker_embedded.common.config import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigType, UpdateMode
+from broker_embedded.common.facts import fact
+from broker_embedded.metadata.records import ResourceType
+
+if TYPE_CHECKING:
+    from broker_embedded.server.broker import Broker
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs does."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+Synonym = tuple[str, str | None, ConfigSource]
+
+
+@fact
+class SettingView:
+    """One setting of one resource."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    type: ConfigType
+    doc: str
+    synonyms: list[Synonym]
+    """Every place that has a value, the one in force first."""
+
+
+def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[SettingView]:
+    """The settings of a topic that has `overrides`."""
+    views = []
+    for name, definition in TOPIC_SETTINGS.items():
+        places: list[Synonym] = []
+        if name in overrides:
+            places.append((name, overrides[name], ConfigSource.TOPIC))
+        if definition.synonym is not None:
+            places += _broker_places(broker, definition.synonym)
+        else:
+            places.append((name, definition.format(definition.default), ConfigSource.DEFAULT))
+        views.append(
+            SettingView(
+                name=name,
+                value=places[0][1],
+                source=places[0][2],
+                read_only=False,
+                type=definition.type,
+                doc=definition.doc,
+                synonyms=places,
+            )
+        )
+    return views
+
+
+def broker_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
+    """The settings of this broker, or only the dynamic ones that hold for all brokers (resource name "")."""
+    views = []
+    for name, definition in BROKER_SETTINGS.items():
+        places = _broker_places(broker, name)
+        if cluster_wide:
+            places = [place for place in places if place[2] is ConfigSource.DYNAMIC_DEFAULT_BROKER]
+            if not places:
+                continue
+        views.append(
+            SettingView(
+                name=name,
+                value=places[0][1],
+                source=places[0][2],
+                read_only=definition.update_mode is UpdateMode.READ_ONLY,
+                type=definition.type,
+                doc=definition.doc,
+                synonyms=places,
+            )
+        )
+    return views
+
+
+def _broker_places(broker: Broker, name: str) -> list[Synonym]:
+    image = broker.metadata.image
+    definition = BROKER_SETTINGS[name]
+    places: list[Synonym] = []
+    for resource, source in (
+        (str(broker.node_id), ConfigSource.DYNAMIC_BROKER),
+        ("", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+    ):
+        value = image.config_overrides(ResourceType.BROKER, resource).get(name)
+        if value is not None:
+            places.append((name, value, source))
+    if name in broker.static_settings:
+        static = getattr(broker.static_config, name.replace(".", "_"))
+        places.append((name, definition.format(static), ConfigSource.STATIC_BROKER))
+    places.append((name, definition.format(definition.default), ConfigSource.DEFAULT))
+    return places

@@ -1,0 +1,164 @@
+"""From a request frame to the parts of its response.
+
+Finds the API in the table, checks the version, decodes, calls the handler, encodes. What a handler raises ends here: a
+`BrokerError` becomes the API's error response, anything else is a bug, logged with its traceback and answered with
+UNKNOWN_SERVER_ERROR. Bytes that are no request close the connection, as Kafka does: there is nothing one could answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.server.futures import Later, Promise
+from broker_embedded.server.registry import TABLE, Api, Body, RequestContext
+from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError, codec, headers, schemas
+from ottla_wire.protocol.message import Message
+from ottla_wire.protocol.region import Part
+
+if TYPE_CHECKING:
+    from broker_embedded.server.broker import Broker
+    from broker_embedded.server.connection import Connection
+
+log = logging.getLogger(__name__)
+
+Parts = list[Part]
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
+class Dispatcher:
+    """Answers the requests of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._table = TABLE
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
+        """The response's parts, a promise of them, or None if there is none to send."""
+        try:
+            header = headers.decode_request_header(frame)
+        except ProtocolError as error:
+            self._refuse(connection, f"not a request: {error}")
+            return None
+        version = header.api_version
+        api = self._table.get(header.api_key)
+        if api is None:
+            self._refuse(connection, f"API key {header.api_key} is not served")
+            return None
+        if not api.min_version <= version <= api.max_version:
+            return self._unsupported(connection, api, header)
+        try:
+            request = codec.decode_request(api.key, version, frame, header.body_offset)
+        except ProtocolError as error:
+            self._refuse(connection, str(error))
+            return None
+        context = RequestContext(self._broker, connection, version, header.correlation_id, header.client_id)
+        try:
+            answer = api.handler(context, request)
+        except Exception as error:
+            answer = self._failure(connection, api, version, request, error)
+        if answer is None:
+            return None
+        if isinstance(answer, (dict, bytes)):
+            try:
+                return headers.encode_response_frame(api.key, version, header.correlation_id, answer)
+            except Exception:
+                log.exception("%s v%d: the response cannot be encoded", api.key.name, version)
+                connection.close()
+                return None
+        return self._later(connection, api, version, header.correlation_id, request, answer)
+
+    def _later(
+        self,
+        connection: Connection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        request: Message,
+        answer: Later[Body],
+    ) -> Promise[Parts | None]:
+        """Encode when the handler's promise is kept. If the client goes away the handler's future is cancelled."""
+        encoded: Promise[Parts | None] = Promise()
+
+        def keep(done: Later[Body]) -> None:
+            if encoded.done():
+                return
+            if done.cancelled():
+                encoded.cancel()
+                return
+            error = done.exception()
+            body = done.result() if error is None else self._failure(connection, api, version, request, error)
+            if body is None:
+                encoded.set_result(None)
+                return
+            try:
+                parts = headers.encode_response_frame(api.key, version, correlation_id, body)
+            except Exception:
+                log.exception("%s v%d: the response cannot be encoded", api.key.name, version)
+                connection.close()
+                encoded.set_result(None)
+                return
+            encoded.set_result(parts)
+
+        def drop(done: Promise[Parts | None]) -> None:
+            if done.cancelled() and not answer.done():
+                answer.cancel()
+
+        answer.add_done_callback(keep)
+        encoded.add_done_callback(drop)
+        return encoded
+
+    def _failure(
+        self, connection: Connection, api: Api, version: int, request: Message, error: BaseException
+    ) -> Body | None:
+        if not isinstance(error, BrokerError):
+            log.error("%s v%d from %s failed", api.key.name, version, connection.client_host, exc_info=error)
+            error = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log has the reason")
+        body = error_body(api, version, request, error)
+        if body is None:
+            connection.close()
+        return body
+
+    def _unsupported(self, connection: Connection, api: Api, header: Any) -> Parts | None:
+        """An unknown ApiVersions version is answered in v0 with error 35, so that the client can choose again
+        (KIP-511).
+        """
+        if header.api_key == _API_VERSIONS:
+            body = api_versions_body(ErrorCode.UNSUPPORTED_VERSION)
+            return headers.encode_response_frame(ApiKey.API_VERSIONS, 0, header.correlation_id, body)
+        self._refuse(
+            connection,
+            f"{api.key.name} version {header.api_version} is not served, {api.min_version} to {api.max_version} are",
+        )
+        return None
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        log.warning("closed the connection from %s: %s", connection.client_host, reason)
+        connection.abort()
+
+
+def api_versions_body(error: ErrorCode = ErrorCode.NONE) -> Body:
+    """What is served, as ApiVersions lists it."""
+    return {
+        "error_code": int(error),
+        "api_keys": [
+            {"api_key": key, "min_version": entry.listed_from, "max_version": entry.max_version}
+            for key, entry in sorted(TABLE.items())
+        ],
+    }
+
+
+def error_body(api: Api, version: int, request: Message, error: BrokerError) -> Body | None:
+    """The API's error response: its own shape, or `error_code` and `error_message` at the top level; None if it has
+    neither.
+    """
+    if api.on_error is not None:
+        return api.on_error(request, version, error)
+    fields = {member.name for member in schemas.response(api.key).struct.fields_of(version)}
+    if "error_code" not in fields:
+        return None
+    body: Body = {"error_code": int(error.code)}
+    if "error_message" in fields:
+        body["error_message"] = error.message or None
+    return body

@@ -1,0 +1,124 @@
+"""The listening socket of one broker, its connections, and the buffers they share."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.errors import StartupError
+from broker_embedded.server.connection import Connection
+from broker_embedded.server.dispatcher import Dispatcher
+
+log = logging.getLogger(__name__)
+
+RECEIVE_BUFFER = 128 * 1024
+SPARE_BUFFERS = 8
+SPARE_BUFFER_LIMIT = 4 * 1024 * 1024
+"""Frame buffers up to this size are kept for the next large frame: touching fresh pages costs more than reading the
+socket.
+"""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, or StartupError. The protocol number is given so that accepted sockets know they are TCP."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(1024)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StartupError(f"port {port} on {host} is in use: stop what listens there or choose another") from None
+        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    except OverflowError:
+        sock.close()
+        raise StartupError(f"port {port}: wanted a number from 0 to 65535") from None
+    return sock
+
+
+class SocketServer:
+    """Accepts connections for one broker."""
+
+    def __init__(
+        self,
+        *,
+        sock: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        config: BrokerConfig,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        on_disconnect: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.host, self.port = sock.getsockname()[:2]
+        self.max_frame_bytes = config.socket_request_max_bytes
+        self.dispatcher = dispatcher
+        self.receive_view = memoryview(bytearray(RECEIVE_BUFFER))
+        self.now_ms = clock.monotonic_ms
+        self._sock = sock
+        self._loop = loop
+        self._on_disconnect = on_disconnect
+        self._max_idle_ms = config.connections_max_idle_ms
+        self._connections: set[Connection] = set()
+        self._spare_buffers: list[bytearray] = []
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        self._server = await self._loop.create_server(lambda: Connection(self), sock=self._sock, backlog=1024)
+
+    async def stop(self) -> None:
+        """Stop accepting and cut every connection."""
+        if self._server is not None:
+            self._server.close()
+        else:
+            self._sock.close()
+        for connection in list(self._connections):
+            connection.abort()
+        if self._connections:  # connection_lost of an aborted transport runs in the loop's next turn
+            await asyncio.sleep(0)
+
+    @property
+    def connections(self) -> set[Connection]:
+        return self._connections
+
+    def close_idle(self) -> None:
+        """Close who has not sent anything for connections.max.idle.ms and waits for no answer."""
+        if self._max_idle_ms <= 0:
+            return
+        oldest_allowed = self.now_ms() - self._max_idle_ms
+        for connection in list(self._connections):
+            if connection.last_active_ms < oldest_allowed and not connection.is_parked:
+                log.info("closed the connection from %s: idle for %d ms", connection.client_host, self._max_idle_ms)
+                connection.close()
+
+    # --- called by connections
+
+    def connection_opened(self, connection: Connection) -> None:
+        connection.last_active_ms = self.now_ms()
+        self._connections.add(connection)
+
+    def connection_closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if self._on_disconnect is not None:
+            self._on_disconnect(connection)
+
+    def take_buffer(self, size: int) -> bytearray | None:
+        """A used buffer of at least `size` bytes, if there is one."""
+        for index, buffer in enumerate(self._spare_buffers):
+            if len(buffer) >= size:
+                return self._spare_buffers.pop(index)
+        return None
+
+    def give_back_buffer(self, buffer: bytearray) -> None:
+        if len(buffer) > SPARE_BUFFER_LIMIT:
+            return
+        if len(self._spare_buffers) >= SPARE_BUFFERS:
+            self._spare_buffers.pop(0)
+        self._spare_buffers.append(buffer)

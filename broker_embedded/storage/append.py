@@ -1,0 +1,40 @@
+"""What goes into and comes out of an append: small values that several modules of storage share."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class AppendOrigin(Enum):
+    """Who wrote the batches. Only clients are held to base offset 0, one batch per append and no control records."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class AppendInfo(NamedTuple):
+    """What an append did. For a duplicate these are the offsets of the first append of the same batch."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless message.timestamp.type is LogAppendTime (what ProduceResponse carries)."""
+    log_start_offset: int
+    is_duplicate: bool
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time. `leader_epoch` is -1 when unknown."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class AbortedTransaction(NamedTuple):
+    """For a read_committed fetch: records of `producer_id` from `first_offset` to its marker are to be skipped."""
+
+    producer_id: int
+    first_offset: int

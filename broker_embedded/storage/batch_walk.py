@@ -1,0 +1,89 @@
+"""Walks over the batches in a segment's file by their headers, reading no more than it must.
+
+Who calls knows a position where a batch starts (from the offset index) and where whole batches end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker_embedded.storage.file_pool import PooledFile
+from ottla_wire.records.batch import BATCH_OVERHEAD, BatchHeader, parse_header
+
+LOG_OVERHEAD = 12
+"""Base offset and batch length, which the batch length does not count."""
+
+_BASE_AND_LENGTH = struct.Struct(">qi")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT = 23
+_SEARCH_BYTES = 8192  # twice index.interval.bytes: a search inside an interval of small batches is one read
+_SCAN_BYTES = 1 << 20
+
+
+class Located(NamedTuple):
+    """A batch by position."""
+
+    position: int
+    size: int
+    base_offset: int
+
+
+class BatchAt(NamedTuple):
+    """A whole batch, read from the file."""
+
+    position: int
+    header: BatchHeader
+    data: memoryview
+
+
+def first_batch_ending_at_or_after(file: PooledFile, offset: int, position: int, *, size: int) -> Located | None:
+    """The first batch from `position` on whose last offset is >= `offset`."""
+    while position < size:
+        chunk = file.read_at(min(_SEARCH_BYTES, size - position), position)
+        at, end = 0, len(chunk) - _LAST_OFFSET_DELTA_AT - 4
+        if end < 0:
+            return None
+        while at <= end:
+            base_offset, length = _BASE_AND_LENGTH.unpack_from(chunk, at)
+            if base_offset + _LAST_OFFSET_DELTA.unpack_from(chunk, at + _LAST_OFFSET_DELTA_AT)[0] >= offset:
+                return Located(position + at, length + LOG_OVERHEAD, base_offset)
+            at += length + LOG_OVERHEAD
+        position += at
+    return None
+
+
+def walk_headers(file: PooledFile, position: int, *, size: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of all batches from a batch's position on; bodies are skipped."""
+    while position + BATCH_OVERHEAD <= size:
+        chunk = file.read_at(min(_SEARCH_BYTES, size - position), position)
+        at = 0
+        while at + BATCH_OVERHEAD <= len(chunk):
+            header = parse_header(chunk, at)
+            yield position + at, header
+            at += header.batch_length + LOG_OVERHEAD
+        if at == 0:
+            return
+        position += at
+
+
+def walk_batches(file: PooledFile, position: int, *, limit: int) -> Iterator[BatchAt]:
+    """Whole batches from a batch's position on; stops at `limit`, or at the first thing that is not a whole batch."""
+    wanted = _SCAN_BYTES
+    while position + BATCH_OVERHEAD <= limit:
+        data = memoryview(file.read_at(min(wanted, limit - position), position))
+        wanted = _SCAN_BYTES
+        at = 0
+        while at + BATCH_OVERHEAD <= len(data):
+            size = _BASE_AND_LENGTH.unpack_from(data, at)[1] + LOG_OVERHEAD
+            if size < BATCH_OVERHEAD or position + at + size > limit:
+                return
+            if at + size > len(data):
+                wanted = max(_SCAN_BYTES, size)
+                break
+            yield BatchAt(position + at, parse_header(data, at), data[at : at + size])
+            at += size
+        if at == 0 and wanted <= len(data):
+            return
+        position += at

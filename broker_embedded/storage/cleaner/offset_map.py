@@ -1,0 +1,43 @@
+"""Key -> offset of its last record, for the part of a log that is being cleaned. Bounded in entries."""
+
+from __future__ import annotations
+
+import hashlib
+
+_LONG_KEY_BYTES = 32
+
+
+class OffsetMap:
+    """When it is full the rest of the dirty part waits for the next round."""
+
+    __slots__ = ("_max_entries", "_offsets", "latest_offset")
+
+    def __init__(self, *, max_entries: int = 1_000_000) -> None:
+        if max_entries < 1:
+            raise ValueError(f"max_entries must be at least 1, got {max_entries}")
+        self._offsets: dict[bytes, int] = {}
+        self._max_entries = max_entries
+        self.latest_offset = -1
+        """Everything up to here is in the map; a record beyond it is always retained."""
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def put(self, key: bytes, offset: int) -> bool:
+        """Remember the last offset of a key. False if there is no room for another key."""
+        short = _short(key)
+        if short not in self._offsets and len(self._offsets) >= self._max_entries:
+            return False
+        self._offsets[short] = offset
+        return True
+
+    def get(self, key: bytes) -> int:
+        """The last offset of a key, -1 if it is not in the map."""
+        return self._offsets.get(_short(key), -1)
+
+
+def _short(key: bytes) -> bytes:
+    """Long keys by their 128-bit digest, as Kafka keeps all of them; a digest never collides with a shorter key."""
+    if len(key) <= _LONG_KEY_BYTES:
+        return key
+    return b"digest of a long key, longer than 32: " + hashlib.blake2b(key, digest_size=16).digest()

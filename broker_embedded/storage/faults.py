@@ -1,0 +1,25 @@
+"""Turns an error of the operating system into a refusal that names the path and what to do about it."""
+
+from __future__ import annotations
+
+import errno
+
+from broker_embedded.common.errors import BrokerError
+from ottla_wire.protocol import ErrorCode
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free space, or lower retention.bytes or retention.ms; nothing was lost",
+    errno.EDQUOT: "the disk quota is used up: raise it, or lower retention.bytes or retention.ms; nothing was lost",
+    errno.EACCES: "permission denied: give the broker's user write access, or set log.dirs to another directory",
+    errno.EPERM: "not permitted: give the broker's user write access, or set log.dirs to another directory",
+    errno.EROFS: "the file system is read-only: remount it writable, or set log.dirs to another directory",
+    errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
+    errno.ENFILE: "too many open files on this machine: raise fs.file-max",
+    errno.EIO: "the disk failed: replace it; restart the broker to recover what can be read",
+}
+
+
+def storage_error(error: OSError, *, path: str, doing: str) -> BrokerError:
+    """KAFKA_STORAGE_ERROR, which clients retry: the disk may be freed, or another broker may lead."""
+    remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror or error}: check the directory and restart the broker")
+    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {doing} failed, {remedy}")

@@ -1,0 +1,57 @@
+"""The settings a log needs, under Kafka's names: a topic's settings plus the broker's that reach into storage."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from broker_embedded.common.config import TopicConfig
+from broker_embedded.common.config_definition import LONG_MAX
+from broker_embedded.common.facts import fact
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
+@fact
+class LogConfig:
+    """Defaults are Kafka 4's. Units are in the names; -1 is "no limit" for retention."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    delete_retention_ms: int = _DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = _HOUR_MS
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_ms: int = 7 * _DAY_MS
+    producer_id_expiration_ms: int = _DAY_MS
+    """A broker setting (`producer.id.expiration.ms`)."""
+
+    @classmethod
+    def of(cls, topic: TopicConfig, *, producer_id_expiration_ms: int = _DAY_MS) -> LogConfig:
+        """The storage view of a topic's settings."""
+        shared = {f.name: getattr(topic, f.name) for f in fields(cls) if f.name != "producer_id_expiration_ms"}
+        return cls(**shared, producer_id_expiration_ms=producer_id_expiration_ms)
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"

@@ -1,0 +1,283 @@
+"""Opens a partition directory: finishes what a crash interrupted, checks what is in doubt, rebuilds what is derived.
+
+After a clean stop no batch is read. Otherwise every segment from the recovery point on (what lies below it was fsynced)
+is scanned; the file is cut at the first batch that is not whole and true, and segments behind a cut are dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker_embedded.common.filesystem import FileSystem
+from broker_embedded.storage.batch_walk import BatchAt
+from broker_embedded.storage.file_pool import FilePool
+from broker_embedded.storage.leader_epochs import LeaderEpochs
+from broker_embedded.storage.log_config import LogConfig
+from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET
+from broker_embedded.storage.producer_state import ProducerStateManager
+from broker_embedded.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment, segment_name
+from broker_embedded.storage.segments import Segments
+from broker_embedded.storage.sparse_index import CorruptIndexError
+from broker_embedded.storage.transaction_index import AbortedTransactionEntry
+from ottla_wire.records.batch import CONTROL_FLAG
+
+logger = logging.getLogger(__name__)
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+DELETED_SUFFIX = ".deleted"
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class LoadedLog(NamedTuple):
+    """What a `Log` starts from."""
+
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: ProducerStateManager
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+
+class LogLoader:
+    """One use: `LogLoader(...).load()`."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        pool: FilePool,
+        directory: str,
+        *,
+        name: str,
+        config: LogConfig,
+        now_ms: int,
+        is_clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+    ) -> None:
+        self._fs = fs
+        self._pool = pool
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._is_clean = is_clean
+        self._recovery_point = recovery_point
+        self._log_start_offset = log_start_offset
+        self._segments = Segments()
+        self._epochs = LeaderEpochs(fs, directory)
+        self._producers = ProducerStateManager(fs, directory, name=name)
+
+    def load(self) -> LoadedLog:
+        self._finish_interrupted_changes()
+        self._open_segments()
+        self._epochs.load()
+        segments = self._segments
+        if len(segments):
+            self._log_start_offset = max(self._log_start_offset, segments.first.base_offset)
+        was_scanned_to = self._recover()
+        log_end_offset = segments.active.offset_after_last_batch() if len(segments) else self._log_start_offset
+        if not len(segments) or log_end_offset < self._log_start_offset:
+            self._start_anew()
+            log_end_offset = was_scanned_to = self._log_start_offset
+        segments.active.start_writing()
+        self._epochs.truncate_from_end(log_end_offset)
+        self._epochs.truncate_from_start(self._log_start_offset)
+        if was_scanned_to != log_end_offset:
+            self._load_producers(log_end_offset)
+        self._producers.end_offset = log_end_offset
+        self._producers.keep_snapshots_of(segment.base_offset for segment in segments)
+        recovery_point = min(max(self._recovery_point, segments.first.base_offset), log_end_offset)
+        return LoadedLog(
+            segments,
+            self._epochs,
+            self._producers,
+            self._log_start_offset,
+            log_end_offset,
+            log_end_offset if self._is_clean else recovery_point,
+        )
+
+    # -- files
+
+    def _finish_interrupted_changes(self) -> None:
+        """Remove what was to be removed, complete a compaction that had reached its point of no return.
+
+        The cleaner renames a replacement's `.log` to `.swap` last, after its indexes, all of them fsynced. So:
+          1. `<base>.log.swap` exists: the replacement counts. What it replaces goes, then it gets its real name.
+          2. Only index files end in `.swap`: it did not get that far (once its log has its real name, all its indexes
+             have theirs). They go.
+          3. `.cleaned`: it was being written. It goes; the originals are untouched.
+        """
+        names = set(self._fs.list_dir(self._directory))
+        doomed = {n for n in names if n.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX))}
+        swapped = sorted(n for n in names if n.endswith(LOG_SUFFIX + SWAP_SUFFIX))
+        committed = {int(n.removesuffix(LOG_SUFFIX + SWAP_SUFFIX)) for n in swapped}
+        doomed |= {n for n in names if n.endswith(SWAP_SUFFIX) and int(n.partition(".")[0]) not in committed}
+        for base_offset in sorted(committed):
+            doomed |= self._replaced_by(base_offset, names - doomed)
+        for name in sorted(doomed, key=lambda n: n.endswith(LOG_SUFFIX)):
+            if committed and name.endswith(LOG_SUFFIX):
+                self._fs.sync_dir(self._directory)  # an old index must not outlive its log: see `_replaced_by`
+            self._fs.remove(f"{self._directory}/{name}")
+        for name in sorted(names - doomed, key=lambda n: n.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+            if name.endswith(SWAP_SUFFIX):
+                self._fs.rename(f"{self._directory}/{name}", f"{self._directory}/{name.removesuffix(SWAP_SUFFIX)}")
+        if doomed or committed:
+            self._fs.sync_dir(self._directory)
+
+    def _replaced_by(self, base_offset: int, names: set[str]) -> set[str]:
+        """Files of the segments whose offsets a completed replacement covers, an old one of the same name included.
+
+        Where the old `.log` of the same name is still there, so may be its indexes. Where it is gone, an index of this
+        name is the replacement's own, already renamed.
+        """
+        replacement = self._segment(base_offset, suffix=SWAP_SUFFIX)
+        next_offset = base_offset
+        for batch in replacement.batches():
+            next_offset = batch.header.next_offset
+        replacement.close()
+        covered = {
+            int(name.removesuffix(LOG_SUFFIX))
+            for name in names
+            if name.endswith(LOG_SUFFIX)
+            and base_offset <= int(name.removesuffix(LOG_SUFFIX)) < max(next_offset, base_offset + 1)
+        }
+        return {name for name in names if name.endswith(SEGMENT_SUFFIXES) and int(name.partition(".")[0]) in covered}
+
+    def _open_segments(self) -> None:
+        names = self._fs.list_dir(self._directory)
+        bases = {int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX)}
+        for name in names:
+            if name.endswith(SEGMENT_SUFFIXES[1:]) and int(name.partition(".")[0]) not in bases:
+                logger.warning("%s/%s: an index without a log file, removed", self._directory, name)
+                self._fs.remove(f"{self._directory}/{name}")
+        for base_offset in bases:
+            self._segments.add(self._segment(base_offset))
+
+    def _segment(self, base_offset: int, *, suffix: str = "") -> LogSegment:
+        path = f"{self._directory}/{segment_name(base_offset)}{LOG_SUFFIX}{suffix}"
+        return LogSegment(
+            self._pool,
+            self._directory,
+            base_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+            index_max_bytes=self._config.segment_index_bytes,
+            created_ms=self._fs.modified_ms(path) if self._fs.exists(path) else self._now_ms,
+            suffix=suffix,
+        )
+
+    def _start_anew(self) -> None:
+        for segment in self._segments:
+            segment.delete_files()
+            self._segments.remove(segment)
+        self._epochs.clear()
+        self._producers.clear(self._log_start_offset)
+        segment = self._segment(self._log_start_offset)
+        segment.create_files()
+        self._segments.add(segment)
+
+    # -- recovery
+
+    def _recover(self) -> int:
+        """Scan what cannot be believed. Returns the offset up to which the producer state was rebuilt by it, or -1."""
+        scanned_to = -1
+        unflushed_from = self._segments.floor_index(self._recovery_point) if not self._is_clean else len(self._segments)
+        for i, segment in enumerate(self._segments):
+            if i < unflushed_from and self._are_indexes_good(segment):
+                continue
+            if scanned_to != segment.base_offset:
+                self._load_producers(segment.base_offset)
+            cut = segment.recover(self._learner(segment))
+            scanned_to = self._producers.end_offset
+            if segment is not self._segments.active:
+                segment.stop_writing()
+            if cut or self._lost_its_end(segment):
+                self._drop_behind(i, segment)
+                return scanned_to
+        return scanned_to
+
+    def _lost_its_end(self, segment: LogSegment) -> bool:
+        """Whether a closed segment that was not known to be durable ends before the next one starts.
+
+        A crash may take the end of a file exactly at a batch. Compaction leaves gaps too, but only in files that it has
+        fsynced: a segment of a compacted topic, or one with gaps inside, is believed.
+        """
+        next_base = self._segments.next_base_offset(segment)
+        if next_base is None or self._is_clean or self._config.is_compacted:
+            return False
+        wanted = segment.base_offset
+        for _, header in segment.headers():
+            if header.base_offset != wanted or header.record_count != header.last_offset_delta + 1:
+                return False
+            wanted = header.next_offset
+        return wanted < next_base and next_base - wanted <= MAX_RELATIVE_OFFSET
+
+    def _are_indexes_good(self, segment: LogSegment) -> bool:
+        try:
+            segment.check_indexes()
+        except CorruptIndexError as error:
+            logger.warning("rebuilding the indexes of %s: %s", segment.log_file.path, error)
+            return False
+        return True
+
+    def _learner(self, segment: LogSegment) -> Callable[[BatchAt], None]:
+        epochs, producers = self._epochs, self._producers
+
+        def learn(batch: BatchAt) -> None:
+            header = batch.header
+            latest = epochs.latest
+            if header.partition_leader_epoch >= 0 and (latest is None or header.partition_leader_epoch > latest):
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            completed = producers.update(header, batch.data, now_ms=self._now_ms)
+            if completed is not None:
+                if completed.is_aborted:
+                    stable = producers.last_stable_offset_after(completed)
+                    segment.txn_index.append(
+                        AbortedTransactionEntry(
+                            completed.producer_id, completed.first_offset, completed.last_offset, stable
+                        )
+                    )
+                producers.complete(completed)
+
+        return learn
+
+    def _drop_behind(self, i: int, segment: LogSegment) -> None:
+        for later in tuple(self._segments)[i + 1 :]:
+            logger.warning(
+                "%s: dropped, the segment before it ends at offset %d, where it was cut",
+                later.log_file.path,
+                segment.offset_after_last_batch(),
+            )
+            later.delete_files()
+            self._segments.remove(later)
+
+    # -- producer state
+
+    def _load_producers(self, up_to_offset: int) -> None:
+        """The state as of `up_to_offset`: newest snapshot, then the headers of what came after it."""
+        producers = self._producers
+        producers.load_snapshot(
+            first_base_offset=self._segments.first.base_offset, up_to_offset=up_to_offset, now_ms=self._now_ms
+        )
+        replay_producers(self._segments, producers, up_to_offset=up_to_offset, now_ms=self._now_ms)
+
+
+def replay_producers(segments: Segments, producers: ProducerStateManager, *, up_to_offset: int, now_ms: int) -> None:
+    """Bring the producer state from its end to `up_to_offset` by the batches' headers (of markers also the record)."""
+    from_offset = producers.end_offset
+    for segment in segments.holding(from_offset, up_to_offset):
+        start = segment.locate(from_offset)
+        if start is None:
+            continue
+        for position, header in segment.headers(start.position):
+            if header.base_offset >= up_to_offset:
+                break
+            data = memoryview(b"")
+            if header.attributes & CONTROL_FLAG:
+                data = memoryview(segment.log_file.read_at(header.size_in_bytes, position))
+            completed = producers.update(header, data, now_ms=now_ms)
+            if completed is not None:
+                producers.complete(completed)
+    producers.end_offset = up_to_offset

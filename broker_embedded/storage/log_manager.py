@@ -1,0 +1,372 @@
+"""All logs of one broker: the log directories, their locks, recovery at start, checkpoints, periodic work.
+
+Responsible for: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, `recovery-point-offset-checkpoint`,
+`log-start-offset-checkpoint`, `replication-offset-checkpoint`, `cleaner-offset-checkpoint`; which directory gets a new
+partition (the one with the fewest).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.errors import BrokerError, StartupError
+from broker_embedded.common.facts import fact
+from broker_embedded.common.filesystem import FileSystem, parent
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.storage import checkpoints
+from broker_embedded.storage.cleaner import LogCleaner
+from broker_embedded.storage.faults import storage_error
+from broker_embedded.storage.file_pool import FilePool
+from broker_embedded.storage.log import Log
+from broker_embedded.storage.log_config import LogConfig
+from broker_embedded.storage.log_dir import DELETE_DIR_SUFFIX, LogDir, SavedOffsets
+from broker_embedded.storage.log_loader import LogLoader
+from broker_embedded.storage.schedule import Intervals, Schedule, Work
+from ottla_wire.protocol import ErrorCode
+
+__all__ = ["Intervals", "LogDirView", "LogManager"]
+
+logger = logging.getLogger(__name__)
+
+_MAX_FILE_NAME = 255
+
+
+@fact
+class LogDirView:
+    """One row of DescribeLogDirs."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    logs: Sequence[Log]
+
+
+class LogManager:
+    """Opens the directories, each one locked, and owns every `Log` in them.
+
+    A directory that another broker has locked or that cannot be written raises StartupError, which names the path and
+    the remedy. `config_for(topic)` gives a topic's settings when its log is loaded or created without any.
+    """
+
+    def __init__(
+        self,
+        dirs: Sequence[str],
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        config_for: Callable[[str], LogConfig] | None = None,
+        intervals: Intervals | None = None,
+        max_open_files: int = 400,
+        cleaner_enabled: bool = True,
+    ) -> None:
+        if not dirs:
+            raise StartupError("log.dirs is empty: name at least one directory")
+        self._fs = fs
+        self._clock = clock
+        self._config_for = config_for or (lambda topic: LogConfig())
+        self._pool = FilePool(fs, max_open=max_open_files)
+        self._logs: dict[TopicPartition, Log] = {}
+        self._doomed_dirs: list[tuple[int, str]] = []
+        self._deleted = 0
+        self._is_closed = False
+        self._dirs: dict[str, LogDir] = {}
+        self.cleaner = LogCleaner()
+        self._cleaner_enabled = cleaner_enabled
+        self._schedule = Schedule(intervals or Intervals(), now_ms=clock.now_ms())
+        try:
+            for path in dirs:
+                self._dirs[path.rstrip("/")] = LogDir.open(fs, path.rstrip("/"))
+        except StartupError:
+            for log_dir in self._dirs.values():
+                log_dir.release()
+            raise
+
+    # -- identity
+
+    def bind_identity(self, *, cluster_id: str, node_id: int, new_directory_id: Callable[[], str]) -> dict[str, str]:
+        """Write or check `meta.properties` of each directory; returns directory ids by path."""
+        return {
+            path: log_dir.bind_identity(cluster_id=cluster_id, node_id=node_id, new_directory_id=new_directory_id)
+            for path, log_dir in self._dirs.items()
+        }
+
+    @property
+    def dirs(self) -> Sequence[str]:
+        return tuple(self._dirs)
+
+    # -- logs
+
+    def load_all(self) -> Iterable[Log]:
+        """Open every partition directory found; recover what was not shut down cleanly."""
+        for log_dir in self._dirs.values():
+            saved = log_dir.read_saved_offsets()
+            for name in log_dir.partition_dirs():
+                self._load(log_dir, name, saved)
+        return self.logs
+
+    @property
+    def logs(self) -> Sequence[Log]:
+        return tuple(self._logs.values())
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log, if it is here."""
+        return self._logs.get(TopicPartition(topic, partition))
+
+    def get_or_create(
+        self, topic: str, partition: int, topic_id: bytes | None = None, config: LogConfig | None = None
+    ) -> Log:
+        """The log; created in the directory with the fewest partitions if it is new. Writes partition.metadata.
+
+        INCONSISTENT_TOPIC_ID if the directory belongs to another topic of the same name (deleted, then created again).
+        """
+        log = self._logs.get(TopicPartition(topic, partition))
+        if log is None:
+            log = self._create(topic, partition, topic_id, config or self._config_for(topic))
+        elif topic_id is not None and log.topic_id is None:
+            checkpoints.write_partition_metadata(self._fs, log.directory, topic_id)
+            log.topic_id = topic_id
+        elif topic_id is not None and log.topic_id != topic_id:
+            raise BrokerError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.directory}: holds topic id {log.topic_id.hex() if log.topic_id else None}, "
+                f"wanted {topic_id.hex()}; delete the old partition first",
+            )
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Rename the directory to `<name>.<unique>-delete` at once; `tick` removes it after file.delete.delay.ms."""
+        log = self._logs.pop(TopicPartition(topic, partition), None)
+        if log is None:
+            return
+        self.cleaner.forget(log)
+        now_ms = self._clock.now_ms()
+        self._deleted += 1
+        suffix = f"-{partition}.{now_ms:016x}{self._deleted:016x}{DELETE_DIR_SUFFIX}"
+        target = f"{parent(log.directory)}/{topic[: _MAX_FILE_NAME - len(suffix)]}{suffix}"
+        try:
+            self._fs.rename(log.directory, target)
+            self._fs.sync_dir(parent(target))
+        except OSError as error:
+            self._logs[TopicPartition(topic, partition)] = log
+            raise storage_error(error, path=log.directory, doing="deleting") from error
+        log.moved_to_dir(target)
+        log.close_files()
+        self._doomed_dirs.append((now_ms + log.config.file_delete_delay_ms, target))
+
+    # -- periodic work
+
+    def tick(self, *, now_ms: int) -> None:
+        """Periodic work that is due: retention, flush.ms, checkpoints, producer expiry, compaction, removal of files.
+
+        A log whose disk fails is logged and does not keep the others from their work.
+        """
+        is_due = self._schedule.is_due
+        if is_due(Work.FLUSH, now_ms=now_ms):
+            self._each(self._flush_if_due, now_ms)
+        if is_due(Work.RETENTION, now_ms=now_ms):
+            self._each(lambda log, now: log.apply_retention(now_ms=now), now_ms)
+        if is_due(Work.PRODUCER_EXPIRATION, now_ms=now_ms):
+            self._each(_expire_producers, now_ms)
+        if self._cleaner_enabled and is_due(Work.CLEANER, now_ms=now_ms):
+            self.clean(now_ms=now_ms)
+        if is_due(Work.RECOVERY_POINT, now_ms=now_ms):
+            self._each_dir(self._write_recovery_points)
+        if is_due(Work.HIGH_WATERMARK, now_ms=now_ms):
+            self._each_dir(self._write_high_watermarks)
+        self._each(lambda log, now: log.purge_deleted(now_ms=now), now_ms)
+        self._remove_doomed_dirs(now_ms)
+
+    def clean(self, *, now_ms: int, max_steps: int | None = None) -> None:
+        """Compact what is dirty enough, until nothing is or `max_steps` were taken (one step reads about 1 MB).
+
+        With `max_steps` a long cleaning is continued by the next call, so that requests are answered in between.
+        """
+        cleaned = self.cleaner.run(self.logs, now_ms=now_ms, max_steps=max_steps)
+        for path in {parent(log.directory) for log in cleaned}:
+            self._write_cleaner_offsets(self._dirs[path])
+
+    def checkpoint(self) -> None:
+        """Write the offset checkpoints of every directory now."""
+        for log_dir in self._dirs.values():
+            self._write_recovery_points(log_dir)
+            self._write_high_watermarks(log_dir)
+            self._write_cleaner_offsets(log_dir)
+
+    def describe_dirs(self) -> Sequence[LogDirView]:
+        """DescribeLogDirs."""
+        views = []
+        for path in self._dirs:
+            usage = self._fs.usage(path)
+            views.append(
+                LogDirView(path=path, total_bytes=usage.total, usable_bytes=usage.usable, logs=self._logs_in(path))
+            )
+        return views
+
+    def close(self) -> None:
+        """Flush and close every log, write checkpoints and the clean-shutdown marker, release the locks.
+
+        A directory in which a log cannot be closed gets no marker: its next start recovers.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.cleaner.stop()
+        for path, log_dir in self._dirs.items():
+            try:
+                for log in self._logs_in(path):
+                    log.close()
+                self._write_recovery_points(log_dir)
+                self._write_high_watermarks(log_dir)
+                self._write_cleaner_offsets(log_dir)
+                checkpoints.write_clean_shutdown(self._fs, path)
+            except (OSError, BrokerError) as error:
+                logger.error("%s: not shut down cleanly, the next start will recover it: %s", path, error)
+                for log in self._logs_in(path):
+                    log.close_files()
+            log_dir.release()
+
+    # -- helpers
+
+    def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
+        counts = {path: len(self._logs_in(path)) for path in self._dirs}
+        path = min(counts, key=lambda p: counts[p])
+        directory = f"{path}/{topic}-{partition}"
+        try:
+            self._fs.make_dirs(directory)
+            if topic_id is not None:
+                checkpoints.write_partition_metadata(self._fs, directory, topic_id)
+            log = self._open(directory, topic, partition, topic_id, config, is_clean=True, saved=None)
+            self._fs.sync_dir(directory)
+            self._fs.sync_dir(path)
+            if self._dirs[path].mentions(_tp(log)):
+                # A deleted partition of the same name: its offsets must not be believed of this one after a crash.
+                self._write_recovery_points(self._dirs[path])
+                self._write_high_watermarks(self._dirs[path])
+                self._write_cleaner_offsets(self._dirs[path])
+        except OSError as error:
+            raise storage_error(error, path=directory, doing="creating") from error
+        return log
+
+    def _load(self, log_dir: LogDir, name: str, saved: SavedOffsets) -> None:
+        topic, _, number = name.rpartition("-")
+        directory = f"{log_dir.path}/{name}"
+        known = self._logs.get(TopicPartition(topic, int(number)))
+        if known is not None:
+            raise StartupError(
+                f"{directory} and {known.directory} hold the same partition: move one of them out of log.dirs"
+            )
+        topic_id = checkpoints.read_partition_metadata(self._fs, directory)
+        try:
+            self._open(
+                directory, topic, int(number), topic_id, self._config_for(topic), is_clean=saved.is_clean, saved=saved
+            )
+        except OSError as error:
+            raise StartupError(str(storage_error(error, path=directory, doing="loading"))) from error
+
+    def _open(
+        self,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        *,
+        is_clean: bool,
+        saved: SavedOffsets | None,
+    ) -> Log:
+        tp = TopicPartition(topic, partition)
+        loaded = LogLoader(
+            self._fs,
+            self._pool,
+            directory,
+            name=str(tp),
+            config=config,
+            now_ms=self._clock.now_ms(),
+            is_clean=is_clean,
+            recovery_point=saved.recovery_points.get(tp, 0) if saved else 0,
+            log_start_offset=saved.log_starts.get(tp, 0) if saved else 0,
+        ).load()
+        log = Log(
+            self._fs,
+            self._pool,
+            directory,
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            config=config,
+            clock=self._clock,
+            loaded=loaded,
+            high_watermark=saved.high_watermarks.get(tp, 0) if saved else 0,
+            on_cut=self._on_cut,
+        )
+        log.cleaned_to = min(saved.cleaned_to.get(tp, 0) if saved else 0, log.log_end_offset)
+        self._logs[tp] = log
+        return log
+
+    def _logs_in(self, path: str) -> list[Log]:
+        return [log for log in self._logs.values() if parent(log.directory) == path]
+
+    def _on_cut(self, log: Log) -> None:
+        """After DeleteRecords a crash must not bring the records back; after a truncation new records in the place of
+        old, fsynced ones must not pass for fsynced."""
+        log_dir = self._dirs.get(parent(log.directory))
+        if log_dir is not None:
+            self._write_recovery_points(log_dir)
+
+    def _write_recovery_points(self, log_dir: LogDir) -> None:
+        log_dir.write(checkpoints.RECOVERY_POINT, {_tp(log): log.recovery_point for log in self._logs_in(log_dir.path)})
+        self._write_log_starts(log_dir)
+
+    def _write_log_starts(self, log_dir: LogDir) -> None:
+        starts = {
+            _tp(log): log.log_start_offset
+            for log in self._logs_in(log_dir.path)
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+        log_dir.write(checkpoints.LOG_START, starts)
+
+    def _write_high_watermarks(self, log_dir: LogDir) -> None:
+        log_dir.write(checkpoints.HIGH_WATERMARK, {_tp(log): log.high_watermark for log in self._logs_in(log_dir.path)})
+
+    def _write_cleaner_offsets(self, log_dir: LogDir) -> None:
+        offsets = {_tp(log): log.cleaned_to for log in self._logs_in(log_dir.path) if log.config.is_compacted}
+        log_dir.write(checkpoints.CLEANER_OFFSET, offsets)
+
+    def _flush_if_due(self, log: Log, now_ms: int) -> None:
+        if log.unflushed_records and now_ms - log.flushed_at_ms >= log.config.flush_ms:
+            log.flush()
+        else:
+            log.flush_rolled()
+
+    def _each(self, work: Callable[[Log, int], object], now_ms: int) -> None:
+        for log in self.logs:
+            try:
+                work(log, now_ms)
+            except (OSError, BrokerError) as error:
+                logger.error("%s: %s", log.name, error)
+
+    def _each_dir(self, work: Callable[[LogDir], None]) -> None:
+        for log_dir in self._dirs.values():
+            try:
+                work(log_dir)
+            except OSError as error:
+                logger.error("%s", storage_error(error, path=log_dir.path, doing="writing checkpoints"))
+
+    def _remove_doomed_dirs(self, now_ms: int) -> None:
+        due = [(due_ms, path) for due_ms, path in self._doomed_dirs if due_ms <= now_ms]
+        for entry in due:
+            self._doomed_dirs.remove(entry)
+            try:
+                self._fs.remove_tree(entry[1])
+            except OSError as error:
+                logger.error("%s", storage_error(error, path=entry[1], doing="removing"))
+
+
+def _tp(log: Log) -> TopicPartition:
+    return TopicPartition(log.topic, log.partition)
+
+
+def _expire_producers(log: Log, now_ms: int) -> None:
+    log.producers.expire(now_ms=now_ms, after_ms=log.config.producer_id_expiration_ms)

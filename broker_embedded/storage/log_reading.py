@@ -1,0 +1,233 @@
+"""The reading side of one partition's log: what it is made of, where it ends, and byte ranges by offset and by time.
+
+Nothing here changes a file. `storage.log_upkeep` keeps the segments in order, `storage.log` appends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.facts import fact
+from broker_embedded.common.filesystem import FileSystem
+from broker_embedded.storage.append import AbortedTransaction, TimestampOffset
+from broker_embedded.storage.file_pool import FilePool, PooledFile
+from broker_embedded.storage.leader_epochs import EpochEndOffset, EpochEntry
+from broker_embedded.storage.log_config import LogConfig
+from broker_embedded.storage.log_loader import LoadedLog
+from broker_embedded.storage.log_slice import LogSlice
+from broker_embedded.storage.time_lookup import first_record_from, newest_record
+from broker_embedded.storage.transaction_index import AbortedTransactionEntry
+from ottla_wire.protocol import ErrorCode
+
+_EMPTY = LogSlice(None, 0, 0, -1)
+
+
+@fact
+class ProducerView:
+    """One row of DescribeProducers."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_transaction_start_offset: int
+
+
+class ReadableLog:
+    """What a partition's log knows and serves.
+
+    Offsets: `log_start_offset` <= `high_watermark` <= `log_end_offset`; `last_stable_offset` <= `high_watermark`.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        pool: FilePool,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        clock: Clock,
+        loaded: LoadedLog,
+        high_watermark: int = 0,
+        on_cut: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._fs = fs
+        self._pool = pool
+        self._clock = clock
+        self._config = config
+        self._on_cut = on_cut
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.name = f"{topic}-{partition}"
+        self.segments = loaded.segments
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        """Everything below is on the disk, fsynced."""
+        self.high_watermark = self.log_start_offset
+        self.update_high_watermark(high_watermark)
+        self.flushed_at_ms = clock.now_ms()
+        self.cleaned_to = 0
+        """Compaction has been through everything below (Kafka's first dirty offset)."""
+        self._latest_epoch = -1 if loaded.epochs.latest is None else loaded.epochs.latest
+        self._doomed: deque[tuple[int, PooledFile]] = deque()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"Log({self.name}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use other settings from now on. Index settings reach new segments only."""
+        self._config = config
+
+    # -- reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, max_offset: int | None = None, at_least_one: bool = True
+    ) -> LogSlice:
+        """Bytes from the batch that contains `offset` on, of one segment, below `max_offset` (exclusive; None = end).
+
+        At least one whole batch if `at_least_one`, even above `max_bytes`. Empty at `max_offset` and at the log end.
+        Raises OFFSET_OUT_OF_RANGE outside [log_start_offset, log_end_offset].
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name}: offset {offset}, the log has {self.log_start_offset} to {end_offset}",
+            )
+        limit = end_offset if max_offset is None or max_offset > end_offset else max_offset
+        if offset >= limit:
+            return _EMPTY
+        segments = self.segments
+        for i in range(segments.floor_index(offset), len(segments)):
+            segment = segments[i]
+            located = segment.locate(offset)
+            if located is None:
+                continue  # the rest of this segment was compacted away
+            position, size, base_offset = located
+            if base_offset >= limit:
+                return _EMPTY
+            end_position = segment.size
+            if limit < end_offset:
+                beyond = segment.locate(limit)
+                if beyond is not None:
+                    end_position = beyond.position
+            wanted = min(end_position - position, max_bytes)
+            if wanted < size:
+                if not at_least_one or position + size > end_position:
+                    return _EMPTY
+                wanted = size
+            return segment.slice(position, wanted)
+        return _EMPTY
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record whose timestamp is >= `timestamp_ms`, or None (ListOffsets by time).
+
+        May lie above the high watermark: who answers a client compares.
+        """
+        return first_record_from(self.segments, timestamp_ms, log_start_offset=self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp in the log, or None if there is no record (ListOffsets -3)."""
+        return newest_record(self.segments, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
+
+    # -- positions
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Set the high watermark, bounded to [log start, log end]. True if it moved."""
+        bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if bounded == self.high_watermark:
+            return False
+        self.high_watermark = bounded
+        self.producers.on_high_watermark(bounded)
+        return True
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below is decided: min(high watermark, first offset of the oldest undecided transaction)."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(self.high_watermark, max(unstable, self.log_start_offset))
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that overlap [start_offset, end_offset), for a read_committed fetch response."""
+        return [
+            AbortedTransaction(entry.producer_id, entry.first_offset)
+            for entry in self.aborted_entries(start_offset, end_offset)
+        ]
+
+    def aborted_entries(self, start_offset: int, end_offset: int) -> list[AbortedTransactionEntry]:
+        """The entries of the transaction indexes behind `aborted_transactions`."""
+        found: list[AbortedTransactionEntry] = []
+        for i in range(self.segments.floor_index(start_offset), len(self.segments)):
+            entries, is_complete = self.segments[i].txn_index.overlapping(start_offset, end_offset)
+            found += entries
+            if is_complete:
+                break
+        return found
+
+    def aborted_transactions_in(self, fetched: LogSlice, start_offset: int) -> list[AbortedTransaction]:
+        """Those of a slice that `read(start_offset, ...)` gave; its end comes from the offset index, not by parsing."""
+        if not fetched.size:
+            return []
+        segment = self.segments[self.segments.floor_index(fetched.segment_base_offset)]
+        end = segment.offset_index.upper_bound_offset(position=fetched.position, fetch_bytes=fetched.size)
+        if end is None:
+            end = self.segments.next_base_offset(segment) or self.log_end_offset
+        return self.aborted_transactions(start_offset, end)
+
+    @property
+    def latest_leader_epoch(self) -> int | None:
+        """The epoch of the last batch appended, or None."""
+        return self.epochs.latest
+
+    @property
+    def leader_epochs(self) -> tuple[EpochEntry, ...]:
+        """Every epoch and where it starts."""
+        return self.epochs.entries
+
+    def leader_epoch_end_offset(self, leader_epoch: int) -> EpochEndOffset:
+        """OffsetForLeaderEpoch (KIP-101, KIP-279)."""
+        return self.epochs.end_offset_of(leader_epoch, log_end_offset=self.log_end_offset)
+
+    # -- state
+
+    def active_producers(self) -> Sequence[ProducerView]:
+        """DescribeProducers."""
+        return [
+            ProducerView(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp_ms=entry.last_timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_transaction_start_offset=entry.current_transaction_first_offset,
+            )
+            for entry in self.producers.entries.values()
+        ]
+
+    def size_bytes(self) -> int:
+        """Bytes of all .log files."""
+        return self.segments.size_bytes()
+
+    @property
+    def unflushed_records(self) -> int:
+        return self.log_end_offset - self.recovery_point

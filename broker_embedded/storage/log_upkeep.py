@@ -1,0 +1,293 @@
+"""What keeps one partition's segments in order: rolling, cutting at both ends, retention, compaction's swap, flushing.
+
+Whatever leaves the log is renamed at once and removed later (`file.delete.delay.ms`): a response may still be reading.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.storage.faults import storage_error
+from broker_embedded.storage.log_loader import DELETED_SUFFIX, replay_producers
+from broker_embedded.storage.log_reading import ReadableLog
+from broker_embedded.storage.retention import segments_to_delete
+from broker_embedded.storage.segment import LogSegment
+from ottla_wire.protocol import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class MaintainedLog(ReadableLog):
+    """See the module. Retention and compaction never touch what lies above the high watermark."""
+
+    # -- rolling
+
+    def roll_if_needed(self, *, now_ms: int) -> bool:
+        """Roll the active segment, without an append, if what it holds is older than segment.ms."""
+        active = self.segments.active
+        first_ms = active.first_batch_timestamp_ms
+        if active.size == 0 or first_ms is None:
+            return False
+        started_ms = first_ms if first_ms >= 0 else active.created_ms
+        if now_ms - started_ms <= self._config.segment_ms:
+            return False
+        self._roll_at(self.log_end_offset, now_ms)
+        return True
+
+    def roll(self) -> None:
+        """Start a new active segment at the log end offset, unless the active one is empty."""
+        if self.segments.active.size:
+            self._roll_at(self.log_end_offset, self._clock.now_ms())
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> None:
+        segment = self.new_segment(base_offset, now_ms)
+        try:
+            self.producers.end_offset = base_offset
+            self.producers.take_snapshot()
+            segment.create_files()
+            closed = self.segments.active
+            closed.stop_writing()
+            if self.recovery_point >= base_offset:
+                # Its batches are durable and will not be scanned again: then neither may its time index be in doubt.
+                closed.time_index.flush()
+        except OSError as error:
+            segment.delete_files()
+            raise storage_error(error, path=segment.log_file.path, doing="starting a segment") from error
+        self.segments.add(segment)
+
+    def new_segment(self, base_offset: int, now_ms: int, *, suffix: str = "") -> LogSegment:
+        """A segment object of this log; its files do not exist yet."""
+        return LogSegment(
+            self._pool,
+            self.directory,
+            base_offset,
+            index_interval_bytes=self._config.index_interval_bytes,
+            index_max_bytes=self._config.segment_index_bytes,
+            created_ms=now_ms,
+            suffix=suffix,
+        )
+
+    def assign_leader_epoch_start(self, leader_epoch: int, start_offset: int) -> None:
+        """Remember that `leader_epoch` starts at `start_offset` (a new leader calls this before its first append)."""
+        try:
+            self.epochs.assign(leader_epoch, start_offset)
+        except OSError as error:
+            raise storage_error(error, path=self.directory, doing="writing the leader epochs") from error
+        self._latest_epoch = -1 if self.epochs.latest is None else self.epochs.latest
+
+    # -- cutting
+
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log start offset to `before_offset` (-1 = high watermark) and return it (DeleteRecords)."""
+        if not self._config.deletes_old_segments:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.name}: records can only be deleted if cleanup.policy contains delete, "
+                f"it is {','.join(self._config.cleanup_policy)}",
+            )
+        wanted = self.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name}: cannot delete before {wanted}, the high watermark is {self.high_watermark}",
+            )
+        # The new start is durable once it is answered: a crash must not find a log that ends before it.
+        self._flush_below(wanted)
+        self.increase_log_start_offset(wanted)
+        return self.log_start_offset
+
+    def increase_log_start_offset(self, offset: int) -> bool:
+        """Move the log start offset forward (a follower does what its leader did). True if it moved."""
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = min(offset, self.log_end_offset)
+        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self._tell_cut()
+        return True
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything from `offset` on, durably (a follower that diverged). True if anything was dropped.
+
+        A batch that contains `offset` goes as a whole, as in Kafka; leader epochs start at batches, so it never happens
+        in replication.
+        """
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        try:
+            for segment in self.segments:
+                if segment.base_offset > offset:
+                    self._discard(segment)
+            active = self.segments.active
+            active.start_writing()
+            active.truncate_to(offset)
+            self._fs.sync_dir(self.directory)
+        except OSError as error:
+            raise storage_error(error, path=self.directory, doing="truncating") from error
+        self._end_at(offset)
+        self._reload_producers()
+        self._tell_cut()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and continue at `offset` (a follower whose leader no longer has what it needs next)."""
+        try:
+            for segment in self.segments:
+                self._discard(segment)
+            self._fs.sync_dir(self.directory)
+            segment = self.new_segment(offset, self._clock.now_ms())
+            segment.create_files()
+        except OSError as error:
+            raise storage_error(error, path=self.directory, doing="truncating") from error
+        self.segments.add(segment)
+        self.producers.clear(offset)
+        self.log_start_offset = offset
+        self._end_at(offset)
+        self.high_watermark = offset
+        self._tell_cut()
+
+    def _end_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.cleaned_to = min(self.cleaned_to, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.epochs.truncate_from_end(offset)
+        self._latest_epoch = -1 if self.epochs.latest is None else self.epochs.latest
+        self.high_watermark = min(self.high_watermark, offset)
+
+    def _tell_cut(self) -> None:
+        """The log start went up or the recovery point down: no checkpoint that says otherwise may survive a crash."""
+        if self._on_cut is not None:
+            self._on_cut(self)
+
+    def _reload_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        self.producers.load_snapshot(
+            first_base_offset=self.segments.first.base_offset, up_to_offset=self.log_end_offset, now_ms=now_ms
+        )
+        replay_producers(self.segments, self.producers, up_to_offset=self.log_end_offset, now_ms=now_ms)
+        self.producers.on_high_watermark(self.high_watermark)
+
+    # -- retention
+
+    def apply_retention(self, *, now_ms: int) -> int:
+        """Delete old segments: below the log start offset always, by retention.ms and retention.bytes if
+        cleanup.policy contains delete. Never above the high watermark. Returns how many."""
+        doomed = segments_to_delete(
+            self.segments,
+            config=self._config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )
+        if not doomed:
+            return 0
+        if len(doomed) == len(self.segments):
+            self._roll_at(self.log_end_offset, now_ms)
+        next_offset = self.segments.next_base_offset(doomed[-1])
+        assert next_offset is not None
+        self.increase_log_start_offset(next_offset)
+        for segment in doomed:
+            logger.info("%s: segment %d deleted by retention", self.name, segment.base_offset)
+            self._discard(segment)
+        self.producers.remove_snapshots_before(self.segments.first.base_offset)
+        self.purge_deleted(now_ms=now_ms)
+        return len(doomed)
+
+    def _discard(self, segment: LogSegment) -> None:
+        """Take a segment out of the log. Its files are renamed now, removed later: a response may still be reading."""
+        self.segments.remove(segment)
+        segment.change_suffix(segment.suffix + DELETED_SUFFIX)
+        self.doom(segment)
+
+    def doom(self, segment: LogSegment) -> None:
+        """Remove a renamed segment's files once file.delete.delay.ms has passed."""
+        due_ms = self._clock.now_ms() + self._config.file_delete_delay_ms
+        self._doomed.extend((due_ms, file) for file in segment.files)
+
+    # -- compaction (`storage.cleaner` decides, this swaps)
+
+    def replace_segments(self, old: Sequence[LogSegment], new: LogSegment, *, swap_suffix: str) -> None:
+        """Put a finished, fsynced replacement in the place of neighbours. A crash at any step leaves one or the other.
+
+        The directory is synced between the steps, so that no later rename can be on the disk without the earlier ones.
+        """
+        new.change_suffix(swap_suffix)
+        self._fs.sync_dir(self.directory)
+        for segment in old:
+            self._discard(segment)
+        self._fs.sync_dir(self.directory)
+        new.change_suffix("")
+        self._fs.sync_dir(self.directory)
+        self.segments.add(new)
+        self.producers.keep_snapshots_of(segment.base_offset for segment in self.segments)
+
+    def modified_ms(self, segment: LogSegment) -> int:
+        """When a segment's file was last written."""
+        return self._fs.modified_ms(segment.log_file.path)
+
+    def set_modified_ms(self, segment: LogSegment, modified_ms: int) -> None:
+        """Give a replacement the age of what it replaces: retention must not start anew."""
+        self._fs.set_modified_ms(segment.log_file.path, modified_ms)
+
+    def purge_deleted(self, *, now_ms: int) -> None:
+        """Remove the files whose time has come."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            self._doomed.popleft()[1].delete()
+
+    # -- flushing and closing
+
+    def flush(self) -> None:
+        """Make everything appended so far durable and move the recovery point."""
+        self._flush_below(self.log_end_offset)
+        self.flushed_at_ms = self._clock.now_ms()
+
+    def flush_rolled(self) -> None:
+        """Make the closed segments durable; the active one is left to the operating system, as Kafka leaves it."""
+        self._flush_below(self.segments.active.base_offset)
+
+    def _flush_below(self, offset: int) -> None:
+        if self.recovery_point >= offset:
+            return
+        try:
+            for segment in self.segments.holding(self.recovery_point, offset):
+                segment.flush()
+        except OSError as error:
+            raise storage_error(error, path=self.directory, doing="fsync") from error
+        self.recovery_point = offset
+
+    def close(self) -> None:
+        """Flush, write the producer snapshot and close all files. For a clean shutdown."""
+        if self._is_closed:
+            return
+        self.segments.active.stop_writing()
+        for segment in self.segments.holding(self.recovery_point, self.log_end_offset + 1):
+            segment.flush()
+        self.recovery_point = self.log_end_offset
+        self.producers.end_offset = self.log_end_offset
+        self.producers.take_snapshot()
+        while self._doomed:
+            self._doomed.popleft()[1].delete()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Give up the file handles and nothing else (a directory that failed or is being deleted)."""
+        self._is_closed = True
+        for segment in self.segments:
+            segment.close()
+        for _, file in self._doomed:
+            file.close()
+
+    def moved_to_dir(self, directory: str) -> None:
+        """The directory was renamed around the open files."""
+        self.directory = self.producers.directory = self.epochs.directory = directory
+        for segment in self.segments:
+            segment.moved_to_dir(directory)
+        for _, file in self._doomed:
+            file.moved_to_dir(directory)

@@ -1,0 +1,58 @@
+"""When which periodic work of the logs is due: intervals and the clock that the caller hands in, nothing else."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from broker_embedded.common.facts import fact
+
+
+@fact
+class Intervals:
+    """How often `tick` does what, in milliseconds. Kafka's defaults."""
+
+    retention_check_ms: int = 300_000
+    """log.retention.check.interval.ms"""
+    flush_check_ms: int = 3_000
+    """log.flush.scheduler.interval.ms, kept short: it also makes rolled segments durable."""
+    recovery_point_checkpoint_ms: int = 60_000
+    """log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""
+    high_watermark_checkpoint_ms: int = 5_000
+    """replica.high.watermark.checkpoint.interval.ms"""
+    producer_expiration_check_ms: int = 600_000
+    """producer.id.expiration.check.interval.ms"""
+    cleaner_backoff_ms: int = 15_000
+    """log.cleaner.backoff.ms"""
+
+
+class Work(Enum):
+    """The kinds of periodic work."""
+
+    FLUSH = auto()
+    RETENTION = auto()
+    PRODUCER_EXPIRATION = auto()
+    CLEANER = auto()
+    RECOVERY_POINT = auto()
+    HIGH_WATERMARK = auto()
+
+
+class Schedule:
+    """Each kind is due once per interval, the first time one interval after the start."""
+
+    def __init__(self, intervals: Intervals, *, now_ms: int) -> None:
+        self._interval_ms = {
+            Work.FLUSH: intervals.flush_check_ms,
+            Work.RETENTION: intervals.retention_check_ms,
+            Work.PRODUCER_EXPIRATION: intervals.producer_expiration_check_ms,
+            Work.CLEANER: intervals.cleaner_backoff_ms,
+            Work.RECOVERY_POINT: intervals.recovery_point_checkpoint_ms,
+            Work.HIGH_WATERMARK: intervals.high_watermark_checkpoint_ms,
+        }
+        self._due_ms = {work: now_ms + interval_ms for work, interval_ms in self._interval_ms.items()}
+
+    def is_due(self, work: Work, *, now_ms: int) -> bool:
+        """Whether it is time; if so, the next interval begins."""
+        if now_ms < self._due_ms[work]:
+            return False
+        self._due_ms[work] = now_ms + self._interval_ms[work]
+        return True

@@ -1,0 +1,63 @@
+"""The segments of one log, in order of their base offsets."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from broker_embedded.storage.segment import LogSegment
+
+
+class Segments:
+    """A sorted list with the look-ups a log needs. The last one is the active segment."""
+
+    __slots__ = ("_bases", "_segments", "changes")
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._segments: list[LogSegment] = []
+        self.changes = 0
+        """Counts removals: who worked on a copy for a while (the cleaner) knows from it that the list has changed."""
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(tuple(self._segments))
+
+    def __getitem__(self, i: int) -> LogSegment:
+        return self._segments[i]
+
+    @property
+    def active(self) -> LogSegment:
+        return self._segments[-1]
+
+    @property
+    def first(self) -> LogSegment:
+        return self._segments[0]
+
+    def add(self, segment: LogSegment) -> None:
+        i = bisect_left(self._bases, segment.base_offset)
+        self._bases.insert(i, segment.base_offset)
+        self._segments.insert(i, segment)
+
+    def remove(self, segment: LogSegment) -> None:
+        i = self._segments.index(segment)
+        del self._segments[i], self._bases[i]
+        self.changes += 1
+
+    def floor_index(self, offset: int) -> int:
+        """The number of the last segment whose base offset is <= `offset`; 0 if there is none."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def holding(self, from_offset: int, to_offset: int) -> Sequence[LogSegment]:
+        """Segments that can hold offsets in [from, to)."""
+        return self._segments[self.floor_index(from_offset) : bisect_left(self._bases, to_offset)]
+
+    def next_base_offset(self, segment: LogSegment) -> int | None:
+        """The base offset of the segment behind, None for the active one."""
+        i = bisect_right(self._bases, segment.base_offset)
+        return self._bases[i] if i < len(self._bases) else None
+
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)

@@ -1,0 +1,93 @@
+"""`@fact` behaves as the frozen dataclass that it replaces."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+
+from broker_embedded.common.facts import fact
+
+
+@fact
+class Point:
+    """Two numbers and a list of names."""
+
+    x: int
+    y: int = 2
+    names: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.x + self.y
+
+
+@fact
+class One:
+    only: int
+
+
+@fact
+class Empty:
+    """Nothing in it."""
+
+
+def test_it_is_made_by_keyword_with_defaults() -> None:
+    point = Point(x=1)
+    assert (point.x, point.y, point.names, point.total) == (1, 2, [], 3)
+    assert Point(x=1).names is not point.names
+    with pytest.raises(TypeError):
+        Point()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        Point(x=1, z=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        Point(1)  # type: ignore[misc]
+
+
+def test_it_cannot_be_changed() -> None:
+    point = Point(x=1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        point.x = 2  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del point.x
+    with pytest.raises(AttributeError):
+        point.other = 2  # type: ignore[attr-defined]
+
+
+def test_it_is_equal_and_hashed_by_value_within_its_class() -> None:
+    assert Point(x=1) == Point(x=1)
+    assert Point(x=1) != Point(x=2)
+    assert One(only=1) == One(only=1)
+    assert One(only=1) != 1
+    assert hash(One(only=1)) == hash(One(only=1))
+    assert Empty() == Empty()
+    assert len({One(only=1), One(only=1), One(only=2)}) == 2
+
+
+def test_the_standard_librarys_helpers_work_on_it() -> None:
+    point = Point(x=1, names=["a"])
+    assert dataclasses.replace(point, y=5) == Point(x=1, y=5, names=["a"])
+    assert [field.name for field in dataclasses.fields(point)] == ["x", "y", "names"]
+    assert dataclasses.asdict(point) == {"x": 1, "y": 2, "names": ["a"]}
+    assert copy.copy(point) == point
+
+
+def test_it_shows_its_fields() -> None:
+    assert repr(Point(x=1)) == "Point(x=1, y=2, names=[])"
+    assert repr(Empty()) == "Empty()"
+
+
+def test_it_keeps_its_documentation_and_name() -> None:
+    assert Point.__doc__ == "Two numbers and a list of names."
+    assert Point.__module__ == __name__
+
+
+def test_it_is_pickled() -> None:
+    from broker_embedded.common.types import TopicPartition
+    from broker_embedded.metadata.records import RemoveTopic
+
+    record = RemoveTopic(topic_id=bytes(16))
+    assert pickle.loads(pickle.dumps(record)) == record
+    assert TopicPartition("t", 1) == ("t", 1)

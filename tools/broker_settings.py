@@ -1,0 +1,63 @@
+"""Write the tables of settings into docs/reference/broker.md from the definitions that the broker itself reads.
+
+    python tools/broker_settings.py
+
+A setting is marked "not acted on" when no code of the broker reads it: it is accepted and described, so that a config
+made for Kafka starts, and that is all. A test fails when the page is behind.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from broker_embedded.common.config import BROKER_SETTINGS, TOPIC_SETTINGS, Definition, UpdateMode
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference" / "broker.md"
+BEGIN, END = "<!-- settings: written by tools/broker_settings.py -->\n", "<!-- end of settings -->\n"
+DEFINED_IN = ("config.py", "broker_settings.py", "topic_settings.py")
+
+CHANGES = {
+    UpdateMode.READ_ONLY: "at start",
+    UpdateMode.PER_BROKER: "while it runs",
+    UpdateMode.CLUSTER_WIDE: "while it runs",
+}
+
+
+def render() -> str:
+    """Both tables."""
+    product = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "broker_embedded").rglob("*.py")
+        if path.name not in DEFINED_IN
+    )
+    acted_on = {name for name in (*TOPIC_SETTINGS, *BROKER_SETTINGS) if _attribute_is_in(product, name)}
+    acted_on |= {each.synonym for name, each in TOPIC_SETTINGS.items() if name in acted_on and each.synonym}
+    page = "\n### Of a broker\n\n| setting | type | default | can be set | what it does |\n|---|---|---|---|---|\n"
+    page += "".join(_row(each, CHANGES[each.update_mode], name in acted_on) for name, each in BROKER_SETTINGS.items())
+    page += "\n### Of a topic\n\nAll can be set while the broker runs.\n\n"
+    page += "| setting | type | default | default from | what it does |\n|---|---|---|---|---|\n"
+    page += "".join(
+        _row(each, f"`{each.synonym}`" if each.synonym else "", name in acted_on)
+        for name, each in TOPIC_SETTINGS.items()
+    )
+    return page + "\n"
+
+
+def _attribute_is_in(product: str, name: str) -> bool:
+    return re.search(rf"\b{name.replace('.', '_')}\b", product) is not None
+
+
+def _row(setting: Definition, extra: str, is_acted_on: bool) -> str:
+    default = setting.format(setting.default) or ""
+    does = setting.doc.replace("|", "\\|") + ("" if is_acted_on else " (**not acted on**)")
+    return f"| `{setting.name}` | {setting.type.name.lower()} | `{default}` | {extra} | {does} |\n".replace("``", "")
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    PAGE.write_text(before + BEGIN + render() + END + after, encoding="utf-8")
+    sys.stdout.write(f"wrote {PAGE.name}\n")
