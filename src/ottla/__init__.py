@@ -1,0 +1,129 @@
+"""Ottla: Kafka for Python services. Safe producing and consuming, dead letters, a broker for tests, a Spark pipeline.
+
+    from ottla import App, Avro
+
+    app = App("billing", bootstrap_servers="localhost:9092", dead_letter_topic="orders.dead-letters")
+
+    @app.handler("orders", value=Avro(Order))
+    def on_order(order: Order) -> None: ...
+
+    app.run()
+
+Names are imported when they are first used (PEP 562): `import ottla` loads no Kafka client, and a service that only
+consumes never loads what only producers need.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.aio.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.aio.producer import AsyncProducer as AsyncProducer
+    from ottla.app import App as App
+    from ottla.app import BindingError as BindingError
+    from ottla.app import Context as Context
+    from ottla.consumer import CommitPolicy as CommitPolicy
+    from ottla.consumer import FlowLimits as FlowLimits
+    from ottla.consumer import Health as Health
+    from ottla.consumer import Ordering as Ordering
+    from ottla.delivery import NO_RETRY as NO_RETRY
+    from ottla.delivery import Ack as Ack
+    from ottla.delivery import Dead as Dead
+    from ottla.delivery import DeadLetterBudget as DeadLetterBudget
+    from ottla.delivery import InvalidRecord as InvalidRecord
+    from ottla.delivery import Outcome as Outcome
+    from ottla.delivery import Retry as Retry
+    from ottla.delivery import RetryPolicy as RetryPolicy
+    from ottla.delivery import Skip as Skip
+    from ottla.errors import BrokerUnavailable as BrokerUnavailable
+    from ottla.errors import BufferFull as BufferFull
+    from ottla.errors import ConfigError as ConfigError
+    from ottla.errors import DeliveryError as DeliveryError
+    from ottla.errors import FencedError as FencedError
+    from ottla.errors import InputError as InputError
+    from ottla.errors import LifecycleError as LifecycleError
+    from ottla.errors import NoCommittedOffset as NoCommittedOffset
+    from ottla.errors import OttlaError as OttlaError
+    from ottla.errors import RecordTooLarge as RecordTooLarge
+    from ottla.errors import RegistryUnavailable as RegistryUnavailable
+    from ottla.errors import RetriableError as RetriableError
+    from ottla.errors import SerializationError as SerializationError
+    from ottla.errors import UnknownTopic as UnknownTopic
+    from ottla.producer.bulk import Outgoing as Outgoing
+    from ottla.producer.deliveries import DeliveryReport as DeliveryReport
+    from ottla.records import Header as Header
+    from ottla.records import Malformed as Malformed
+    from ottla.records import Record as Record
+    from ottla.records import TimestampType as TimestampType
+    from ottla.records import TopicPartition as TopicPartition
+    from ottla.serdes import Avro as Avro
+    from ottla.serdes import Bytes as Bytes
+    from ottla.serdes import Int64 as Int64
+    from ottla.serdes import Json as Json
+    from ottla.serdes import Protobuf as Protobuf
+    from ottla.serdes import Serde as Serde
+    from ottla.serdes import Str as Str
+    from ottla.sync.consumer import Consumer as Consumer
+    from ottla.sync.delivery import Delivery as Delivery
+    from ottla.sync.producer import Producer as Producer
+
+_HOMES = {
+    "ottla.aio.consumer": ["AsyncConsumer"],
+    "ottla.aio.producer": ["AsyncProducer"],
+    "ottla.app": ["App", "BindingError", "Context"],
+    "ottla.consumer": ["CommitPolicy", "FlowLimits", "Health", "Ordering"],
+    "ottla.delivery": [
+        "NO_RETRY",
+        "Ack",
+        "Dead",
+        "DeadLetterBudget",
+        "InvalidRecord",
+        "Outcome",
+        "Retry",
+        "RetryPolicy",
+        "Skip",
+    ],
+    "ottla.errors": [
+        "BrokerUnavailable",
+        "BufferFull",
+        "ConfigError",
+        "DeliveryError",
+        "FencedError",
+        "InputError",
+        "LifecycleError",
+        "NoCommittedOffset",
+        "OttlaError",
+        "RecordTooLarge",
+        "RegistryUnavailable",
+        "RetriableError",
+        "SerializationError",
+        "UnknownTopic",
+    ],
+    "ottla.producer.bulk": ["Outgoing"],
+    "ottla.producer.deliveries": ["DeliveryReport"],
+    "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
+    "ottla.serdes": ["Avro", "Bytes", "Int64", "Json", "Protobuf", "Serde", "Str"],
+    "ottla.sync.consumer": ["Consumer"],
+    "ottla.sync.delivery": ["Delivery"],
+    "ottla.sync.producer": ["Producer"],
+}
+"""The public names, by the module they come from."""
+
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

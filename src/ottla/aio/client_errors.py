@@ -1,0 +1,66 @@
+"""aiokafka's exceptions as Ottla's errors, which are sorted by what the caller should do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aiokafka import errors
+
+from ottla.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    FencedError,
+    NoCommittedOffset,
+    RetriableError,
+    UnknownTopic,
+)
+
+_FENCED: Final = (
+    errors.CommitFailedError,
+    errors.IllegalGenerationError,
+    errors.UnknownMemberIdError,
+    errors.RebalanceInProgressError,
+    errors.IllegalStateError,
+)
+_NOT_ALLOWED: Final = (
+    errors.TopicAuthorizationFailedError,
+    errors.GroupAuthorizationFailedError,
+    errors.ClusterAuthorizationFailedError,
+    errors.AuthenticationFailedError,
+)
+_MISCONFIGURED: Final = (
+    errors.InvalidSessionTimeoutError,
+    errors.InconsistentGroupProtocolError,
+    errors.InvalidGroupIdError,
+)
+
+
+def is_fenced(error: BaseException) -> bool:
+    """Whether a commit failed because this member is not, or no longer, part of the group's current generation."""
+    return isinstance(error, _FENCED)
+
+
+def error_of(error: BaseException, servers: str, *, topics: Sequence[str] = ()) -> BaseException:
+    """The error to raise for what the client reported. `RetriableError`s do not end the consumer."""
+    if isinstance(error, errors.UnknownTopicOrPartitionError):
+        return UnknownTopic(
+            f"the cluster at {servers} does not have what is subscribed ({', '.join(topics)}) "
+            "and does not create topics by itself"
+        )
+    if isinstance(error, errors.NoOffsetForPartitionError | errors.OffsetOutOfRangeError):
+        return NoCommittedOffset(
+            f"no committed offset, or one that the log does not hold any more: {error}. "
+            "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
+        )
+    if isinstance(error, _NOT_ALLOWED):
+        return ConfigError(f"the cluster at {servers} refused this client: {type(error).__name__}: {error}")
+    if isinstance(error, _MISCONFIGURED):
+        return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error}")
+    if getattr(error, "errno", None) == 82:  # FENCED_INSTANCE_ID
+        return FencedError(f"another member runs with the same group.instance.id: {error}")
+    if isinstance(error, errors.KafkaConnectionError | errors.KafkaTimeoutError | errors.NodeNotReadyError):
+        return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error}")
+    if isinstance(error, errors.KafkaError) and error.retriable:
+        return RetriableError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,79 @@
+"""Writes dead letters with a producer of their own and says when they are acknowledged, or that they are not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ottla.aio.producer import AsyncProducer
+from ottla.consumer.effects import WriteDeadLetter
+from ottla.delivery.dead_letter import without_details
+from ottla.errors import DeliveryError, OttlaError, RecordTooLarge
+
+OnWritten = Callable[[WriteDeadLetter, str | None], None]
+"""Called once per dead letter with the error, None when it is acknowledged. On the event loop."""
+
+
+class DeadLetterSink(Protocol):
+    """Where the engine puts dead letters. Tests have one that refuses."""
+
+    def write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+        """Start writing. Must not raise, and must call `on_written` in the end."""
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for what is under way, at most `timeout_s` seconds."""
+
+
+class ProducerSink:
+    """Dead letters through an idempotent producer, made with the first one: most services never need it."""
+
+    def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._settings = settings
+        self._producer: AsyncProducer | None = None
+        self._starting = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+        task = asyncio.get_running_loop().create_task(self._write(letter, on_written))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, timeout_s: float) -> None:
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._producer is not None:
+            try:
+                await self._producer.close(timeout_s)
+            except DeliveryError:
+                pass  # Each failure was told to the session, which has not committed those records.
+
+    async def _write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+        dead = letter.build()
+        error: OttlaError | None = None
+        for shape in (dead, without_details(dead)):
+            error = None
+            try:
+                producer = await self._started()
+                await producer.send(letter.dead_letter_topic, shape.value, key=shape.key, headers=shape.headers)
+            except OttlaError as problem:
+                error = problem
+            if not isinstance(error, RecordTooLarge):
+                break
+        on_written(letter, None if error is None else f"{type(error).__name__}: {error}")
+
+    async def _started(self) -> AsyncProducer:
+        async with self._starting:
+            if self._producer is None:
+                producer = AsyncProducer(self._bootstrap_servers, profile="low_latency", settings=self._settings)
+                try:
+                    await producer.start()
+                except BaseException:
+                    await producer.close(0)
+                    raise
+                self._producer = producer
+            return self._producer

@@ -1,0 +1,563 @@
+"""One asyncio group member: an aiokafka client, a session, and worker tasks between them.
+
+The twin of `ottla.sync.engine`, with the same steps and effects. Everything is on one event loop, so there is no lock:
+
+- the *fetch task* takes what the client has, in slices, and never calls a handler;
+- *worker tasks* run handlers; one that finished a run tells the session and usually gets its next run in the same step;
+- the *tick task* wakes the session's timers also while the fetch task waits for a rebalance to end.
+
+aiokafka calls the rebalance listener on this loop and awaits it. Draining there is safe, because the workers are other
+tasks: only the coordinator waits, and it goes on with its heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from time import monotonic
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import TopicPartition as ClientPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from ottla.aio.client_errors import error_of, is_fenced
+from ottla.aio.dead_letters import DeadLetterSink
+from ottla.aio.messages import to_batches
+from ottla.clock import Clock, SystemClock
+from ottla.config import Settings
+from ottla.consumer import events
+from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    Notice,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+    WriteDeadLetter,
+)
+from ottla.consumer.flow import FlowLimits
+from ottla.consumer.health import Health
+from ottla.consumer.plan import RoutePlan
+from ottla.consumer.run import Run, RunResult, broken_run
+from ottla.consumer.session import Session
+from ottla.delivery.exceptions import ExceptionTable
+from ottla.errors import BrokerUnavailable, RetriableError, UnknownTopic
+from ottla.records import TopicPartition
+from ottla.telemetry import Hooks, RateLimit, log_event
+
+START_TIMEOUT_S = 10.0
+"""How long `start` waits for a broker to answer."""
+
+Execute = Callable[[Run], Awaitable[RunResult]]
+
+_FETCH_S: Final = 0.1
+_HOLD_S: Final = 0.001
+_TICK_S: Final = 0.02
+_BREATHE_S: Final = 0.004
+_TOPIC_GRACE_S: Final = 3.0
+_LAST_COMMIT_S: Final = 3.0
+_LEAVE_S: Final = 5.0
+
+
+class Engine:
+    """Runs one group membership from `start` to `close`. The runner and `AsyncConsumer` are made of it."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        topics: Sequence[str],
+        plans: Sequence[RoutePlan],
+        execute: Mapping[str, Execute],
+        settings: Settings,
+        dead_letters: DeadLetterSink,
+        flow: FlowLimits | None = None,
+        commits: CommitPolicy | None = None,
+        drain_s: float = 10.0,
+        start_timeout_s: float | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        self.group = group
+        self._topics = list(topics)
+        self._execute = dict(execute)
+        self._settings = settings
+        self._servers = settings["bootstrap.servers"]
+        self._dead_letters = dead_letters
+        self._drain_s = drain_s
+        self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._hooks = hooks
+        self._clock = clock or SystemClock()
+        self._on_stop = on_stop
+        self._needs_metadata = any(plan.finishes_out_of_order for plan in plans)
+        # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
+        self._worker_count = sum(plan.concurrency for plan in plans if plan.name in execute)
+        now_ms = self._clock.monotonic_ms()
+        self._session = Session(
+            plans,
+            group=group,
+            now_ms=now_ms,
+            random=random or Random(),
+            flow=flow,
+            commits=commits,
+            epoch_offset_ms=self._clock.now_ms() - now_ms,
+        )
+        self._runs: asyncio.Queue[Run] = asyncio.Queue()
+        self._changed = asyncio.Event()
+        self._is_stopping = asyncio.Event()
+        self._is_stopped = asyncio.Event()
+        self._workers: list[asyncio.Task[None]] = []
+        self._main: asyncio.Task[None] | None = None
+        self._commits: set[asyncio.Task[None]] = set()
+        self._client: Any = None
+        self._error_limit = RateLimit(every_ms=10_000)
+        self.error: BaseException | None = None
+        """What ended the engine, if not `stop`."""
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        self._client = AIOKafkaConsumer(**self._settings.to_aiokafka())
+        try:
+            await self._connect()
+            self._client.subscribe(topics=self._topics, listener=_Listener(self))
+            await self._check_topics()
+        except BaseException:
+            await self._client.stop()
+            raise
+        loop = asyncio.get_running_loop()
+        self._workers = [
+            loop.create_task(self._work(), name=f"ottla-{self.group}-worker-{number}")
+            for number in range(self._worker_count)
+        ]
+        self._main = loop.create_task(self._fetch_forever(), name=f"ottla-{self.group}-fetch")
+
+    def stop(self) -> None:
+        """Ask for a graceful stop; returns at once. On the loop's thread."""
+        self._is_stopping.set()
+
+    async def join(self) -> None:
+        """Wait until everything is committed and the group left."""
+        await self._is_stopped.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._main is not None and not self._is_stopped.is_set()
+
+    # Questions and verbs
+
+    def health(self) -> Health:
+        health = self._session.health(self._clock.monotonic_ms())
+        if self.is_running:
+            return health
+        problem = "the fetch loop is not running" if self.error is None else f"the fetch loop ended: {self.error}"
+        return Health(
+            is_alive=False, is_ready=False, partitions=health.partitions, problems=(*health.problems, problem)
+        )
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._session.assignment
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        return self._session.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        self._step(events.PauseRequested(partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        self._step(events.ResumeRequested(partitions))
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`. What is in flight of the partition is dropped."""
+        self._step(events.SeekRequested(topic_partition, offset))
+
+    async def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        asked = ClientPartition(*topic_partition)
+        try:
+            found = (await self._client.offsets_for_times({asked: timestamp_ms}))[asked]
+            offset: int = found.offset if found is not None else (await self._client.end_offsets([asked]))[asked]
+        except KafkaError as error:
+            raise error_of(error, self._servers) from error
+        self.seek(topic_partition, offset)
+        return offset
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Take nothing new, and wait until everything fetched is done. False when `timeout_s` was not enough."""
+        self._step(events.DrainRequested())
+        return await self._wait(lambda: self._session.is_idle, timeout_s)
+
+    # For who pulls
+
+    async def take_run(self, timeout_s: float) -> Run | None:
+        """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""
+        if not self._runs.empty():
+            return self._runs.get_nowait()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._runs.get()
+        except TimeoutError:
+            return None
+
+    def finish(self, finished: events.RunFinished) -> None:
+        """A run that was taken is over."""
+        self._step(finished)
+
+    async def commit_now(self) -> None:
+        """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
+        if self._commits:
+            await asyncio.gather(*self._commits)
+        offsets = self._session.committable()
+        if offsets:
+            try:
+                await self._client.commit(_client_offsets(offsets))
+            except KafkaError as error:
+                raise error_of(error, self._servers) from error
+
+    # The fetch task
+
+    async def _fetch_forever(self) -> None:
+        ticker = asyncio.create_task(self._tick_forever(), name=f"ottla-{self.group}-tick")
+        fetcher = asyncio.create_task(self._fetch_until_error(), name=f"ottla-{self.group}-poll")
+        stopping = asyncio.create_task(self._is_stopping.wait())
+        try:
+            await asyncio.wait({fetcher, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if fetcher.done() and not fetcher.cancelled():
+                self.error = fetcher.exception()
+                if self.error is not None:
+                    fields = {"group": self.group, "error": f"{type(self.error).__name__}: {self.error}"}
+                    log_event("consumer_failed", "error", fields)
+        finally:
+            for task in (fetcher, stopping):
+                task.cancel()
+            await asyncio.gather(fetcher, stopping, return_exceptions=True)
+            try:
+                await self._close()
+            finally:
+                ticker.cancel()
+                await asyncio.gather(ticker, return_exceptions=True)
+                self._is_stopped.set()
+                if self._on_stop is not None:
+                    self._on_stop()
+
+    async def _fetch_until_error(self) -> None:
+        while True:
+            try:
+                await self._fetch_once()
+            except KafkaError as error:
+                ends = error_of(error, self._servers, topics=self._topics)
+                if not isinstance(ends, RetriableError):
+                    raise ends from error
+                self._log_client_error("warning", error)
+                await asyncio.sleep(_FETCH_S)
+
+    async def _fetch_once(self) -> None:
+        if self._session.should_hold(self._clock.monotonic_ms()):
+            await asyncio.sleep(_HOLD_S)
+            self._step(events.Tick())
+            return
+        # Everything that is prefetched, of all partitions: with `max_records` aiokafka would serve the first one only.
+        fetched = await self._client.getmany(timeout_ms=round(_FETCH_S * 1_000))
+        epochs = {TopicPartition(*name): self._session.epoch_of(TopicPartition(*name)) for name in fetched}
+        for client_partition, messages in fetched.items():
+            name = TopicPartition(*client_partition)
+            for batch in to_batches(name, messages):
+                if self._session.epoch_of(name) != epochs[name]:
+                    break  # Sought, or revoked and assigned again, while earlier slices were taken in.
+                self._step(batch)
+                if self._hooks is not None:
+                    self._hooks.fetched(
+                        group=self.group,
+                        topic=client_partition.topic,
+                        records=len(batch.records),
+                        size_bytes=batch.size_bytes,
+                    )
+                await asyncio.sleep(0)
+
+    async def _tick_forever(self) -> None:
+        while True:
+            now_ms = self._clock.monotonic_ms()
+            wait_s = (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000
+            await asyncio.sleep(min(_TICK_S, max(0.001, wait_s)))
+            self._step(events.Tick())
+
+    async def _close(self) -> None:
+        """Drain, commit, leave."""
+        try:
+            self._step(events.CloseRequested())
+            self._give_back_queued()
+            await self._wait(self._session.is_quiet, self._drain_s)
+            await self._finish_commits()
+            await self._perform_final(self._step(events.Closed()))
+        except Exception as error:
+            self.error = self.error or error
+        finally:
+            for worker in self._workers:
+                worker.cancel()
+            await asyncio.gather(*self._workers, return_exceptions=True)
+            try:
+                async with asyncio.timeout(_LEAVE_S):
+                    await self._client.stop()
+            except TimeoutError:
+                log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": _LEAVE_S})
+            except Exception as error:
+                self.error = self.error or error
+
+    def _give_back_queued(self) -> None:
+        """Take cancelled runs out of the queue: the workers may be busy for long with what they are at."""
+        kept: list[Run] = []
+        while not self._runs.empty():
+            run = self._runs.get_nowait()
+            if run.is_cancelled:
+                self._step(events.RunFinished(run, RunResult(done=(), untouched=run.records)))
+            else:
+                kept.append(run)
+        for run in kept:
+            self._runs.put_nowait(run)
+
+    # The client's listener
+
+    async def on_assign(self, partitions: list[TopicPartition]) -> None:
+        metadata = await self._committed_metadata(partitions) if self._needs_metadata and partitions else None
+        self._step(events.Assigned(partitions, metadata))
+
+    async def on_revoke(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        if self._is_lost():
+            self._step(events.Lost(partitions))
+            return
+        self._step(events.Revoking(partitions))
+        self._give_back_queued()
+        await self._wait(lambda: self._session.is_quiet(partitions), self._drain_s)
+        await self._finish_commits()
+        await self._perform_final(self._step(events.Revoked(partitions)))
+
+    def _is_lost(self) -> bool:
+        """Whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets its
+        generation to -1 when its session expired, and then the partitions may have another owner."""
+        coordinator = getattr(self._client, "_coordinator", None)
+        return getattr(coordinator, "generation", 0) == -1
+
+    # Workers
+
+    async def _work(self) -> None:
+        breathe_at_s = monotonic() + _BREATHE_S
+        try:
+            while True:
+                run: Run | None = await self._runs.get()
+                breathe_at_s = monotonic() + _BREATHE_S
+                while run is not None:
+                    run = await self._deliver(run)
+                    if monotonic() > breathe_at_s:
+                        await asyncio.sleep(0)
+                        breathe_at_s = monotonic() + _BREATHE_S
+        except Exception as error:
+            # The handler's exceptions never come here. A worker that dies is not replaced: what it held is unknown.
+            log_event("worker_died", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+            self.error = self.error or error
+            self._is_stopping.set()
+
+    async def _deliver(self, run: Run) -> Run | None:
+        """Have a run handled, tell the session, and return the next one if there is one."""
+        started_ms = self._clock.monotonic_ms()
+        try:
+            result = await self._execute[run.route](run)
+        except Exception as error:  # a decoder that raises although it must not
+            result = broken_run(run, ExceptionTable().failure_of(error))
+        except BaseException as error:
+            if not self._is_stopping.is_set():
+                failure = ExceptionTable().failure_of(error)
+                done, rest = run.records[: run.done], run.records[run.done :]
+                self._step(events.RunFinished(run, RunResult(done=done, untouched=rest, fatal=failure)))
+            raise
+        if self._hooks is not None:
+            self._hooks.run_finished(
+                group=self.group,
+                handler=run.route,
+                topic=run.topic_partition.topic,
+                handled=len(run.records) if result.done is None else len(result.done),
+                failed=len(result.failures),
+                malformed=result.malformed,
+                skipped=result.skipped,
+                duration_ms=self._clock.monotonic_ms() - started_ms,
+            )
+        effects = self._perform(self._session.step(events.RunFinished(run, result), self._clock.monotonic_ms()))
+        own: Run | None = None
+        for effect in effects:
+            if own is None:
+                own = effect.run
+            else:
+                self._runs.put_nowait(effect.run)
+        self._changed.set()
+        return own
+
+    # Steps and effects
+
+    def _step(self, event: events.Event) -> list[Commit]:
+        """One step of the session, and its effects. Returns the final commits, which are to be awaited."""
+        effects = self._session.step(event, self._clock.monotonic_ms())
+        final = [effect for effect in effects if type(effect) is Commit and effect.is_final]
+        for dispatch in self._perform(effects):
+            self._runs.put_nowait(dispatch.run)
+        self._changed.set()
+        return final
+
+    def _perform(self, effects: list[Effect]) -> list[Dispatch]:
+        """Do everything that need not be awaited. Returns the runs."""
+        runs: list[Dispatch] = []
+        for effect in effects:
+            match effect:
+                case Dispatch():
+                    runs.append(effect)
+                case PausePartitions(partitions):
+                    self._client_call(self._client.pause, *_client_partitions(partitions))
+                case ResumePartitions(partitions):
+                    self._client_call(self._client.resume, *_client_partitions(partitions))
+                case SeekPartition(name, offset):
+                    self._client_call(self._client.seek, ClientPartition(*name), offset)
+                case Commit(offsets, is_final):
+                    if not is_final:
+                        task = asyncio.get_running_loop().create_task(self._commit(offsets))
+                        self._commits.add(task)
+                        task.add_done_callback(self._commits.discard)
+                case WriteDeadLetter():
+                    self._dead_letters.write(effect, self._on_dead_letter)
+                case Notice(event, level, fields):
+                    log_event(event, level, {"group": self.group, **fields})
+                    if self._hooks is not None:
+                        self._hooks.event(group=self.group, event=event)
+        return runs
+
+    def _on_dead_letter(self, letter: WriteDeadLetter, error: str | None) -> None:
+        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+        if error is None:
+            self._step(events.DeadLetterWritten(name, epoch, offset))
+        else:
+            self._step(events.DeadLetterFailed(name, epoch, offset, error))
+
+    def _client_call(self, call: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except (KafkaError, ValueError) as error:
+            # The partition may be leaving at this moment; the rebalance settles it.
+            self._log_client_error("info", error)
+
+    def _log_client_error(self, level: str, error: Exception) -> None:
+        held_back = self._error_limit.admit(type(error).__name__, self._clock.monotonic_ms())
+        if held_back is not None:
+            text = f"{type(error).__name__}: {error}"
+            log_event("client_error", level, {"group": self.group, "error": text, "held_back": held_back})
+
+    async def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        try:
+            await self._client.commit(_client_offsets(offsets))
+        except KafkaError as error:
+            self._step(events.CommitFailed(f"{type(error).__name__}: {error}", is_fenced(error)))
+            return
+        self._step(events.CommitSucceeded({name: offset for name, (offset, _) in offsets.items()}))
+        if self._hooks is not None:
+            self._hooks.committed(group=self.group, partitions=len(offsets))
+
+    async def _finish_commits(self) -> None:
+        """Let commits under way end: an older position must not arrive after the last one."""
+        if self._commits:
+            await asyncio.wait(set(self._commits), timeout=_LAST_COMMIT_S)
+
+    async def _perform_final(self, commits: list[Commit]) -> None:
+        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
+        for commit in commits:
+            try:
+                # aiokafka retries for ever while no coordinator answers; the partitions go away all the same.
+                async with asyncio.timeout(_LAST_COMMIT_S):
+                    await self._client.commit(_client_offsets(commit.offsets))
+            except (KafkaError, TimeoutError) as error:
+                fields = {"group": self.group, "error": f"{type(error).__name__}: {error}"}
+                log_event("final_commit_failed", "warning", {**fields, "is_fenced": is_fenced(error)})
+            else:
+                if self._hooks is not None:
+                    self._hooks.committed(group=self.group, partitions=len(commit.offsets))
+
+    # Small parts
+
+    async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                await self._client.start()
+        except (KafkaError, TimeoutError, OSError) as error:
+            if isinstance(error, KafkaError) and not isinstance(error_of(error, self._servers), BrokerUnavailable):
+                raise error_of(error, self._servers) from error
+            raise BrokerUnavailable(
+                f"no Kafka broker answered at {self._servers} within {self._start_timeout_s:g} s ({error}); "
+                "check bootstrap.servers and that the broker runs"
+            ) from error
+
+    async def _check_topics(self) -> None:
+        """aiokafka waits silently for a topic that is not there. A cluster that creates topics does it at once."""
+        deadline_s = monotonic() + _TOPIC_GRACE_S
+        while True:
+            missing = sorted(set(self._topics) - await self._client.topics())
+            if not missing:
+                return
+            if monotonic() > deadline_s:
+                raise UnknownTopic(
+                    f"the cluster at {self._servers} does not have what is subscribed ({', '.join(missing)}) "
+                    "and does not create topics by itself"
+                )
+            await asyncio.sleep(0.1)
+
+    async def _committed_metadata(self, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        # aiokafka's public `committed` leaves the metadata out; without it the finished ones are delivered again.
+        coordinator = getattr(self._client, "_coordinator", None)
+        if coordinator is None or not hasattr(coordinator, "fetch_committed_offsets"):
+            return {}
+        try:
+            async with asyncio.timeout(5):
+                committed = await coordinator.fetch_committed_offsets(_client_partitions(partitions))
+        except (KafkaError, TimeoutError) as error:
+            log_event("commit_metadata_unread", "warning", {"group": self.group, "error": str(error)})
+            return {}
+        return {
+            TopicPartition(*name): (found.offset, found.metadata)
+            for name, found in committed.items()
+            if found.offset >= 0 and found.metadata
+        }
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def on_partitions_revoked(self, revoked: set[ClientPartition]) -> None:
+        await self._engine.on_revoke([TopicPartition(*name) for name in sorted(revoked)])
+
+    async def on_partitions_assigned(self, assigned: set[ClientPartition]) -> None:
+        await self._engine.on_assign([TopicPartition(*name) for name in sorted(assigned)])
+
+
+def _client_partitions(partitions: Sequence[TopicPartition]) -> list[ClientPartition]:
+    return [ClientPartition(*name) for name in partitions]
+
+
+def _client_offsets(offsets: Mapping[TopicPartition, tuple[int, str]]) -> dict[ClientPartition, OffsetAndMetadata]:
+    return {ClientPartition(*name): OffsetAndMetadata(offset, metadata) for name, (offset, metadata) in offsets.items()}

@@ -1,0 +1,46 @@
+"""aiokafka's records as ours, in slices that keep the event loop for a millisecond at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from ottla.consumer.events import Fetched
+from ottla.records import Record, TimestampType, TopicPartition
+
+RECORD_OVERHEAD_BYTES: Final = 100
+"""What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""
+
+SLICE_RECORDS: Final = 500
+
+_TIMESTAMP_TYPES: Final = {
+    0: TimestampType.CREATE_TIME,
+    1: TimestampType.LOG_APPEND_TIME,
+}
+
+
+def to_batches(name: TopicPartition, messages: Sequence[Any]) -> Iterator[Fetched]:
+    """The records of one partition, in slices of at most `SLICE_RECORDS`."""
+    topic, partition = name
+    for start in range(0, len(messages), SLICE_RECORDS):
+        size_bytes = 0
+        records: list[Record[Any]] = []
+        for message in messages[start : start + SLICE_RECORDS]:
+            key = message.key
+            value = message.value
+            size_bytes += RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
+            records.append(
+                Record(
+                    topic,
+                    partition,
+                    message.offset,
+                    message.timestamp,
+                    key,
+                    value,
+                    list(message.headers),
+                    key,
+                    value,
+                    _TIMESTAMP_TYPES.get(message.timestamp_type, TimestampType.NOT_AVAILABLE),
+                )
+            )
+        yield Fetched(name, records, size_bytes)

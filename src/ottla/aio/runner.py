@@ -1,0 +1,158 @@
+"""Runs an `App` on an event loop: one engine per group, signals on request, and a stop that drains before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from ottla.aio.dead_letters import DeadLetterSink, ProducerSink
+from ottla.aio.engine import Engine, Execute
+from ottla.app.app import App
+from ottla.app.invoke import Invoker
+from ottla.config import consumer_settings
+from ottla.consumer.health import Health
+from ottla.consumer.run import Run, RunResult
+from ottla.records import TopicPartition
+from ottla.telemetry import log_event
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class AppRunner:
+    """Made by `App.serve`. `dead_letters` is replaced by tests that need a sink which refuses."""
+
+    def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
+        self._app = app
+        self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._is_stop_asked = False
+        self._threads: ThreadPoolExecutor | None = None
+        self.engines: dict[str, Engine] = {
+            group: Engine(
+                group=group,
+                topics=sorted({topic for route in routes for topic in route.topics}),
+                plans=[route.plan() for route in routes],
+                execute={
+                    route.name: self._executor(route.invoker(list(app.middlewares), app.state)) for route in routes
+                },
+                settings=consumer_settings(app.bootstrap_servers, group_id=group, settings=app.settings),
+                dead_letters=self._dead_letters,
+                flow=app.flow,
+                commits=app.commit,
+                drain_s=app.drain_s,
+                hooks=app.hooks,
+                on_stop=self._wake.set,
+            )
+            for group, routes in app.routes_by_group().items()
+        }
+
+    async def serve(self, *, handle_signals: bool) -> None:
+        """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
+        self._loop = asyncio.get_running_loop()
+        signals = _SIGNALS if handle_signals else ()
+        for number in signals:
+            self._loop.add_signal_handler(number, self.stop)
+        started: list[Engine] = []
+        try:
+            for hook in self._app.start_hooks:
+                await _call(hook)
+            for engine in self.engines.values():
+                await engine.start()
+                started.append(engine)
+            log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
+            while not self._is_stop_asked and all(engine.is_running for engine in started):
+                await self._wake.wait()
+                self._wake.clear()
+        finally:
+            # In a task of its own: when `serve` is cancelled, the drain must not be.
+            closing = asyncio.ensure_future(self._shut_down(started))
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError:
+                await closing
+                raise
+            finally:
+                for number in signals:
+                    self._loop.remove_signal_handler(number)
+        for engine in started:
+            if engine.error is not None:
+                raise engine.error
+
+    def stop(self) -> None:
+        self._is_stop_asked = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    def health(self) -> Health:
+        return Health.all_of([engine.health() for engine in self.engines.values()])
+
+    # Verbs at run time
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        for engine in self.engines.values():
+            engine.pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        for engine in self.engines.values():
+            engine.resume(*partitions)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset` in the group that has the partition."""
+        for engine in self.engines.values():
+            engine.seek(topic_partition, offset)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Take nothing new, and wait until everything fetched is done."""
+        return all(await asyncio.gather(*(engine.drain(timeout_s) for engine in self.engines.values())))
+
+    # Parts
+
+    async def _shut_down(self, started: list[Engine]) -> None:
+        for engine in started:
+            engine.stop()
+        for engine in started:
+            await engine.join()
+        await self._dead_letters.close(self._app.drain_s)
+        for hook in self._app.stop_hooks:
+            await _call(hook)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        log_event("app_stopped", "info", {"app": self._app.group})
+
+    def _executor(self, invoker: Invoker) -> Execute:
+        if invoker.binding.is_async:
+
+            async def deliver(run: Run) -> RunResult:
+                if invoker.would_block(run):
+                    # An unseen schema id is fetched in a thread; afterwards decoding finds it in the cache.
+                    waits: RunResult | None = (await self._in_thread(invoker.decode, run))[1]
+                    if waits is not None:
+                        return waits
+                return await invoker.deliver_async(run, _yield_now)
+
+            return deliver
+        # A whole run of a synchronous handler goes to a thread at once: one hop per run, not per record.
+        return lambda run: self._in_thread(invoker.deliver, run)
+
+    def _in_thread(self, function: Callable[[Run], Any], run: Run) -> Any:
+        if self._threads is None:
+            workers = sum(route.concurrency for route in self._app.routes)
+            self._threads = ThreadPoolExecutor(workers, thread_name_prefix="ottla-handler")
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
+
+
+async def _call(hook: Callable[[], Any]) -> None:
+    result = hook()
+    if inspect.isawaitable(result):
+        await result
+
+
+async def _yield_now() -> None:
+    await asyncio.sleep(0)

@@ -1,0 +1,250 @@
+"""`App`: handlers by decorator, and one call that runs them (C8).
+
+    app = App("billing", bootstrap_servers="localhost:9092", dead_letter_topic="orders.dead-letters")
+
+    @app.handler("orders", value=Avro(Order), key=Str())
+    def on_order(order: Order) -> None: ...
+
+    app.run()                # threads; blocks until SIGTERM, SIGINT or app.stop()
+    await app.serve()        # asyncio, the same handlers
+
+The app only collects declarations. What runs them is a runner of `ottla.sync` or `ottla.aio`, found by name when it is
+started: declaring handlers imports no Kafka client.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ottla.app.middleware import Middleware
+from ottla.app.options import Route, ordering_of
+from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.flow import FlowLimits
+from ottla.consumer.health import Health
+from ottla.consumer.lanes import Ordering
+from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, plans_by_topic
+from ottla.delivery.budget import DeadLetterBudget
+from ottla.delivery.outcomes import Outcome
+from ottla.delivery.retry import RetryPolicy
+from ottla.errors import ConfigError, LifecycleError
+from ottla.records import TopicPartition
+from ottla.telemetry import Hooks
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_THREADS = "ottla.sync.runner"
+_ASYNCIO = "ottla.aio.runner"
+
+
+class App:
+    """A consuming service: its group, its handlers and what they share.
+
+    `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
+    may override it. `settings` are Kafka's dotted names, for the consumer; `producer_settings` for the producer that
+    writes dead letters. `drain_s` bounds how long in-flight work may take when partitions are revoked or the app stops.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        dead_letter_topic: str | None = None,
+        retry: RetryPolicy | None = None,
+        on_error: Mapping[type[BaseException], Outcome] | None = None,
+        budget: DeadLetterBudget | None = None,
+        commit: CommitPolicy | None = None,
+        flow: FlowLimits | None = None,
+        drain_s: float = 10.0,
+        settings: Mapping[str, Any] | None = None,
+        producer_settings: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        if not group:
+            raise ConfigError("App: the group must not be empty; services that share a group share its records")
+        if drain_s < 0:
+            raise ConfigError(f"App: drain_s must not be negative, got {drain_s}")
+        self.group = group
+        self.bootstrap_servers = bootstrap_servers
+        self.dead_letter_topic = dead_letter_topic
+        self.commit = commit or CommitPolicy()
+        self.flow = flow or FlowLimits()
+        self.drain_s = drain_s
+        self.settings = dict(settings or {})
+        self.producer_settings = dict(producer_settings or {})
+        self.hooks = hooks
+        self.state: dict[str, Any] = {}
+        self._retry = retry or RetryPolicy()
+        self._on_error = dict(on_error or {})
+        self._budget = budget
+        self._routes: list[Route] = []
+        self._middlewares: list[Middleware] = []
+        self._on_start: list[Callable[[], Any]] = []
+        self._on_stop: list[Callable[[], Any]] = []
+        self._lock = threading.Lock()
+        self._runner: Any = None
+        self._is_stop_asked = False
+
+    # Declaring
+
+    def handler(
+        self,
+        *topics: str,
+        value: Any = None,
+        key: Any = None,
+        group: str | None = None,
+        retry: RetryPolicy | None = None,
+        dead_letter_topic: str | None = None,
+        on_error: Mapping[type[BaseException], Outcome] | None = None,
+        concurrency: int = 1,
+        ordering: Ordering | str = Ordering.PARTITION,
+        batch: bool = False,
+        max_batch: int = 500,
+        quantum: int = DEFAULT_QUANTUM_RECORDS,
+        fair_by: str = "records",
+        weight_of: Callable[[TopicPartition], int] | None = None,
+        budget: DeadLetterBudget | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work.
+
+        `concurrency` is how many runs may be handled at the same time; `ordering` what stays in order meanwhile:
+        ``"partition"``, ``"key"`` or ``"unordered"``. With `batch` the handler gets lists, at most `max_batch` records
+        of one partition, and may return one outcome per record. `quantum` is a partition's turn when several have
+        records, counted in ``fair_by="records"`` or ``"bytes"``.
+        """
+        if fair_by not in ("records", "bytes"):
+            raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
+
+        def decorate(function: F) -> F:
+            handler_name: str = name or getattr(function, "__name__", None) or type(function).__name__
+            route = Route(
+                name=handler_name,
+                handler=function,
+                topics=frozenset(topics),
+                group=group or self.group,
+                value=value,
+                key=key,
+                retry=retry or self._retry,
+                dead_letter_topic=dead_letter_topic or self.dead_letter_topic,
+                on_error={**self._on_error, **(on_error or {})},
+                concurrency=concurrency,
+                ordering=ordering_of(ordering, handler_name),
+                is_batch=batch,
+                quantum=max_batch if batch else quantum,
+                is_fair_by_bytes=fair_by == "bytes",
+                weight_of=weight_of,
+                budget=budget or self._budget,
+            )
+            self._add(route)
+            return function
+
+        return decorate
+
+    def middleware(self, function: F) -> F:
+        """Declare a middleware: `(record, context, call_next) -> outcome`, around every handler, first is outermost."""
+        self._middlewares.append(function)
+        return function
+
+    def on_start(self, function: F) -> F:
+        """Call `function` before the first record is handled. May be `async def` under `serve`."""
+        self._on_start.append(function)
+        return function
+
+    def on_stop(self, function: F) -> F:
+        """Call `function` after the last record was handled and committed."""
+        self._on_stop.append(function)
+        return function
+
+    # Running
+
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Handle records in threads until SIGTERM, SIGINT or `stop()`; then drain, commit and leave the group."""
+        runner = importlib.import_module(_THREADS).AppRunner(self)
+        self._adopt(runner)
+        try:
+            runner.run(handle_signals=handle_signals)
+        finally:
+            self._release()
+
+    async def serve(self, *, handle_signals: bool = False) -> None:
+        """Handle records on the running event loop until cancelled or `stop()`; then drain, commit, leave the group."""
+        runner = importlib.import_module(_ASYNCIO).AppRunner(self)
+        self._adopt(runner)
+        try:
+            await runner.serve(handle_signals=handle_signals)
+        finally:
+            self._release()
+
+    def stop(self) -> None:
+        """Ask the running app to stop gracefully. From any thread, any number of times; returns at once."""
+        with self._lock:
+            self._is_stop_asked = True
+            runner = self._runner
+        if runner is not None:
+            runner.stop()
+
+    @property
+    def runner(self) -> Any:
+        """What runs the app now, with `pause`, `resume`, `seek` and `drain`; `LifecycleError` when it does not run."""
+        if self._runner is None:
+            raise LifecycleError("the app is not running")
+        return self._runner
+
+    def health(self) -> Health:
+        """How the app is: alive, ready, and why not."""
+        runner = self._runner
+        if runner is None:
+            return Health(is_alive=False, is_ready=False, problems=("the app is not running",))
+        health: Health = runner.health()
+        return health
+
+    # For runners and tests
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        return tuple(self._routes)
+
+    @property
+    def middlewares(self) -> Sequence[Middleware]:
+        return tuple(self._middlewares)
+
+    @property
+    def start_hooks(self) -> Sequence[Callable[[], Any]]:
+        return tuple(self._on_start)
+
+    @property
+    def stop_hooks(self) -> Sequence[Callable[[], Any]]:
+        return tuple(self._on_stop)
+
+    def routes_by_group(self) -> dict[str, list[Route]]:
+        """Group → its handlers: one client each."""
+        table: dict[str, list[Route]] = {}
+        for route in self._routes:
+            table.setdefault(route.group, []).append(route)
+        return table
+
+    def _add(self, route: Route) -> None:
+        same_group = [other for other in self._routes if other.group == route.group]
+        if any(other.name == route.name for other in same_group):
+            raise ConfigError(f"group {route.group!r} has a handler named {route.name!r} already; give one a name=")
+        plans_by_topic([other.plan() for other in [*same_group, route]])
+        self._routes.append(route)
+
+    def _adopt(self, runner: Any) -> None:
+        if not self._routes:
+            raise ConfigError(f"app {self.group!r} has no handlers: decorate a function with @app.handler('topic')")
+        with self._lock:
+            if self._runner is not None:
+                raise LifecycleError(f"app {self.group!r} is running already")
+            self._runner = runner
+            is_stop_asked, self._is_stop_asked = self._is_stop_asked, False
+        if is_stop_asked:
+            runner.stop()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._runner = None

@@ -1,0 +1,160 @@
+"""Binds a handler's parameters to a record's parts, once, when it is decorated (C8).
+
+A parameter is bound by its name (`value`, `key`, `record`, `headers`, `context`), else by its annotation (`Record`,
+`Record[Order]`, `Context`), and the one that is left, if it is only one, is the value:
+
+    def on_order(order: Order) -> None: ...
+    def on_order(order: Order, key: str, context: Context) -> Outcome | None: ...
+    def on_order(record: Record[Order]) -> None: ...
+
+A batch handler is bound to lists: `values`, `keys`, `records`, `context`, or `list[Record[Order]]` by annotation. What
+cannot be bound is an error at once, naming the parameter, not a failure of every record later.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.app.context import Context
+from ottla.errors import ConfigError
+from ottla.records import Malformed, Record
+
+Call = Callable[[Any, Context], Any]
+"""A handler as the invoker calls it: (record or list of records, context)."""
+
+_SINGLE: Final = {
+    "value": "subject.value",
+    "key": "subject.key",
+    "record": "subject",
+    "headers": "subject.headers",
+    "context": "context",
+}
+_BATCH: Final = {
+    "values": "[record.value for record in subject]",
+    "keys": "[record.key for record in subject]",
+    "records": "subject",
+    "context": "context",
+}
+
+
+class BindingError(ConfigError, TypeError):
+    """Change the handler's parameters: the message names the one that cannot be bound, and what can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A handler made callable with (subject, context)."""
+
+    call: Call
+    is_async: bool
+    wants_malformed: bool
+    """The handler says by annotation (`Order | Malformed`) that it takes values which could not be decoded."""
+
+
+def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
+    """Bind `handler` or raise `BindingError`."""
+    if not callable(handler):
+        raise BindingError(f"a handler is a function, got {handler!r}")
+    name = getattr(handler, "__qualname__", repr(handler))
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError) as error:
+        raise BindingError(f"{name}: its signature cannot be read: {error}") from error
+    hints = _hints(handler)
+    sources = _BATCH if is_batch else _SINGLE
+    arguments: list[str] = []
+    unbound: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        source = sources.get(parameter.name) or _by_annotation(hints.get(parameter.name), is_batch=is_batch)
+        if source is None:
+            if parameter.default is parameter.empty:
+                unbound.append(parameter)
+                arguments.append("")
+            continue
+        arguments.append(_argument(parameter, source))
+    if len(unbound) == 1 and "value" not in signature.parameters and "values" not in signature.parameters:
+        arguments[arguments.index("")] = _argument(unbound[0], sources["values" if is_batch else "value"])
+    elif unbound:
+        raise BindingError(_cannot_bind(name, unbound, signature, is_batch=is_batch))
+    return Binding(
+        call=_compile(handler, arguments),
+        is_async=_is_async(handler),
+        wants_malformed=any(_mentions_malformed(hint) for key, hint in hints.items() if key != "return"),
+    )
+
+
+def _argument(parameter: inspect.Parameter, source: str) -> str:
+    is_keyword = parameter.kind is parameter.KEYWORD_ONLY
+    return f"{parameter.name}={source}" if is_keyword else source
+
+
+def _compile(handler: Callable[..., Any], arguments: list[str]) -> Call:
+    # A lambda made for this signature calls the handler in 0.1 µs; a loop over parameters would take 0.6 µs per record.
+    # Every piece of the source is one of the constants above or the name of a parameter.
+    source = f"lambda subject, context: handler({', '.join(arguments)})"
+    call: Call = eval(source, {"handler": handler})
+    return call
+
+
+def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+    target = handler
+    if not inspect.isroutine(handler) and not isinstance(handler, type):
+        target = getattr(handler, "func", None) or type(handler).__call__  # functools.partial, or an object
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError, AttributeError):
+        # A name that exists only for the type checker: what is left are the annotations as they were written.
+        return dict(getattr(target, "__annotations__", {}))
+
+
+def _by_annotation(hint: Any, *, is_batch: bool) -> str | None:
+    if hint is None:
+        return None
+    if isinstance(hint, str):
+        plain = hint.split("[")[0].rpartition(".")[2]
+        if plain == "Context":
+            return "context"
+        is_records = "Record" in hint.replace("[", ".").replace("]", ".").split(".")
+        return "subject" if is_records and is_batch == plain.lower().startswith(("list", "seq")) else None
+    if hint is Context:
+        return "context"
+    if is_batch:
+        arguments = typing.get_args(hint)
+        return "subject" if len(arguments) == 1 and _is_record(arguments[0]) else None
+    return "subject" if _is_record(hint) else None
+
+
+def _is_record(hint: Any) -> bool:
+    return hint is Record or typing.get_origin(hint) is Record
+
+
+def _mentions_malformed(hint: Any) -> bool:
+    if hint is Malformed:
+        return True
+    if isinstance(hint, str):
+        return "Malformed" in hint
+    is_container = typing.get_origin(hint) in (typing.Union, types.UnionType, list, Record)
+    return is_container and any(_mentions_malformed(argument) for argument in typing.get_args(hint))
+
+
+def _is_async(handler: Callable[..., Any]) -> bool:
+    target = getattr(handler, "func", handler)
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
+
+
+def _cannot_bind(name: str, unbound: list[inspect.Parameter], signature: inspect.Signature, *, is_batch: bool) -> str:
+    names = ", ".join(repr(parameter.name) for parameter in unbound)
+    can_be = (
+        "values, keys, records, context (by name), list[Record[...]] or Context (by annotation)"
+        if is_batch
+        else "value, key, record, headers, context (by name), Record[...] or Context (by annotation)"
+    )
+    one = "one more parameter of any name takes the values" if is_batch else "one more of any name takes the value"
+    return f"{name}{signature}: cannot bind {names}. Parameters can be: {can_be}; {one}"

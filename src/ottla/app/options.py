@@ -1,0 +1,103 @@
+"""What can be declared for one handler, checked where it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.app.binding import bind
+from ottla.app.invoke import Invoker
+from ottla.app.middleware import Middleware, wrap
+from ottla.consumer.lanes import Ordering
+from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
+from ottla.delivery.budget import DeadLetterBudget
+from ottla.delivery.exceptions import ExceptionTable
+from ottla.delivery.failure import FailurePolicy
+from ottla.delivery.outcomes import Outcome
+from ottla.delivery.retry import RetryPolicy
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+from ottla.serdes import as_serde
+
+DEFAULT_BATCH_RECORDS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One decorated handler: what it takes, and what is to happen when it fails."""
+
+    name: str
+    handler: Callable[..., Any]
+    topics: frozenset[str]
+    group: str
+    value: Any = None
+    key: Any = None
+    retry: RetryPolicy
+    dead_letter_topic: str | None = None
+    on_error: Mapping[type[BaseException], Outcome] | None = None
+    concurrency: int = 1
+    ordering: Ordering = Ordering.PARTITION
+    is_batch: bool = False
+    quantum: int = DEFAULT_QUANTUM_RECORDS
+    is_fair_by_bytes: bool = False
+    weight_of: Callable[[TopicPartition], int] | None = None
+    budget: DeadLetterBudget | None = None
+
+    def __post_init__(self) -> None:
+        if not self.topics:
+            raise ConfigError(f"{self.name}: a handler needs at least one topic")
+        if self.dead_letter_topic in self.topics:
+            raise ConfigError(
+                f"{self.name}: {self.dead_letter_topic!r} is both a topic it handles and its dead letter topic; "
+                "a record that fails would come back for ever"
+            )
+        bind(self.handler, is_batch=self.is_batch)
+        self._serde("value", self.value)
+        self._serde("key", self.key)
+        ExceptionTable(self.on_error)
+        self.plan()
+
+    def plan(self) -> RoutePlan:
+        """What the session must know."""
+        return RoutePlan(
+            name=self.name,
+            topics=self.topics,
+            ordering=self.ordering,
+            concurrency=self.concurrency,
+            quantum=self.quantum,
+            is_fair_by_bytes=self.is_fair_by_bytes,
+            is_batch=self.is_batch,
+            failures=FailurePolicy(retry=self.retry, dead_letter_topic=self.dead_letter_topic),
+            budget=self.budget,
+            weight_of=self.weight_of,
+        )
+
+    def invoker(self, middlewares: list[Middleware], state: dict[str, Any]) -> Invoker:
+        """The handler, ready to be called with runs."""
+        return Invoker(
+            name=self.name,
+            group=self.group,
+            binding=wrap(bind(self.handler, is_batch=self.is_batch), middlewares),
+            value=self._serde("value", self.value),
+            key=self._serde("key", self.key),
+            exceptions=ExceptionTable(self.on_error),
+            ordering=self.ordering,
+            is_batch=self.is_batch,
+            state=state,
+        )
+
+    def _serde(self, part: str, given: Any) -> Any:
+        try:
+            return as_serde(given)
+        except TypeError as error:
+            raise ConfigError(f"{self.name}: {part}={given!r}: {error}") from error
+
+
+def ordering_of(given: Ordering | str, name: str) -> Ordering:
+    """An ordering by its name, or itself."""
+    try:
+        return Ordering(given)
+    except ValueError:
+        wanted = ", ".join(repr(ordering.value) for ordering in Ordering)
+        raise ConfigError(f"{name}: ordering must be one of {wanted}, got {given!r}") from None

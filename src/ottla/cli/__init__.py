@@ -1,0 +1,53 @@
+"""The `ottla` command: one module per command group, imported only when its command is used.
+
+`COMMANDS` is the whole table of contents. An error that Ottla raises on purpose becomes one line on stderr and exit
+code 2; anything else keeps its traceback, because it is a bug.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from ottla.errors import OttlaError
+
+COMMANDS = {
+    "broker": ("ottla.cli.broker:broker", "Start the embedded Kafka broker."),
+    "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
+    "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
+    "dlq": ("ottla.cli.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
+    "run": ("ottla.cli.run:run", "Run a service: ottla run module:app."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that lists its commands without importing them, so that `ottla --help` answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OttlaError as error:
+            click.echo(f"ottla: {type(error).__name__}: {error}", err=True)
+            ctx.exit(2)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ottla")
+def main() -> None:
+    """Kafka for Python services: run handlers, start a broker, inspect settings and dead letters."""

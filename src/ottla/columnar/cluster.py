@@ -1,0 +1,296 @@
+"""What a stateless client knows of a cluster: where the brokers are, who leads which partition, how far partitions go.
+
+Connections are opened when first used and kept. Metadata is fetched when it is missing, too old, or when a broker says
+that it no longer leads. Every loop that tries again ends at a deadline with an error that names the last reason.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ottla.columnar.connection import Connection
+from ottla.columnar.errors import BrokerRefused, PartitionUnavailable
+from ottla.columnar.settings import WireSettings
+from ottla.errors import BrokerUnavailable, UnknownTopic
+from ottla.records import TopicPartition
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+T = TypeVar("T")
+
+EARLIEST = -2
+"""In ListOffsets: the log start offset."""
+LATEST = -1
+"""In ListOffsets: the high watermark, or the last stable offset for a read_committed reader."""
+
+LEADER_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Answers that mean: ask for the leader again, then ask the leader again."""
+
+
+class _Use(Enum):
+    """Why a connection is open. Answers come in the order of requests, so questions do not wait behind a long fetch."""
+
+    DATA = 0
+    QUESTIONS = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """One topic as a broker described it. `leaders[partition]` is a broker id, or -1 while there is none."""
+
+    name: str
+    topic_id: bytes | None
+    leaders: Mapping[int, int]
+    is_internal: bool
+
+
+class Cluster:
+    """A client of one cluster. Not thread-safe: one per thread, and never across a fork."""
+
+    def __init__(
+        self,
+        settings: WireSettings,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self.now = now
+        self._sleep = sleep
+        self._connections: dict[tuple[str, int, _Use], Connection] = {}
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._fetched_at: dict[str, float] = {}
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. The cluster can be used again; it will reconnect."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # Topics and leaders
+
+    def topic(self, name: str, *, create: bool = False) -> TopicMetadata:
+        """This topic, from memory if young enough. `create` lets a broker that auto-creates topics do so."""
+        known = self._topics.get(name)
+        if known is not None and self.now() - self._fetched_at[name] < self.settings.metadata_max_age_ms / 1000:
+            return known
+        return self._until(lambda: self._require(name, create), what=f"metadata of {name}")
+
+    def topics_matching(self, pattern: str) -> list[str]:
+        """The names of all topics that match the regular expression as a whole, internal ones left out."""
+        compiled = re.compile(pattern)
+        self._refresh(None)
+        return sorted(t.name for t in self._topics.values() if not t.is_internal and compiled.fullmatch(t.name))
+
+    def refresh(self, names: Iterable[str]) -> None:
+        """Ask for these topics now, whatever is remembered. Topics that are gone are forgotten."""
+        self._refresh(list(names))
+
+    def leader(self, partition: TopicPartition) -> int:
+        """The broker that leads this partition, or -1."""
+        topic = self._topics.get(partition.topic)
+        return -1 if topic is None else topic.leaders.get(partition.partition, -1)
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions under the broker that leads each; waits for leaders until the API timeout."""
+        wanted = list(partitions)
+
+        def grouped() -> dict[int, list[TopicPartition]]:
+            groups: dict[int, list[TopicPartition]] = {}
+            for partition in wanted:
+                self.topic(partition.topic)
+                leader = self.leader(partition)
+                if leader < 0:
+                    self._forget(partition.topic)
+                    raise PartitionUnavailable(f"{partition} has no leader")
+                groups.setdefault(leader, []).append(partition)
+            return groups
+
+        return self._until(grouped, what="leaders")
+
+    # Connections
+
+    def broker(self, node_id: int) -> Connection:
+        """The connection for fetches and produces to this broker. Requests may be in flight on it."""
+        return self._connect(*self._address(node_id), _Use.DATA)
+
+    def ask(self, host: str, port: int) -> Connection:
+        """A connection for single questions to this address. Nothing is ever in flight on it between two of them."""
+        return self._connect(host, port, _Use.QUESTIONS)
+
+    def _address(self, node_id: int) -> tuple[str, int]:
+        if node_id not in self._brokers:
+            self._refresh([])
+        if node_id not in self._brokers:
+            raise BrokerUnavailable(f"broker {node_id} is not in the cluster's metadata")
+        return self._brokers[node_id]
+
+    def _connect(self, host: str, port: int, use: _Use) -> Connection:
+        connection = self._connections.get((host, port, use))
+        if connection is None or not connection.is_open:
+            connection = Connection(host, port, self.settings)
+            self._connections[host, port, use] = connection
+        return connection
+
+    def any_broker(self) -> Connection:
+        """A connection for questions to some broker: one that is open, a known broker, or a bootstrap server."""
+        for (_, _, use), connection in self._connections.items():
+            if use is _Use.QUESTIONS and connection.is_open:
+                return connection
+        failures: list[str] = []
+        for host, port in dict.fromkeys([*self._brokers.values(), *self.settings.bootstrap_servers]):
+            try:
+                return self.ask(host, port)
+            except BrokerUnavailable as error:
+                failures.append(str(error))
+        raise BrokerUnavailable("; ".join(failures) + "; is bootstrap.servers right, and does the broker run?")
+
+    # Offsets
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+        """For each partition the (offset, timestamp) of EARLIEST, LATEST, or of the first record at or after a time in
+        milliseconds; offset -1 when no record is that young."""
+        answers: dict[TopicPartition, tuple[int, int]] = {}
+
+        def ask() -> dict[TopicPartition, tuple[int, int]]:
+            left = [partition for partition in wanted if partition not in answers]
+            for node_id, partitions in self.by_leader(left).items():
+                self._list_offsets_of(node_id, partitions, wanted, answers)
+            missing = [str(partition) for partition in wanted if partition not in answers]
+            if missing:
+                raise PartitionUnavailable(f"no offsets for {', '.join(missing[:5])}")
+            return answers
+
+        return self._until(ask, what="offsets")
+
+    def _list_offsets_of(
+        self,
+        node_id: int,
+        partitions: list[TopicPartition],
+        wanted: Mapping[TopicPartition, int],
+        answers: dict[TopicPartition, tuple[int, int]],
+    ) -> None:
+        by_topic: dict[str, list[dict[str, Any]]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(
+                {"partition_index": partition.partition, "timestamp": wanted[partition]}
+            )
+        response = self.ask(*self._address(node_id)).call(
+            ApiKey.LIST_OFFSETS,
+            {
+                "replica_id": -1,
+                "isolation_level": self.settings.isolation.value,
+                "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
+            },
+        )
+        for topic in response.topics:
+            for entry in topic.partitions:
+                code = ErrorCode(entry.error_code)
+                if code in LEADER_MOVED:
+                    self._forget(topic.name)
+                elif code is ErrorCode.NONE:
+                    answers[TopicPartition(topic.name, entry.partition_index)] = (entry.offset, entry.timestamp)
+                else:
+                    raise refused(f"offsets of {topic.name}-{entry.partition_index}", code)
+
+    # Waiting
+
+    def pause(self) -> None:
+        """Wait as long as one try should stay behind the one before it (`retry.backoff.ms`)."""
+        self._sleep(self.settings.retry_backoff_ms / 1000)
+
+    def _until(self, attempt: Callable[[], T], *, what: str) -> T:
+        """Repeat `attempt` while it fails retriably, until `default.api.timeout.ms` is over."""
+        deadline = self.now() + self.settings.api_timeout_ms / 1000
+        while True:
+            try:
+                return attempt()
+            except (BrokerUnavailable, PartitionUnavailable) as error:
+                if self.now() >= deadline:
+                    seconds = self.settings.api_timeout_ms / 1000
+                    raise type(error)(
+                        f"{what}: gave up after {seconds:g} s (default.api.timeout.ms): {error}"
+                    ) from error
+                if isinstance(error, BrokerUnavailable):
+                    self._topics.clear()
+            self.pause()
+
+    def _require(self, name: str, create: bool) -> TopicMetadata:
+        errors = self._refresh([name], create=create)
+        found = self._topics.get(name)
+        if found is not None and found.leaders:
+            return found
+        code = errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not create:
+            raise UnknownTopic(f"{name}: the cluster has no such topic")
+        if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+            raise UnknownTopic(f"{name}: not a valid topic name")
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise refused(f"metadata of {name}", code)
+        raise PartitionUnavailable(f"{name}: {code.name}")
+
+    def _refresh(self, names: list[str] | None, *, create: bool = False) -> dict[str, ErrorCode]:
+        """Fetch metadata of these topics (None: all); answer the errors by topic."""
+        response = self.any_broker().call(
+            ApiKey.METADATA,
+            {
+                "topics": None if names is None else [{"name": name} for name in names],
+                "allow_auto_topic_creation": create,
+            },
+        )
+        self._brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        errors: dict[str, ErrorCode] = {}
+        for topic in response.topics:
+            code = ErrorCode(topic.error_code)
+            if code is not ErrorCode.NONE:
+                errors[topic.name] = code
+                self._forget(topic.name)
+                continue
+            topic_id = getattr(topic, "topic_id", None)
+            self._topics[topic.name] = TopicMetadata(
+                name=topic.name,
+                topic_id=bytes(topic_id) if topic_id and any(topic_id) else None,
+                leaders={p.partition_index: p.leader_id for p in topic.partitions},
+                is_internal=bool(topic.is_internal),
+            )
+            self._fetched_at[topic.name] = self.now()
+        return errors
+
+    def _forget(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+
+    def forget_leaders(self, topic: str) -> None:
+        """Somebody learnt that this topic's leaders have moved: ask again before the next use."""
+        self._forget(topic)
+
+
+def refused(what: str, code: ErrorCode) -> BrokerRefused:
+    """The error for an answer that a retry will not change."""
+    return BrokerRefused(f"{what}: the broker answered {code.name}")

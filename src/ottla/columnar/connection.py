@@ -1,0 +1,233 @@
+"""One connection to one broker: requests out, responses in, in order. Blocking sockets; no thread of its own.
+
+Requests may be sent ahead of their responses (pipelined): `send` answers a ticket, `receive` takes responses strictly
+in the order of their requests, as Kafka gives them. Whoever abandons a pipeline must `drain` or `close`: a response
+left in the socket would be taken for the next caller's.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections import deque
+from typing import Any, NamedTuple
+
+from ottla.columnar.errors import BrokerRefused
+from ottla.columnar.sasl import start_exchange
+from ottla.columnar.settings import WireSettings
+from ottla.errors import BrokerUnavailable
+from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers, schemas
+
+# The versions this client is written for, newest first what it needs. Above Fetch 12 and Produce 12 topics go by id
+# instead of name (KIP-516), which buys a stateless client nothing.
+NEWEST = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 8,
+    ApiKey.METADATA: 12,
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.SASL_AUTHENTICATE: 2,
+    ApiKey.API_VERSIONS: 0,
+}
+
+_SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
+"""Room for a whole fetch response: the kernel receives the next one while this one is decoded."""
+
+
+class _Ticket(NamedTuple):
+    api_key: ApiKey
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    """Open, authenticated and with negotiated versions as soon as it exists."""
+
+    def __init__(self, host: str, port: int, settings: WireSettings) -> None:
+        self.host = host
+        self.port = port
+        self._settings = settings
+        self._pending: deque[_Ticket] = deque()
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._socket: socket.socket | None = self._open()
+        try:
+            self._negotiate()
+            if settings.security_protocol.startswith("SASL"):
+                self._authenticate()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their response."""
+        return len(self._pending)
+
+    def supports(self, api_key: ApiKey) -> bool:
+        """Whether the broker serves this API in a version this client speaks."""
+        return self._shared_version(api_key) is not None
+
+    def version(self, api_key: ApiKey) -> int:
+        """The version both sides speak."""
+        version = self._shared_version(api_key)
+        if version is None:
+            raise BrokerRefused(f"{self.address} does not serve {api_key.name} in a version this client speaks")
+        return version
+
+    def call(self, api_key: ApiKey, body: dict[str, Any]) -> Any:
+        """Send one request and wait for its response. Nothing else may be in flight."""
+        self.send(api_key, body)
+        return self.receive()
+
+    def send(self, api_key: ApiKey, body: dict[str, Any], *, expects_response: bool = True) -> None:
+        """Send a request; its response comes by `receive`, after those of all requests before it."""
+        version = self.version(api_key)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._settings.client_id, body)
+        try:
+            self._live_socket().sendall(frame)
+        except OSError as error:
+            raise self._lost(error) from error
+        if expects_response:
+            self._pending.append(_Ticket(api_key, version, self._correlation_id))
+
+    def receive(self) -> Any:
+        """The response to the oldest request in flight. Record fields are slices of one buffer, not copies."""
+        ticket = self._pending[0]
+        frame = self._read_frame()
+        self._pending.popleft()
+        found, offset = headers.decode_response_header(ticket.api_key, ticket.version, frame)
+        if found != ticket.correlation_id:
+            self.close()
+            raise BrokerUnavailable(
+                f"{self.address} answered request {found} where {ticket.correlation_id} was due; connection dropped"
+            )
+        return codec.decode_response(ticket.api_key, ticket.version, frame, offset)
+
+    def drain(self) -> None:
+        """Read and forget what is still in flight, so that the connection can be used again."""
+        while self._pending and self.is_open:
+            self._read_frame()
+            self._pending.popleft()
+
+    def close(self) -> None:
+        """Give the socket back. Safe to repeat."""
+        self._pending.clear()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _open(self) -> socket.socket:
+        settings = self._settings
+        try:
+            raw = socket.create_connection(
+                (self.host, self.port), timeout=min(settings.request_timeout_ms, 10_000) / 1000
+            )
+        except OSError as error:
+            raise BrokerUnavailable(f"no broker answered at {self.address} ({error.strerror or error})") from error
+        try:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
+            raw.settimeout(settings.request_timeout_ms / 1000)
+            if settings.security_protocol in ("SSL", "SASL_SSL"):
+                return _tls_context(settings).wrap_socket(raw, server_hostname=self.host)
+            return raw
+        except ssl.SSLError as error:
+            raw.close()
+            raise BrokerUnavailable(f"{self.address}: the TLS handshake failed: {error}") from error
+        except BaseException:
+            raw.close()
+            raise
+
+    def _negotiate(self) -> None:
+        self._versions = {ApiKey.API_VERSIONS: (0, 0)}
+        try:
+            response = self.call(ApiKey.API_VERSIONS, {})
+        except BrokerUnavailable as error:
+            raise BrokerUnavailable(
+                f"{self.address} takes connections but does not answer as a Kafka broker: {error};"
+                " is security.protocol right?"
+            ) from error
+        if response.error_code != ErrorCode.NONE:
+            raise BrokerRefused(f"{self.address} refused ApiVersions: {ErrorCode(response.error_code).name}")
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    def _authenticate(self) -> None:
+        settings = self._settings
+        mechanism = settings.sasl_mechanism
+        shaken = self.call(ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism})
+        if shaken.error_code != ErrorCode.NONE:
+            raise BrokerRefused(
+                f"{self.address} does not offer sasl.mechanism {mechanism}; it offers {', '.join(shaken.mechanisms)}"
+            )
+        exchange = start_exchange(mechanism, username=settings.sasl_username, password=settings.sasl_password)
+        message = next(exchange)
+        while True:
+            answer = self.call(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": message})
+            if answer.error_code != ErrorCode.NONE:
+                raise BrokerRefused(f"{self.address} refused {settings.sasl_username!r}: {answer.error_message}")
+            try:
+                message = exchange.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                return
+
+    def _shared_version(self, api_key: ApiKey) -> int | None:
+        if api_key not in self._versions:
+            return None
+        oldest, newest = self._versions[api_key]
+        known = schemas.request(api_key).versions
+        version = min(newest, NEWEST[api_key], known.last)
+        return version if version >= max(oldest, known.first) else None
+
+    def _read_frame(self) -> bytearray:
+        prefix = bytearray(4)
+        self._read_into(memoryview(prefix))
+        frame = bytearray(int.from_bytes(prefix, "big"))
+        self._read_into(memoryview(frame))
+        return frame
+
+    def _read_into(self, view: memoryview) -> None:
+        sock = self._live_socket()
+        try:
+            while view:
+                count = sock.recv_into(view)
+                if not count:
+                    raise ConnectionResetError("the broker closed the connection")
+                view = view[count:]
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _live_socket(self) -> socket.socket:
+        if self._socket is None:
+            raise BrokerUnavailable(f"the connection to {self.address} is closed")
+        return self._socket
+
+    def _lost(self, error: OSError) -> BrokerUnavailable:
+        self.close()
+        reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return BrokerUnavailable(f"lost the connection to {self.address}: {reason}")
+
+
+def _tls_context(settings: WireSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.ssl_ca_location)
+    context.check_hostname = settings.ssl_check_hostname
+    if settings.ssl_certificate_location:
+        context.load_cert_chain(
+            settings.ssl_certificate_location, settings.ssl_key_location, password=settings.ssl_key_password
+        )
+    return context

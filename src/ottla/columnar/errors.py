@@ -1,0 +1,38 @@
+"""What can be wrong with bytes that came from, or go to, a broker. Sorted as `ottla.errors` sorts: by what to do."""
+
+from __future__ import annotations
+
+from ottla.errors import InputError, OttlaError, RetriableError
+
+__all__ = ["BrokerRefused", "CorruptBatch", "OffsetOutOfRange", "PartitionUnavailable", "TopicRecreated"]
+
+
+class CorruptBatch(OttlaError):
+    """Do not skip it silently: a record batch does not hold what its header promises. The message has the position."""
+
+
+class BrokerRefused(InputError):
+    """Fix what the broker refused: authorization, configuration or version; a retry gives the same answer."""
+
+
+class PartitionUnavailable(RetriableError):
+    """Try again later: a partition had no reachable leader for the whole time given."""
+
+
+class OffsetOutOfRange(InputError, LookupError):
+    """Choose another start: the offset is no longer, or not yet, in the partition. The message has the range."""
+
+    def __init__(self, *, topic: str, partition: int, wanted: int, earliest: int, latest: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.wanted = wanted
+        self.earliest = earliest
+        self.latest = latest
+        super().__init__(
+            f"{topic}-{partition}: offset {wanted} was asked for, but the partition holds {earliest} to {latest}"
+            " (retention, DeleteRecords or a recreated topic may have removed it)"
+        )
+
+
+class TopicRecreated(InputError):
+    """Start again from offsets of the new topic: a topic of the same name was deleted and created anew."""

@@ -1,0 +1,312 @@
+"""Reading offset ranges of many partitions, as a stream of Arrow record batches.
+
+Stateless: no group, no fetch session, no position outside the call. Each broker gets one Fetch for all of its
+partitions and the next one is on its way before the last response is decoded, so broker and decoder work at the same
+time. A range ends when an offset at or behind its end has been *passed*, never by counting rows: compaction, aborted
+transactions and control records leave gaps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.columnar.aborted import AbortedTransaction
+from ottla.columnar.cluster import EARLIEST, LATEST, LEADER_MOVED, Cluster, refused
+from ottla.columnar.decode import Segment, scan
+from ottla.columnar.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable
+from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
+from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.records import TopicPartition
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+log = logging.getLogger(__name__)
+
+_LARGEST_FETCH_BYTES = 1 << 30
+
+
+class OnDataLoss(Enum):
+    """What to do when wanted offsets are no longer in the partition.
+
+    FAIL: an error that names them. EARLIEST: go on at the first offset that is left, and log it. LATEST: give up the
+    rest of the range, and log it.
+    """
+
+    FAIL = "fail"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets of one partition: `start` is the first one wanted, `end` the first one not wanted."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """An upper bound of its records: offsets may have gaps."""
+        return max(0, self.end - self.start)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoss:
+    """Offsets that were wanted and are gone."""
+
+    topic: str
+    partition: int
+    first_missing: int
+    resumed_at: int
+
+
+class _Cursor:
+    """How far the reading of one range is, and until when it may stand still."""
+
+    __slots__ = ("deadline", "end", "last_error", "max_bytes", "partition", "position", "topic")
+
+    def __init__(self, wanted: OffsetRange, *, deadline: float, max_bytes: int) -> None:
+        self.topic = wanted.topic
+        self.partition = wanted.partition
+        self.position = wanted.start
+        self.end = wanted.end
+        self.deadline = deadline
+        self.max_bytes = max_bytes
+        self.last_error = "no data came"
+
+    @property
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self.end
+
+
+def read_ranges(
+    cluster: Cluster,
+    ranges: Sequence[OffsetRange],
+    *,
+    columns: Sequence[str] = ALL_COLUMNS,
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+    report_loss: Callable[[DataLoss], None] | None = None,
+) -> Generator[pa.RecordBatch, None, None]:
+    """The records of all ranges, a partition's in order, partitions mixed. Abandoning the iterator is safe."""
+    arrow_schema(columns)  # a wrong name is an error here, not after the first fetch
+    names = [wanted.topic_partition for wanted in ranges]
+    if len(set(names)) != len(names):
+        raise ConfigError("each partition may be in one range only; read them one after the other")
+    return _Reading(cluster, ranges, columns, on_data_loss, report_loss).run()
+
+
+class _Reading:
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Sequence[OffsetRange],
+        columns: Sequence[str],
+        on_data_loss: OnDataLoss,
+        report_loss: Callable[[DataLoss], None] | None,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = cluster.settings
+        self._columns = columns
+        self._on_data_loss = on_data_loss
+        self._report_loss = report_loss
+        deadline = self._next_deadline()
+        self._cursors = {
+            wanted.topic_partition: _Cursor(
+                wanted, deadline=deadline, max_bytes=self._settings.max_partition_fetch_bytes
+            )
+            for wanted in ranges
+            if wanted.size
+        }
+
+    def run(self) -> Generator[pa.RecordBatch, None, None]:
+        while self._cursors:
+            try:
+                groups = self._cluster.by_leader(self._cursors)
+                yield from self._read_from(groups)
+            except BrokerUnavailable as error:
+                for topic in {cursor.topic for cursor in self._cursors.values()}:
+                    self._cluster.forget_leaders(topic)  # the partitions of a broker that died have new leaders
+                self._stand_still(self._cursors.values(), str(error))
+
+    def _read_from(self, groups: dict[int, list[TopicPartition]]) -> Iterator[pa.RecordBatch]:
+        """Fetch from each leader until all ranges are read or a leader has moved."""
+        asked: list[tuple[int, Any, list[TopicPartition]]] = []
+        connections = {node_id: self._cluster.broker(node_id) for node_id in groups}
+        try:
+            for node_id, partitions in groups.items():
+                self._ask(connections[node_id], partitions)
+                asked.append((node_id, connections[node_id], partitions))
+            while asked:
+                node_id, connection, partitions = asked.pop(0)
+                segments, moved = self._take(connection.receive())
+                found = scan(segments, isolation=self._settings.isolation, check_crcs=self._settings.check_crcs)
+                self._advance(segments, found.next_offsets)
+                left = [p for p in self._served_last(partitions, segments) if p in self._cursors and p not in moved]
+                if left:
+                    self._ask(connection, left)
+                    asked.append((node_id, connection, left))
+                if found.has_records:
+                    batch = found.decode(self._columns)
+                    if batch.num_rows:
+                        yield batch
+        finally:
+            for connection in connections.values():
+                if connection.in_flight:  # an error, or the caller went away: nobody else may read those answers
+                    connection.close()
+
+    def _ask(self, connection: Any, partitions: list[TopicPartition]) -> None:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for key in partitions:
+            cursor = self._cursors[key]
+            topics.setdefault(key.topic, []).append(
+                {
+                    "partition": key.partition,
+                    "fetch_offset": cursor.position,
+                    "partition_max_bytes": cursor.max_bytes,
+                }
+            )
+        connection.send(
+            ApiKey.FETCH,
+            {
+                "max_wait_ms": self._settings.fetch_max_wait_ms,
+                "min_bytes": 1,
+                "max_bytes": max(self._settings.fetch_max_bytes, *(self._cursors[key].max_bytes for key in partitions)),
+                "isolation_level": self._settings.isolation.value,
+                "topics": [{"topic": name, "partitions": entries} for name, entries in topics.items()],
+                "rack_id": self._settings.client_rack,
+            },
+        )
+
+    def _take(self, response: Any) -> tuple[list[Segment], set[TopicPartition]]:
+        """The segments of a response, and the partitions that this broker no longer serves."""
+        if response.error_code != ErrorCode.NONE:
+            raise refused("fetch", ErrorCode(response.error_code))
+        segments: list[Segment] = []
+        moved: set[TopicPartition] = set()
+        for topic in response.responses:
+            for entry in topic.partitions:
+                key = TopicPartition(topic.topic, entry.partition_index)
+                cursor = self._cursors.get(key)
+                if cursor is None:
+                    continue
+                code = ErrorCode(entry.error_code)
+                if code is ErrorCode.NONE:
+                    segment = self._segment(cursor, entry)
+                    if segment is not None:
+                        segments.append(segment)
+                elif code in LEADER_MOVED:
+                    moved.add(key)
+                    self._cluster.forget_leaders(key.topic)
+                    self._stand_still([cursor], code.name, pause=False)
+                elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    moved.add(key)
+                    self._lost_offsets(cursor)
+                elif code is ErrorCode.CORRUPT_MESSAGE:
+                    raise CorruptBatch(f"{key}: the broker found a corrupt batch at or after offset {cursor.position}")
+                else:
+                    raise refused(f"fetch from {key}", code)
+        if moved:
+            self._cluster.pause()
+        return segments, moved
+
+    def _segment(self, cursor: _Cursor, entry: Any) -> Segment | None:
+        data = entry.records
+        if data is None or not len(data):
+            if entry.high_watermark < cursor.end and entry.high_watermark <= cursor.position:
+                # The partition ends before the range does: records were there when the range was planned.
+                self._stand_still([cursor], f"the partition ends at {entry.high_watermark}", pause=False)
+            elif self._cluster.now() >= cursor.deadline:
+                raise PartitionUnavailable(f"{cursor.key}: no data from offset {cursor.position} on in time")
+            return None
+        aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in entry.aborted_transactions or ()]
+        return Segment(
+            topic=cursor.topic,
+            partition=cursor.partition,
+            data=memoryview(data),
+            start=cursor.position,
+            end=cursor.end,
+            aborted=aborted,
+        )
+
+    def _advance(self, segments: Sequence[Segment], next_offsets: Sequence[int]) -> None:
+        deadline = self._next_deadline()
+        for segment, next_offset in zip(segments, next_offsets, strict=True):
+            key = TopicPartition(segment.topic, segment.partition)
+            cursor = self._cursors[key]
+            if next_offset > cursor.position:
+                cursor.position = next_offset
+                cursor.deadline = deadline
+            elif cursor.max_bytes < _LARGEST_FETCH_BYTES:
+                cursor.max_bytes *= 2  # the batch was cut off: brokers before KIP-74, or a batch beyond the limits
+            else:
+                raise CorruptBatch(
+                    f"{key}: a batch at offset {cursor.position} is larger than {cursor.max_bytes} bytes"
+                )
+            if cursor.is_done:
+                del self._cursors[key]
+
+    @staticmethod
+    def _served_last(partitions: list[TopicPartition], segments: Sequence[Segment]) -> list[TopicPartition]:
+        """Partitions that got data go to the end: brokers fill a response in the order of its request (KIP-74)."""
+        served = {TopicPartition(segment.topic, segment.partition) for segment in segments}
+        return [p for p in partitions if p not in served] + [p for p in partitions if p in served]
+
+    def _lost_offsets(self, cursor: _Cursor) -> None:
+        cursor.last_error = ErrorCode.OFFSET_OUT_OF_RANGE.name
+        earliest = self._cluster.list_offsets({cursor.key: EARLIEST})[cursor.key][0]
+        latest = self._cluster.list_offsets({cursor.key: LATEST})[cursor.key][0]
+        if earliest <= cursor.position <= latest:
+            self._stand_still([cursor], cursor.last_error, pause=False)  # a leader that has not caught up: ask again
+            return
+        if self._on_data_loss is OnDataLoss.FAIL:
+            raise OffsetOutOfRange(
+                topic=cursor.topic, partition=cursor.partition, wanted=cursor.position, earliest=earliest, latest=latest
+            )
+        first_missing = cursor.position
+        can_go_on = self._on_data_loss is OnDataLoss.EARLIEST and earliest > cursor.position
+        cursor.position = min(earliest, cursor.end) if can_go_on else cursor.end
+        loss = DataLoss(
+            topic=cursor.topic, partition=cursor.partition, first_missing=first_missing, resumed_at=cursor.position
+        )
+        log.warning(
+            "%s: offsets %d to %d are gone (the partition holds %d to %d); reading goes on at %d",
+            cursor.key, first_missing, cursor.position - 1, earliest, latest, cursor.position,
+        )  # fmt: skip
+        if self._report_loss is not None:
+            self._report_loss(loss)
+        if cursor.is_done:
+            del self._cursors[cursor.key]
+
+    def _stand_still(self, cursors: Any, reason: str, *, pause: bool = True) -> None:
+        """Note that these ranges did not get on; too long is an error."""
+        for cursor in list(cursors):
+            cursor.last_error = reason
+            if self._cluster.now() >= cursor.deadline:
+                seconds = self._settings.api_timeout_ms / 1000
+                raise PartitionUnavailable(
+                    f"{cursor.key}: no progress at offset {cursor.position} of {cursor.end}"
+                    f" for {seconds:g} s (default.api.timeout.ms): {reason}"
+                )
+        if pause:
+            self._cluster.pause()
+
+    def _next_deadline(self) -> float:
+        return self._cluster.now() + self._settings.api_timeout_ms / 1000

@@ -1,0 +1,90 @@
+"""Decoding row by row with an SDK serde, and the result as a column: the reference that column-wise readers answer to.
+
+Slower by an order of magnitude, and always right: it takes any serde, applies the rules of its type, and its errors
+are those that a service with the same serde would write into its dead letters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.records import Malformed
+from ottla.serdes import Serde, SerdeContext
+from ottla.serdes.models import is_pydantic, to_plain
+
+ERROR = pa.struct([pa.field("kind", pa.string()), pa.field("type", pa.string()), pa.field("message", pa.string())])
+"""What is known of a row that does not decode; null for rows that do."""
+
+
+def decode_rows(
+    serde: Serde[Any], raw: Sequence[bytes | None], kind: pa.DataType, ctx: SerdeContext
+) -> tuple[pa.Array, list[dict[str, str] | None]]:
+    """The values as a column of `kind`, and for each row what is wrong with it, or None. Never raises for bad bytes."""
+    values = serde.deserialize_many(raw, ctx)
+    errors: list[dict[str, str] | None] = [None] * len(values)
+    plain: list[Any] = [None] * len(values)
+    for row, value in enumerate(values):
+        if isinstance(value, Malformed):
+            errors[row] = {"kind": value.kind, "type": value.error_type, "message": value.error}
+        elif value is not None:
+            plain[row] = value
+    try:
+        return pa.array([as_arrow_value(value, kind) for value in plain], kind), errors
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
+        return _one_by_one(plain, errors, kind), errors
+
+
+def _one_by_one(plain: list[Any], errors: list[dict[str, str] | None], kind: pa.DataType) -> pa.Array:
+    """Some value does not fit its column: find out which."""
+    fitting: list[Any] = []
+    for row, value in enumerate(plain):
+        try:
+            fitting.append(pa.scalar(as_arrow_value(value, kind), kind))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
+            errors[row] = {
+                "kind": "invalid",
+                "type": type(error).__name__,
+                "message": f"the value does not fit the column type {kind}: {error}"[:1000],
+            }
+            fitting.append(None)
+    return pa.array([None if value is None else value.as_py() for value in fitting], kind)
+
+
+def as_arrow_value(value: Any, kind: pa.DataType) -> Any:
+    """What pyarrow takes for a column of `kind`: dicts for structs, pairs for maps, text for ids and enums."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        if dataclasses.is_dataclass(value) and not is_pydantic(type(value)):
+            # By attribute: msgspec leaves defaults to the class, and its to_builtins then leaves them out.
+            return {field.name: as_arrow_value(getattr(value, field.name), field.type) for field in kind}
+        fields = value if isinstance(value, dict) else to_plain(value)
+        if not isinstance(fields, dict):
+            raise TypeError(f"found {type(value).__name__}, wanted named fields")
+        return {field.name: as_arrow_value(fields.get(field.name), field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [as_arrow_value(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(key, as_arrow_value(item, kind.item_type)) for key, item in pairs]
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, dt.time) and pa.types.is_integer(kind):
+        micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+        return micros // 1000 if kind == pa.int32() else micros
+    if isinstance(value, dt.datetime) and pa.types.is_timestamp(kind) and value.tzinfo is None and kind.tz:
+        return value.replace(tzinfo=dt.UTC)
+    if isinstance(value, str) and pa.types.is_timestamp(kind):
+        return as_arrow_value(dt.datetime.fromisoformat(value), kind)
+    if pa.types.is_string(kind) and not isinstance(value, str):
+        raise TypeError(f"found {type(value).__name__}, wanted text")
+    return value

@@ -1,0 +1,31 @@
+"""What a topic accepts: the size limit of its batches, asked of the broker."""
+
+from __future__ import annotations
+
+from ottla.columnar.cluster import Cluster
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+_TOPIC_RESOURCE = 2
+
+
+def max_message_bytes(cluster: Cluster, topic: str) -> tuple[int, str]:
+    """(bytes a batch may have, the setting that says so): the topic's limit where it can be asked, or the client's."""
+    client = (cluster.settings.max_request_size, "max.request.size (client)")
+    connection = cluster.any_broker()
+    if not connection.supports(ApiKey.DESCRIBE_CONFIGS):
+        return client
+    answer = connection.call(
+        ApiKey.DESCRIBE_CONFIGS,
+        {
+            "resources": [
+                {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
+            ]
+        },
+    )
+    for result in answer.results:
+        if result.error_code != ErrorCode.NONE:
+            continue  # not allowed to look, or not created yet: the client's own limit counts
+        for entry in result.configs:
+            if entry.name == "max.message.bytes" and entry.value and int(entry.value) < client[0]:
+                return int(entry.value), f"max.message.bytes (topic {topic})"
+    return client

@@ -1,0 +1,51 @@
+"""Settings: safe defaults with their reasons, profiles, checks across settings, translation to each client.
+
+One vocabulary for both shells: Kafka's dotted names. `producer_settings(...)` and `consumer_settings(...)` give a
+`Settings`, a mapping that knows where each value came from (default, profile, environment, argument) and why;
+`settings.to_confluent()` and `settings.to_aiokafka()` say the same in each client's own words.
+
+    >>> settings = producer_settings("localhost:9092", profile="high_throughput", environ={})
+    >>> settings["acks"], settings["linger.ms"]
+    ('all', 50)
+    >>> settings.setting("linger.ms").origin
+    'profile high_throughput'
+    >>> settings.to_confluent()["queue.buffering.max.kbytes"]
+    262144
+
+Nothing here imports a client or opens a socket.
+"""
+
+from ottla.config.catalog import ALIASES, SPECS, Asyncio, Kind, Role, Spec, known_names
+from ottla.config.checks import check_batch_size_against_limit, check_consumer, check_producer
+from ottla.config.clients import admin_settings, consumer_settings, for_admin, producer_settings
+from ottla.config.defaults import COMMON_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, Default
+from ottla.config.profiles import HIGH_THROUGHPUT, LOW_LATENCY, PROFILES
+from ottla.config.settings import Setting, Settings, Shell, Source
+
+__all__ = [
+    "ALIASES",
+    "COMMON_DEFAULTS",
+    "CONSUMER_DEFAULTS",
+    "HIGH_THROUGHPUT",
+    "LOW_LATENCY",
+    "PRODUCER_DEFAULTS",
+    "PROFILES",
+    "SPECS",
+    "Asyncio",
+    "Default",
+    "Kind",
+    "Role",
+    "Setting",
+    "Settings",
+    "Shell",
+    "Source",
+    "Spec",
+    "admin_settings",
+    "check_batch_size_against_limit",
+    "check_consumer",
+    "check_producer",
+    "consumer_settings",
+    "for_admin",
+    "known_names",
+    "producer_settings",
+]

@@ -1,0 +1,163 @@
+"""What must hold between settings. Each error names the setting, the value found and the value wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.config.defaults import Default
+from ottla.config.settings import Settings
+from ottla.errors import ConfigError
+
+__all__ = [
+    "check_batch_size_against_limit",
+    "check_consumer",
+    "check_producer",
+    "fit_transaction_timeout",
+]
+
+_PER_BATCH_OVERHEAD = 61  # bytes of a v2 record batch's header
+
+
+def check_producer(settings: Settings) -> None:
+    """Raise ConfigError on the first rule that the producer's settings break."""
+    _idempotence(settings)
+    _delivery_time(settings)
+    _sizes(settings)
+    _transaction(settings)
+    _security(settings)
+
+
+def check_consumer(settings: Settings) -> None:
+    """Raise ConfigError on the first rule that the consumer's settings break."""
+    next_generation = settings.get("group.protocol") == "consumer"
+    if next_generation:
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
+            if settings.was_chosen(name):
+                raise _broken(
+                    settings, name, "unset: under group.protocol=consumer (KIP-848) the broker decides it for the group"
+                )
+    else:
+        session, heartbeat = settings["session.timeout.ms"], settings["heartbeat.interval.ms"]
+        if heartbeat * 3 > session:
+            raise _broken(
+                settings,
+                "heartbeat.interval.ms",
+                f"at most a third of session.timeout.ms={session}, so that two lost heartbeats do not evict the member",
+            )
+        if settings["max.poll.interval.ms"] < session:
+            raise _broken(settings, "max.poll.interval.ms", f"at least session.timeout.ms={session}")
+    if settings["fetch.max.bytes"] < settings["max.partition.fetch.bytes"]:
+        raise _broken(
+            settings,
+            "fetch.max.bytes",
+            f"at least max.partition.fetch.bytes={settings['max.partition.fetch.bytes']}",
+        )
+    if settings.get("group.instance.id") and not settings.get("group.id"):
+        raise _broken(settings, "group.instance.id", "group.id as well: a static member belongs to a group")
+    _security(settings)
+
+
+def check_batch_size_against_limit(settings: Settings, *, limit_bytes: int, topic: str | None, set_by: str) -> None:
+    """P3: a batch above the topic's limit is refused by the broker, split and sent again: a collapse under load."""
+    if settings["batch.size"] > limit_bytes:
+        where = f"for topic {topic}" if topic else "for topics without a limit of their own"
+        raise _broken(settings, "batch.size", f"at most {limit_bytes:,} {where}, set by {set_by}")
+
+
+def fit_transaction_timeout(settings: Settings) -> Settings:
+    """A record must be given up before its transaction is: lower delivery.timeout.ms where nobody chose it."""
+    if settings.get("transactional.id") is None:
+        return settings
+    transaction_timeout = settings.get("transaction.timeout.ms", 60_000)
+    if settings["delivery.timeout.ms"] <= transaction_timeout:
+        return settings
+    return settings.with_defaults(
+        Default(
+            "delivery.timeout.ms",
+            transaction_timeout,
+            "transaction.timeout.ms: a record that is not delivered by then belongs to an aborted transaction",
+        )
+    )
+
+
+def _idempotence(settings: Settings) -> None:
+    if not settings["enable.idempotence"]:
+        return
+    if settings["acks"] not in ("all", "-1"):
+        raise _broken(
+            settings,
+            "acks",
+            "all, because enable.idempotence=true (to give up both, set enable.idempotence=false as well)",
+        )
+    if settings["max.in.flight.requests.per.connection"] > 5:
+        raise _broken(
+            settings,
+            "max.in.flight.requests.per.connection",
+            "at most 5, because enable.idempotence=true and the broker remembers five batches per producer",
+        )
+    if settings["retries"] < 1:
+        raise _broken(
+            settings, "retries", "at least 1, because enable.idempotence=true; bound the time with delivery.timeout.ms"
+        )
+
+
+def _delivery_time(settings: Settings) -> None:
+    least = settings["linger.ms"] + settings["request.timeout.ms"]
+    if settings["delivery.timeout.ms"] < least:
+        raise _broken(
+            settings,
+            "delivery.timeout.ms",
+            f"at least linger.ms + request.timeout.ms = {settings['linger.ms']} + {settings['request.timeout.ms']} "
+            f"= {least}, or a record may be given up before its first request is",
+        )
+
+
+def _sizes(settings: Settings) -> None:
+    batch_size, largest = settings["batch.size"], settings["max.request.size"]
+    if batch_size > largest:
+        raise _broken(settings, "batch.size", f"at most max.request.size={largest:,}: a batch must fit into a request")
+    if batch_size <= _PER_BATCH_OVERHEAD:
+        raise _broken(settings, "batch.size", f"more than {_PER_BATCH_OVERHEAD}, the header of a batch")
+    if settings["buffer.memory"] < largest:
+        raise _broken(
+            settings, "buffer.memory", f"at least max.request.size={largest:,}: the largest record must fit into it"
+        )
+
+
+def _transaction(settings: Settings) -> None:
+    if settings.get("transactional.id") is None:
+        return
+    if not settings["enable.idempotence"]:
+        raise _broken(settings, "enable.idempotence", "true, because transactional.id is set")
+    transaction_timeout = settings.get("transaction.timeout.ms", 60_000)
+    if settings["delivery.timeout.ms"] > transaction_timeout:
+        raise _broken(settings, "delivery.timeout.ms", f"at most transaction.timeout.ms={transaction_timeout}")
+
+
+def _security(settings: Settings) -> None:
+    protocol = settings.get("security.protocol", "PLAINTEXT")
+    uses_sasl = protocol.startswith("SASL_")
+    has_sasl = settings.was_chosen("sasl.username") or settings.was_chosen("sasl.password")
+    if has_sasl and not uses_sasl:
+        raise _broken(
+            settings, "security.protocol", "SASL_SSL (or SASL_PLAINTEXT), because sasl.username or sasl.password is set"
+        )
+    mechanism = settings.get("sasl.mechanism", "")
+    needs_password = uses_sasl and (mechanism == "PLAIN" or mechanism.startswith("SCRAM-"))
+    if needs_password:
+        for name in ("sasl.username", "sasl.password"):
+            if name not in settings:
+                raise ConfigError(f"{name}: found nothing, wanted a value, because sasl.mechanism={mechanism}")
+    uses_tls = protocol.endswith("SSL")
+    if not uses_tls:
+        for name in ("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location"):
+            if settings.was_chosen(name):
+                raise _broken(settings, "security.protocol", f"SSL or SASL_SSL, because {name} is set")
+
+
+def _broken(settings: Settings, name: str, wanted: str) -> ConfigError:
+    setting = settings.setting(name)
+    if setting is None:
+        return ConfigError(f"{name}: found nothing, wanted {wanted}")
+    value: Any = setting.shown_value
+    return ConfigError(f"{name}: found {value} ({setting.origin}), wanted {wanted}")

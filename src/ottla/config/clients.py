@@ -1,0 +1,109 @@
+"""The settings of a producer, a consumer and an admin client: sources merged, rules checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.config.catalog import Role, known_names
+from ottla.config.checks import check_consumer, check_producer, fit_transaction_timeout
+from ottla.config.defaults import (
+    COMMON_DEFAULTS,
+    CONSUMER_DEFAULTS,
+    NEXT_GENERATION_GROUP_DEFAULTS,
+    PRODUCER_DEFAULTS,
+)
+from ottla.config.profiles import PROFILES
+from ottla.config.settings import Settings, resolve
+from ottla.errors import ConfigError
+
+__all__ = ["admin_settings", "consumer_settings", "for_admin", "producer_settings"]
+
+BootstrapServers = str | Sequence[str] | None
+
+
+def producer_settings(
+    bootstrap_servers: BootstrapServers = None,
+    *,
+    profile: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """A producer's effective settings, checked. `environ` is the process's own unless given."""
+    resolved = resolve(
+        Role.PRODUCER,
+        defaults=(COMMON_DEFAULTS, PRODUCER_DEFAULTS),
+        profile=_profile(profile),
+        environ=os.environ if environ is None else environ,
+        arguments=_arguments(settings, bootstrap_servers=bootstrap_servers),
+    )
+    resolved = fit_transaction_timeout(resolved)
+    check_producer(resolved)
+    return resolved
+
+
+def consumer_settings(
+    bootstrap_servers: BootstrapServers = None,
+    *,
+    group_id: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """A consumer's effective settings, checked. `settings.to_client(shell)` gives what its client is made with."""
+    resolved = resolve(
+        Role.CONSUMER,
+        defaults=(COMMON_DEFAULTS, CONSUMER_DEFAULTS),
+        profile=None,
+        environ=os.environ if environ is None else environ,
+        arguments=_arguments(settings, bootstrap_servers=bootstrap_servers, group_id=group_id),
+    )
+    if resolved["group.protocol"] == "consumer":
+        resolved = resolved.with_defaults(*NEXT_GENERATION_GROUP_DEFAULTS.values())
+    check_consumer(resolved)
+    return resolved
+
+
+def admin_settings(
+    bootstrap_servers: BootstrapServers = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """An admin client's effective settings: what every client has (addresses, security, timeouts)."""
+    return resolve(
+        Role.ADMIN,
+        defaults=(COMMON_DEFAULTS,),
+        profile=None,
+        environ=os.environ if environ is None else environ,
+        arguments=_arguments(settings, bootstrap_servers=bootstrap_servers),
+    )
+
+
+def for_admin(settings: Settings) -> Settings:
+    """What an admin client beside a producer or consumer needs of its settings: addresses, security, timeouts."""
+    known = known_names(Role.ADMIN)
+    return Settings(Role.ADMIN, {setting.name: setting for setting in settings.explain() if setting.name in known})
+
+
+def _profile(name: str | None) -> tuple[str, Mapping[str, Any]] | None:
+    if name is None:
+        return None
+    if name not in PROFILES:
+        raise ConfigError(f"profile: found {name!r}, wanted one of {', '.join(PROFILES)}")
+    return name, PROFILES[name]
+
+
+def _arguments(settings: Mapping[str, Any] | None, **named: Any) -> dict[str, Any]:
+    """The settings mapping and the named arguments as one; naming a setting in both places must agree."""
+    merged = dict(settings or {})
+    for argument, value in named.items():
+        if value is None:
+            continue
+        name = argument.replace("_", ".")
+        if name in merged and merged[name] != value:
+            raise ConfigError(
+                f"{name}: found {value!r} as {argument}= and {merged[name]!r} in settings, wanted it in one place"
+            )
+        merged[name] = value
+    return merged

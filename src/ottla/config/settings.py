@@ -1,0 +1,211 @@
+"""The settings of one client: resolved from four sources, each value with where it came from and why.
+
+Later sources win: default < profile < environment < argument. An argument is what the code says at the place where the
+client is made, so nothing overrules it silently; the environment changes what the code leaves open.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from ottla.config import values
+from ottla.config.catalog import ALIASES, ASYNCIO_ONLY, SECRET_NAMES, THREADS_ONLY, Role, known_names
+from ottla.config.defaults import Default
+from ottla.errors import ConfigError
+
+__all__ = ["Setting", "Settings", "Shell", "Source", "resolve"]
+
+
+class Shell(Enum):
+    """Which client carries the settings out."""
+
+    THREADS = "threads"
+    """`ottla.sync`, over confluent-kafka (librdkafka)."""
+    ASYNCIO = "asyncio"
+    """`ottla.aio`, over aiokafka."""
+
+
+class Source(Enum):
+    """Where a value came from."""
+
+    DEFAULT = "default"
+    PROFILE = "profile"
+    ENVIRONMENT = "environment"
+    ARGUMENT = "argument"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One effective setting. `origin` is the source in words: ``profile high_throughput``, ``OTTLA_PRODUCER_ACKS``."""
+
+    name: str
+    value: Any
+    source: Source
+    origin: str
+    why: str
+
+    @property
+    def shown_value(self) -> str:
+        """The value as it may be printed: a secret never is."""
+        if self.name in SECRET_NAMES:
+            return "********"
+        if isinstance(self.value, bool):
+            return "true" if self.value else "false"
+        if isinstance(self.value, str | int | float):
+            return str(self.value)
+        return str(getattr(self.value, "__name__", self.value))
+
+
+class Settings(Mapping[str, Any]):
+    """The effective settings of one client by Kafka's names: a read-only mapping from name to value."""
+
+    def __init__(self, role: Role, settings: Mapping[str, Setting]) -> None:
+        self.role = role
+        self._settings = MappingProxyType(dict(settings))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._settings[ALIASES.get(name, name)].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{s.name}={s.shown_value}" for s in self._settings.values())
+        return f"Settings({self.role.value}: {shown})"
+
+    def setting(self, name: str) -> Setting | None:
+        """The setting with its origin and reason, or None when nobody set it."""
+        return self._settings.get(ALIASES.get(name, name))
+
+    def explain(self) -> list[Setting]:
+        """Every effective setting, by name."""
+        return sorted(self._settings.values(), key=lambda setting: setting.name)
+
+    def was_chosen(self, name: str) -> bool:
+        """True when the environment or an argument set it: the user's word, not ours."""
+        setting = self.setting(name)
+        return setting is not None and setting.source in (Source.ENVIRONMENT, Source.ARGUMENT)
+
+    def with_defaults(self, *defaults: Default) -> Settings:
+        """A copy in which these defaults replace other defaults and profiles, but nothing that was chosen.
+
+        A default whose value is None removes the setting.
+        """
+        settings = dict(self._settings)
+        for default in defaults:
+            if self.was_chosen(default.name):
+                continue
+            settings.pop(default.name, None)
+            if default.value is not None:
+                settings[default.name] = Setting(
+                    name=default.name, value=default.value, source=Source.DEFAULT, origin="default", why=default.why
+                )
+        return Settings(self.role, settings)
+
+    def to_confluent(self) -> dict[str, Any]:
+        """The configuration for confluent-kafka (librdkafka)."""
+        from ottla.config.to_confluent import to_confluent
+
+        return to_confluent(self)
+
+    def to_aiokafka(self) -> dict[str, Any]:
+        """The keyword arguments for aiokafka."""
+        from ottla.config.to_aiokafka import to_aiokafka
+
+        return to_aiokafka(self)
+
+    def to_client(self, shell: Shell) -> dict[str, Any]:
+        """What the client of `shell` is made with."""
+        return self.to_confluent() if shell is Shell.THREADS else self.to_aiokafka()
+
+
+def resolve(
+    role: Role,
+    *,
+    defaults: Sequence[Mapping[str, Default]],
+    profile: tuple[str, Mapping[str, Default]] | None,
+    environ: Mapping[str, str],
+    arguments: Mapping[str, Any],
+) -> Settings:
+    """Merge the sources. Names are checked here, values against their own type; checks across settings come after."""
+    found: dict[str, Setting] = {}
+
+    def put(name: str, value: Any, source: Source, origin: str, why: str) -> None:
+        value = values.parse(name, value, origin=origin)
+        found[name] = Setting(name=name, value=value, source=source, origin=origin, why=why)
+
+    for table in defaults:
+        for default in table.values():
+            put(default.name, default.value, Source.DEFAULT, "default", default.why)
+    if profile is not None:
+        profile_name, table = profile
+        for default in table.values():
+            put(default.name, default.value, Source.PROFILE, f"profile {profile_name}", default.why)
+    for name, variable, text in _from_environment(role, environ):
+        put(name, text, Source.ENVIRONMENT, variable, "set in the environment")
+    given: dict[str, str] = {}
+    for as_given, value in arguments.items():
+        name = canonical_name(role, as_given)
+        if name in given and arguments[given[name]] != value:
+            raise ConfigError(
+                f"{name}: found twice, as {given[name]}={arguments[given[name]]!r} and as {as_given}={value!r}; "
+                "wanted once (they are one setting)"
+            )
+        given[name] = as_given
+        if value is None:  # not set after all: what other sources say stands
+            continue
+        put(name, value, Source.ARGUMENT, "argument", "set in the code")
+    return Settings(role, found)
+
+
+def canonical_name(role: Role, name: str) -> str:
+    """Kafka's name of a setting this role has, or a ConfigError with the nearest name there is."""
+    known = known_names(role)
+    if name in known:
+        return ALIASES.get(name, name)
+    for other in Role:
+        if other is not role and name in known_names(other):
+            raise ConfigError(f"{name}: found for a {role.value}, but it is a {other.value} setting")
+    as_dotted = name.replace("_", ".")
+    nearest = [as_dotted] if as_dotted in known else difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"; did you mean {nearest[0]}?" if nearest else "; `ottla config explain --all` lists what there is"
+    raise ConfigError(f"{name}: no {role.value} setting has this name{hint}")
+
+
+def environment_variable(role: Role, name: str) -> str:
+    """The variable that sets `name` for one role: ``linger.ms`` is ``OTTLA_PRODUCER_LINGER_MS``."""
+    return f"OTTLA_{role.name}_{name.upper().replace('.', '_')}"
+
+
+def _from_environment(role: Role, environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """(setting, variable, text), first from OTTLA_CLIENT_*, which is for every role, then from the role's own."""
+    names = {name.upper().replace(".", "_"): name for name in known_names(role)}
+    elsewhere = {name.upper().replace(".", "_") for other in Role for name in known_names(other)}
+    for prefix in ("OTTLA_CLIENT_", f"OTTLA_{role.name}_"):
+        for variable in sorted(environ):
+            if not variable.startswith(prefix):
+                continue
+            key = variable.removeprefix(prefix)
+            name = names.get(key)
+            if name is not None:
+                yield ALIASES.get(name, name), variable, environ[variable]
+            elif not (prefix == "OTTLA_CLIENT_" and key in elsewhere):
+                nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+                hint = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
+                raise ConfigError(f"{variable}: no {role.value} setting has this name{hint}")
+
+
+def is_for_threads_only(role: Role, name: str) -> bool:
+    return name in THREADS_ONLY[role]
+
+
+def is_for_asyncio_only(name: str) -> bool:
+    return name in ASYNCIO_ONLY

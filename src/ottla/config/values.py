@@ -1,0 +1,92 @@
+"""From text or a Python value to a setting's value, or an error that says what was found and what was wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ottla.config.catalog import SPECS, Kind, Spec
+from ottla.errors import ConfigError
+
+__all__ = ["parse"]
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off"})
+
+
+def parse(name: str, value: Any, *, origin: str) -> Any:
+    """The value of setting `name` in its own type. `origin` says where it was found, for the message."""
+    spec = SPECS.get(name)
+    if spec is None or spec.kind is Kind.ANY:
+        return value
+    parsed: Any = _PARSERS[spec.kind](spec, value, origin)
+    if spec.choices and parsed not in spec.choices:
+        raise _wrong(spec, value, origin, wanted=f"one of {', '.join(spec.choices)}")
+    if spec.low is not None and parsed < spec.low:
+        raise _wrong(spec, value, origin, wanted=f"at least {spec.low:,}")
+    if spec.high is not None and parsed > spec.high:
+        raise _wrong(spec, value, origin, wanted=f"at most {spec.high:,}")
+    return parsed
+
+
+def _text(spec: Spec, value: Any, origin: str) -> str:
+    if isinstance(value, str):
+        text = value.strip()
+    elif isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        text = ",".join(item.strip() for item in value)  # bootstrap servers, assignment strategies
+    elif isinstance(value, int) and not isinstance(value, bool):
+        text = str(value)  # acks=1
+    else:
+        raise _wrong(spec, value, origin, wanted="text")
+    for choice in spec.choices:
+        if text.lower() == choice.lower():
+            return choice
+    return text
+
+
+def _whole(spec: Spec, value: Any, origin: str) -> int:
+    if isinstance(value, bool):
+        raise _wrong(spec, value, origin, wanted="a whole number")
+    try:
+        number = int(value.replace("_", "")) if isinstance(value, str) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise _wrong(spec, value, origin, wanted="a whole number") from None
+    if isinstance(value, float) and value != number:
+        raise _wrong(spec, value, origin, wanted="a whole number")
+    return number
+
+
+def _number(spec: Spec, value: Any, origin: str) -> float:
+    if isinstance(value, bool):
+        raise _wrong(spec, value, origin, wanted="a number")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise _wrong(spec, value, origin, wanted="a number") from None
+    if not math.isfinite(number):
+        raise _wrong(spec, value, origin, wanted="a finite number")
+    return int(number) if number == int(number) else number
+
+
+def _bool(spec: Spec, value: Any, origin: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise _wrong(spec, value, origin, wanted="true or false")
+
+
+_PARSERS: dict[Kind, Callable[[Spec, Any, str], Any]] = {
+    Kind.TEXT: _text,
+    Kind.INT: _whole,
+    Kind.NUMBER: _number,
+    Kind.BOOL: _bool,
+}
+
+
+def _wrong(spec: Spec, value: Any, origin: str, *, wanted: str) -> ConfigError:
+    return ConfigError(f"{spec.name} ({origin}): found {value!r}, wanted {wanted}")

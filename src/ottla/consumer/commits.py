@@ -1,0 +1,76 @@
+"""When to commit: after so many records or so much time, one commit at a time (C4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPolicy:
+    """Commit every `every_records` finished records or `every_s` seconds, whichever comes first.
+
+    It bounds what a crash repeats: at most the records in flight plus one interval. Partitions are always committed
+    when they are revoked and when the consumer closes.
+    """
+
+    every_records: int = 10_000
+    every_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.every_records < 1:
+            raise ConfigError(f"CommitPolicy: every_records must be 1 or more, got {self.every_records}")
+        if self.every_s < 0:
+            raise ConfigError(f"CommitPolicy: every_s must not be negative, got {self.every_s}")
+
+
+class CommitTimer:
+    """Counts towards the next commit. At most one commit is under way; a failed one is tried again after a pause."""
+
+    __slots__ = ("_counted", "_in_flight", "_next_ms", "_policy")
+
+    RETRY_MS = 500
+
+    def __init__(self, policy: CommitPolicy, now_ms: int) -> None:
+        self._policy = policy
+        self._counted = 0
+        self._in_flight = False
+        self._next_ms = now_ms + self._interval_ms
+
+    @property
+    def _interval_ms(self) -> int:
+        return round(self._policy.every_s * 1_000)
+
+    @property
+    def is_in_flight(self) -> bool:
+        return self._in_flight
+
+    @property
+    def next_ms(self) -> int:
+        """When the time alone makes the next commit due."""
+        return self._next_ms
+
+    def count(self, records: int) -> None:
+        self._counted += records
+
+    def is_due(self, now_ms: int) -> bool:
+        is_time = now_ms >= self._next_ms
+        is_many = self._counted >= self._policy.every_records
+        return not self._in_flight and (is_time or is_many)
+
+    def nothing_to_commit(self, now_ms: int) -> None:
+        self._counted = 0
+        self._next_ms = now_ms + self._interval_ms
+
+    def sent(self, now_ms: int) -> None:
+        self._in_flight = True
+        self._counted = 0
+        self._next_ms = now_ms + self._interval_ms
+
+    def answered(self) -> None:
+        self._in_flight = False
+
+    def failed(self, now_ms: int) -> None:
+        self._in_flight = False
+        self._next_ms = now_ms + self.RETRY_MS

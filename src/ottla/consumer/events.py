@@ -1,0 +1,154 @@
+"""What can happen to a consumer session. The shells make these, the session answers with effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.records import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Partitions were added to the assignment. `metadata`: the committed offset and its metadata, where known."""
+
+    partitions: Sequence[TopicPartition]
+    metadata: Mapping[TopicPartition, tuple[int, str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revoking:
+    """Partitions are about to be taken away: stop their work, so that `Revoked` can commit what is done."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The drain is over, or its budget is: commit the prefix and let go. Still inside the client's callback."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Partitions are gone already, and may have another owner: drop everything, commit nothing."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Records of one partition, in offset order."""
+
+    topic_partition: TopicPartition
+    records: list[AnyRecord]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """A worker is done with its run."""
+
+    run: Run
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterWritten:
+    """The dead letter topic acknowledged this record."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFailed:
+    """The dead letter of this record could not be written."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    offset: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSucceeded:
+    """The coordinator stored these positions."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """The coordinator did not. `is_fenced`: this member is not (or no longer) what the coordinator takes commits from,
+    as during a rebalance; the next assignment settles it."""
+
+    error: str
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """The user wants no more records of these partitions; empty: of all."""
+
+    partitions: Sequence[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """The user wants these partitions to go on, stopped ones too; empty: all."""
+
+    partitions: Sequence[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SeekRequested:
+    """The user wants to go on from another offset. What is in flight is dropped, as if the partition were lost."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Finish what was fetched and take nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequested:
+    """Stop handing out work; runs end after the record they are at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The drain before closing is over, or its budget is: commit for the last time."""
+
+
+Event: TypeAlias = (
+    Assigned
+    | Revoking
+    | Revoked
+    | Lost
+    | Fetched
+    | RunFinished
+    | DeadLetterWritten
+    | DeadLetterFailed
+    | CommitSucceeded
+    | CommitFailed
+    | Tick
+    | PauseRequested
+    | ResumeRequested
+    | SeekRequested
+    | DrainRequested
+    | CloseRequested
+    | Closed
+)

@@ -1,0 +1,44 @@
+"""Health as values: what a probe answers is decided here, and served by whoever likes (C14).
+
+*Alive* means that the process can do its work at all: a dead worker or poll loop makes it false, and only a restart
+helps. *Ready* means that it keeps up: no partition is stopped, and no record has been unfinished for too long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.records import TopicPartition
+
+DEFAULT_UNFINISHED_LIMIT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHealth:
+    """One assigned partition. `oldest_unfinished_age_ms` is 0 when nothing is unfinished."""
+
+    topic_partition: TopicPartition
+    oldest_unfinished_age_ms: int
+    oldest_unfinished_offset: int | None
+    buffered_records: int
+    stopped: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The state of one consumer, and in `problems` why it is not ready or not alive."""
+
+    is_alive: bool
+    is_ready: bool
+    partitions: tuple[PartitionHealth, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def all_of(cls, parts: list[Health]) -> Health:
+        """One health for a process with several consumers."""
+        return cls(
+            is_alive=all(part.is_alive for part in parts),
+            is_ready=all(part.is_ready for part in parts),
+            partitions=tuple(partition for part in parts for partition in part.partitions),
+            problems=tuple(problem for part in parts for problem in part.problems),
+        )

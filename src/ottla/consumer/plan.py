@@ -1,0 +1,68 @@
+"""What the session must know about a handler: no function, only how its records may be handed out and may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.consumer.lanes import Ordering
+from ottla.delivery.budget import DeadLetterBudget
+from ottla.delivery.failure import FailurePolicy
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+
+DEFAULT_QUANTUM_RECORDS = 128
+"""A turn of the scheduler: at 2 µs per record a quarter of a millisecond, and the cost of a run spread over 128."""
+
+DEFAULT_TURN_MS = 50
+"""A turn of a slow handler is shortened to about this long, so that the others' wait is counted in turns of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutePlan:
+    """How the records of some topics are handed to one handler."""
+
+    name: str
+    topics: frozenset[str]
+    ordering: Ordering = Ordering.PARTITION
+    concurrency: int = 1
+    quantum: int = DEFAULT_QUANTUM_RECORDS
+    """Records per turn; bytes per turn when `is_fair_by_bytes`."""
+    is_fair_by_bytes: bool = False
+    turn_ms: int = DEFAULT_TURN_MS
+    is_batch: bool = False
+    failures: FailurePolicy = field(default_factory=FailurePolicy)
+    budget: DeadLetterBudget | None = None
+    weight_of: Callable[[TopicPartition], int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ConfigError(f"{self.name}: concurrency must be 1 or more, got {self.concurrency}")
+        if self.quantum < 1:
+            raise ConfigError(f"{self.name}: quantum must be 1 or more, got {self.quantum}")
+        if self.is_batch and self.ordering is Ordering.KEY:
+            raise ConfigError(
+                f"{self.name}: a batch handler gets a partition's records together; "
+                "ordering='key' has no meaning for it, use 'partition' or 'unordered'"
+            )
+
+    @property
+    def finishes_out_of_order(self) -> bool:
+        """Whether records may be done while an earlier one is not, so that a new owner must read commit metadata: side
+        by side, beside one that is retried out of a batch, or beside one on its way to the dead letter topic."""
+        is_side_by_side = self.ordering is not Ordering.PARTITION
+        return is_side_by_side or self.is_batch or self.failures.dead_letter_topic is not None
+
+
+def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str, RoutePlan]:
+    """Topic → plan. One topic has one plan in a group: two would each see every record, and commit for the other."""
+    table: dict[str, RoutePlan] = {}
+    for plan in plans.values() if isinstance(plans, Mapping) else plans:
+        for topic in plan.topics:
+            if topic in table:
+                raise ConfigError(
+                    f"topic {topic!r} has two handlers in one group, {table[topic].name!r} and {plan.name!r}; "
+                    "give one of them a group of its own"
+                )
+            table[topic] = plan
+    return table

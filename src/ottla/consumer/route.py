@@ -1,0 +1,73 @@
+"""One handler's share of the session: its turns, its runs in flight, and how long its records take."""
+
+from __future__ import annotations
+
+from ottla.consumer.lanes import Ordering, record_size
+from ottla.consumer.partition import PartitionState
+from ottla.consumer.plan import RoutePlan
+from ottla.consumer.run import Run, RunResult
+from ottla.consumer.scheduler import DeficitRoundRobin
+from ottla.records import TopicPartition
+
+_MOST_RECORDS = 10_000
+
+_PACE_MEMORY = 0.7
+"""Weight of the past in the moving average of milliseconds per record."""
+
+
+class RouteState:
+    """The running state of a `RoutePlan`."""
+
+    __slots__ = ("_ms_per_record", "in_flight", "plan", "scheduler")
+
+    def __init__(self, plan: RoutePlan) -> None:
+        self.plan = plan
+        self.scheduler: DeficitRoundRobin[TopicPartition] = DeficitRoundRobin(quantum=plan.quantum)
+        self.in_flight = 0
+        self._ms_per_record = 0.0
+
+    def add(self, topic_partition: TopicPartition) -> None:
+        """A partition of this handler was assigned."""
+        if self.plan.weight_of is not None:
+            self.scheduler.set_weight(topic_partition, self.plan.weight_of(topic_partition))
+
+    def take_run(self, state: PartitionState, allowance: int, now_ms: int) -> Run | None:
+        """The next records of the partition as a run, at most its allowance; None when all wait for others."""
+        lanes = state.lanes
+        if self.plan.is_fair_by_bytes:
+            # The last record may go beyond the allowance; the partition then owes the rest.
+            records = lanes.take(self._limit(_MOST_RECORDS, lanes.waiting), allowance)
+            cost = sum(map(record_size, records))
+        else:
+            records = lanes.take(self._limit(allowance, lanes.waiting))
+            cost = len(records)
+        self.scheduler.spent(state.topic_partition, allowance=allowance, cost=cost)
+        if not records:
+            return None
+        attempts = state.attempts.get(records[0].offset) if state.attempts else None
+        return Run(
+            topic_partition=state.topic_partition,
+            epoch=state.epoch,
+            route=self.plan.name,
+            records=records,
+            attempt=1 if attempts is None else attempts.failed + 1,
+            started_ms=now_ms,
+        )
+
+    def learn_pace(self, run: Run, result: RunResult, now_ms: int) -> None:
+        """Remember how long records take, so that the turns of a slow handler get shorter."""
+        handled = len(run.records) - len(result.untouched)
+        if handled and not self.plan.is_batch:
+            sample = (now_ms - run.started_ms) / handled
+            self._ms_per_record = _PACE_MEMORY * self._ms_per_record + (1 - _PACE_MEMORY) * sample
+
+    def _limit(self, allowance: int, waiting: int) -> int:
+        plan = self.plan
+        limit = allowance
+        if self._ms_per_record * limit > plan.turn_ms:
+            limit = max(1, int(plan.turn_ms / self._ms_per_record))
+        if plan.concurrency > 1 and plan.ordering is not Ordering.PARTITION:
+            # Spread what is there over the free workers instead of giving all of it to the first.
+            free = plan.concurrency - self.in_flight
+            limit = min(limit, max(1, -(-waiting // free)))
+        return limit

@@ -1,0 +1,468 @@
+"""The consumer's mind: everything that happens goes in as an event, everything to do comes out as effects.
+
+One session serves one client (one member of one group) and all its handlers. It knows no client, no thread, no clock:
+`step(event, now_ms)` with monotonic milliseconds is all. Not thread-safe; the threaded shell holds a lock around each
+step, once per fetched batch and once per run, never per record.
+
+A record's life: `Fetched` → lanes (flow control may pause the partition) → scheduler → `Dispatch` → `RunFinished` →
+done, retry timer, dead letter or stop → tracker → `Commit` of the contiguous prefix.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+from ottla.consumer import events
+from ottla.consumer.commits import CommitPolicy, CommitTimer
+from ottla.consumer.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    Notice,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+)
+from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
+from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health, PartitionHealth
+from ottla.consumer.offset_metadata import decode_finished, encode_finished
+from ottla.consumer.partition import PartitionState
+from ottla.consumer.plan import RoutePlan, plans_by_topic
+from ottla.consumer.route import RouteState
+from ottla.consumer.run import AnyRecord
+from ottla.consumer.settlement import Settlement
+from ottla.records import TopicPartition
+
+Timer = Callable[[int, list[Effect]], None]
+
+
+class Session:
+    """See the module. `epoch_offset_ms` is wall time minus monotonic time, for the times in dead letter headers."""
+
+    def __init__(
+        self,
+        plans: Sequence[RoutePlan],
+        *,
+        group: str,
+        now_ms: int,
+        random: Random,
+        flow: FlowLimits | None = None,
+        commits: CommitPolicy | None = None,
+        epoch_offset_ms: int = 0,
+        unfinished_limit_ms: int = DEFAULT_UNFINISHED_LIMIT_MS,
+    ) -> None:
+        self._plans = plans_by_topic(list(plans))
+        self._routes = {plan.name: RouteState(plan) for plan in plans}
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._flow = FlowControl(flow or FlowLimits())
+        self._commits = CommitTimer(commits or CommitPolicy(), now_ms)
+        self._settlement = Settlement(group=group, random=random, schedule=self._schedule_retry)
+        self._timers: list[tuple[int, int, Timer]] = []
+        self._timer_count = 0
+        self._next_epoch = 1
+        self._epoch_offset_ms = epoch_offset_ms
+        self._unfinished_limit_ms = unfinished_limit_ms
+        self._is_closing = False
+        self._dead_workers: list[str] = []
+
+    def step(self, event: events.Event, now_ms: int) -> list[Effect]:
+        """Take in one event. The effects are to be carried out in order."""
+        effects: list[Effect] = []
+        _HANDLERS[type(event)](self, event, now_ms, effects)
+        self._fire_timers(now_ms, effects)
+        self._dispatch(now_ms, effects)
+        self._tell_flow(effects)
+        self._commit_if_due(now_ms, effects)
+        return effects
+
+    # What the shells ask
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return list(self._partitions)
+
+    def next_wakeup_ms(self, now_ms: int) -> int:
+        """When `Tick` is wanted at the latest."""
+        due = self._commits.next_ms
+        if self._timers:
+            due = min(due, self._timers[0][0])
+        return max(due, now_ms)
+
+    def should_hold(self, now_ms: int) -> bool:
+        """Whether the shell should wait a moment before it polls: a buffer is full, and may drain without a pause."""
+        for topic_partition in list(self._flow.held):
+            self._observe(self._partitions[topic_partition], now_ms)
+        return bool(self._flow.held)
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a partition is paused because its buffer is full: its resume should reach the client soon."""
+        return self._flow.has_full
+
+    def is_quiet(self, partitions: Iterable[TopicPartition] | None = None) -> bool:
+        """Whether nothing of these partitions (None: of all) is in a worker or on the way to the dead letter topic."""
+        states = self._states(self._partitions if partitions is None else partitions)
+        return all(state.is_quiet for state in states)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every fetched record is finished."""
+        return all(state.tracker.unfinished_count == 0 for state in self._partitions.values())
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """The offset that may be committed for an assigned partition."""
+        state = self._partitions.get(topic_partition)
+        return None if state is None else state.tracker.position
+
+    def committable(self) -> dict[TopicPartition, tuple[int, str]]:
+        """The positions that changed since the last commit, for a caller who commits them now."""
+        return self._collect_offsets(self._partitions.values())
+
+    def epoch_of(self, topic_partition: TopicPartition) -> int | None:
+        """Names the assignment (or the seek) since which a partition's records count; None when it is not owned."""
+        state = self._partitions.get(topic_partition)
+        return None if state is None else state.epoch
+
+    def health(self, now_ms: int) -> Health:
+        """How the consumer is (C14)."""
+        problems = [f"a worker died: {error}" for error in self._dead_workers]
+        partitions = []
+        for state in self._partitions.values():
+            since_ms = state.tracker.oldest_unfinished_ms
+            age_ms = 0 if since_ms is None else max(0, now_ms - since_ms)
+            stopped = None if state.stopped is None else state.stopped.reason
+            if state.stopped is not None:
+                problems.append(f"{state.topic_partition} stopped at offset {state.stopped.offset}: {stopped}")
+            elif age_ms > self._unfinished_limit_ms:
+                problems.append(
+                    f"{state.topic_partition}: offset {state.tracker.position} is unfinished for "
+                    f"{age_ms / 1_000:.0f} s, the limit is {self._unfinished_limit_ms / 1_000:.0f} s"
+                )
+            partitions.append(
+                PartitionHealth(
+                    topic_partition=state.topic_partition,
+                    oldest_unfinished_age_ms=age_ms,
+                    oldest_unfinished_offset=None if since_ms is None else state.tracker.position,
+                    buffered_records=state.tracker.window_records,
+                    stopped=stopped,
+                )
+            )
+        return Health(
+            is_alive=not self._dead_workers,
+            is_ready=not problems,
+            partitions=tuple(partitions),
+            problems=tuple(problems),
+        )
+
+    # Assignment
+
+    def _assigned(self, event: events.Assigned, now_ms: int, effects: list[Effect]) -> None:
+        for topic_partition in event.partitions:
+            plan = self._plans.get(topic_partition.topic) or self._plans.get(ANY_TOPIC)
+            if plan is None or topic_partition in self._partitions:
+                continue
+            state = PartitionState(topic_partition, self._take_epoch(), plan, now_ms)
+            committed = (event.metadata or {}).get(topic_partition)
+            if committed is not None:
+                state.restored = decode_finished(committed[1], committed[0])
+            self._partitions[topic_partition] = state
+            self._routes[plan.name].add(topic_partition)
+        if event.partitions:
+            effects.append(Notice("partitions_assigned", fields=_named(event.partitions)))
+
+    def _revoking(self, event: events.Revoking, now_ms: int, effects: list[Effect]) -> None:
+        for state in self._states(event.partitions):
+            self._stop_work(state)
+
+    def _revoked(self, event: events.Revoked, now_ms: int, effects: list[Effect]) -> None:
+        states = list(self._states(event.partitions))
+        if self._commits.is_in_flight:
+            # A commit that was sent and not answered may be refused, because the rebalance goes on meanwhile. Only the
+            # final one is waited for, so it names every position.
+            for state in states:
+                state.committed = None
+        offsets = self._collect_offsets(states)
+        if offsets:
+            effects.append(Commit(offsets, is_final=True))
+        for state in states:
+            self._drop(state)
+        if states:
+            effects.append(Notice("partitions_revoked", fields=_named([state.topic_partition for state in states])))
+
+    def _lost(self, event: events.Lost, now_ms: int, effects: list[Effect]) -> None:
+        states = list(self._states(event.partitions))
+        for state in states:
+            self._stop_work(state)
+            self._drop(state)
+        if states:
+            effects.append(Notice("partitions_lost", "warning", _named([state.topic_partition for state in states])))
+
+    # Records
+
+    def _fetched(self, event: events.Fetched, now_ms: int, effects: list[Effect]) -> None:
+        state = self._partitions.get(event.topic_partition)
+        if state is None or state.is_draining or self._is_closing:
+            return
+        records = event.records
+        end = state.tracker.end
+        if end is not None and records and records[0].offset < end:
+            # After a seek or a resume the client may repeat what it gave before.
+            records = [record for record in records if record.offset >= end]
+        state.tracker.register([record.offset for record in records], size_bytes=event.size_bytes, now_ms=now_ms)
+        if state.restored:
+            already = [record.offset for record in records if record.offset in state.restored]
+            state.tracker.finish_many(already)
+            records = [record for record in records if record.offset not in state.restored]
+            if records and records[-1].offset > max(state.restored):
+                state.restored = frozenset()
+        state.lanes.put(records)
+        self._activate(state)
+        self._observe(state, now_ms)
+
+    def _run_finished(self, event: events.RunFinished, now_ms: int, effects: list[Effect]) -> None:
+        run, result = event.run, event.result
+        route = self._routes[run.route]
+        route.in_flight -= 1
+        if result.fatal is not None:
+            self._dead_workers.append(f"{result.fatal.error_type}: {result.fatal.message}")
+        state = self._partitions.get(run.topic_partition)
+        if state is None or state.epoch != run.epoch:
+            return  # A late result of an assignment that is over: its records belong to somebody else now.
+        state.in_flight.discard(run)
+        route.learn_pace(run, result, now_ms)
+        finished = self._settlement.settle(state, run, result, now_ms, now_ms + self._epoch_offset_ms, effects)
+        self._progressed(state, finished, now_ms)
+
+    def _dead_letter_written(self, event: events.DeadLetterWritten, now_ms: int, effects: list[Effect]) -> None:
+        state = self._current(event.topic_partition, event.epoch)
+        if state is None or state.dead_letters.pop(event.offset, None) is None:
+            return
+        state.tracker.finish(event.offset)
+        self._progressed(state, 1, now_ms)
+
+    def _dead_letter_failed(self, event: events.DeadLetterFailed, now_ms: int, effects: list[Effect]) -> None:
+        state = self._current(event.topic_partition, event.epoch)
+        if state is None or event.offset not in state.dead_letters:
+            return
+        wait_ms = self._settlement.dead_letter_failed(state, event.offset, event.error, effects)
+        if wait_ms is None:
+            self._flow.pause(state.topic_partition, PauseReason.STOPPED)
+            return
+        self._at(now_ms + wait_ms, lambda _, out: self._write_again(state, event.offset, out))
+
+    def _write_again(self, state: PartitionState, offset: int, effects: list[Effect]) -> None:
+        letter = state.dead_letters.get(offset)
+        if letter is not None and self._is_current(state) and state.stopped is None and not letter.is_writing:
+            letter.is_writing = True
+            effects.append(letter.effect)
+
+    def _schedule_retry(self, state: PartitionState, group: Sequence[AnyRecord], due_ms: int) -> None:
+        def fire(now_ms: int, effects: list[Effect]) -> None:
+            if self._is_current(state):
+                state.lanes.retry(group)
+                self._activate(state)
+
+        self._at(due_ms, fire)
+
+    # Commits
+
+    def _commit_succeeded(self, event: events.CommitSucceeded, now_ms: int, effects: list[Effect]) -> None:
+        self._commits.answered()
+
+    def _commit_failed(self, event: events.CommitFailed, now_ms: int, effects: list[Effect]) -> None:
+        self._commits.failed(now_ms)
+        for state in self._partitions.values():
+            state.committed = None  # Not known any more: the next commit names every position again.
+        level = "info" if event.is_fenced else "warning"
+        effects.append(Notice("commit_failed", level, {"error": event.error, "is_fenced": event.is_fenced}))
+
+    def _commit_if_due(self, now_ms: int, effects: list[Effect]) -> None:
+        if not self._commits.is_due(now_ms):
+            return
+        offsets = self._collect_offsets(self._partitions.values())
+        if offsets:
+            self._commits.sent(now_ms)
+            effects.append(Commit(offsets))
+        else:
+            self._commits.nothing_to_commit(now_ms)
+
+    def _collect_offsets(self, states: Iterable[PartitionState]) -> dict[TopicPartition, tuple[int, str]]:
+        offsets: dict[TopicPartition, tuple[int, str]] = {}
+        for state in states:
+            state.account_progress()
+            position = state.tracker.position
+            if position is None or state.tracker.finished_count == 0:
+                continue
+            beyond = state.tracker.finished_beyond() if state.tracker.finished_beyond_count else []
+            committed = (position, encode_finished(beyond, position) if beyond else "")
+            if committed != state.committed:
+                state.committed = committed
+                offsets[state.topic_partition] = committed
+        return offsets
+
+    # Verbs
+
+    def _tick(self, event: events.Tick, now_ms: int, effects: list[Effect]) -> None:
+        for topic_partition in list(self._flow.held):
+            self._observe(self._partitions[topic_partition], now_ms)
+
+    def _pause_requested(self, event: events.PauseRequested, now_ms: int, effects: list[Effect]) -> None:
+        for state in self._states(event.partitions or list(self._partitions)):
+            self._flow.pause(state.topic_partition, PauseReason.USER)
+            self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
+
+    def _resume_requested(self, event: events.ResumeRequested, now_ms: int, effects: list[Effect]) -> None:
+        for state in self._states(event.partitions or list(self._partitions)):
+            self._flow.resume(state.topic_partition, PauseReason.USER)
+            self._flow.resume(state.topic_partition, PauseReason.STOPPED)
+            stopped, state.stopped = state.stopped, None
+            for group in stopped.groups if stopped is not None else ():
+                for record in group:
+                    state.attempts.pop(record.offset, None)
+                state.lanes.retry(group)
+            for letter in state.dead_letters.values():
+                if not letter.is_writing:
+                    letter.failed_writes = 0
+                    letter.is_writing = True
+                    effects.append(letter.effect)
+            self._activate(state)
+
+    def _seek_requested(self, event: events.SeekRequested, now_ms: int, effects: list[Effect]) -> None:
+        state = self._partitions.get(event.topic_partition)
+        if state is None:
+            return
+        self._stop_work(state)
+        self._drop(state)
+        fresh = PartitionState(event.topic_partition, self._take_epoch(), state.plan, now_ms)
+        self._partitions[event.topic_partition] = fresh
+        self._routes[state.plan.name].add(event.topic_partition)
+        effects.append(SeekPartition(event.topic_partition, event.offset))
+
+    def _drain_requested(self, event: events.DrainRequested, now_ms: int, effects: list[Effect]) -> None:
+        for topic_partition in self._partitions:
+            self._flow.pause(topic_partition, PauseReason.DRAIN)
+
+    def _close_requested(self, event: events.CloseRequested, now_ms: int, effects: list[Effect]) -> None:
+        self._is_closing = True
+        for state in self._partitions.values():
+            self._stop_work(state)
+
+    def _closed(self, event: events.Closed, now_ms: int, effects: list[Effect]) -> None:
+        self._revoked(events.Revoked(list(self._partitions)), now_ms, effects)
+
+    # Machinery
+
+    def _dispatch(self, now_ms: int, effects: list[Effect]) -> None:
+        for route in self._routes.values():
+            if len(route.scheduler):
+                self._dispatch_route(route, now_ms, effects)
+
+    def _dispatch_route(self, route: RouteState, now_ms: int, effects: list[Effect]) -> None:
+        while route.in_flight < route.plan.concurrency:
+            turn = route.scheduler.next_turn()
+            if turn is None:
+                return
+            topic_partition, allowance = turn
+            state = self._partitions[topic_partition]
+            if not state.is_eligible:
+                continue
+            run = route.take_run(state, allowance, now_ms)
+            if run is not None:
+                state.in_flight.add(run)
+                route.in_flight += 1
+                effects.append(Dispatch(run))
+            self._activate(state)
+
+    def _activate(self, state: PartitionState) -> None:
+        if state.is_eligible and not self._flow.is_paused_for(state.topic_partition, PauseReason.USER):
+            self._routes[state.plan.name].scheduler.activate(state.topic_partition)
+
+    def _progressed(self, state: PartitionState, finished: int, now_ms: int) -> None:
+        self._commits.count(finished)
+        state.pace.finished(finished, now_ms)
+        if state.stopped is not None:
+            self._flow.pause(state.topic_partition, PauseReason.STOPPED)
+        self._activate(state)
+        self._observe(state, now_ms)
+
+    def _observe(self, state: PartitionState, now_ms: int) -> None:
+        tracker = state.tracker
+        self._flow.observe(
+            state.topic_partition,
+            records=tracker.window_records,
+            size_bytes=tracker.window_bytes,
+            now_ms=now_ms,
+            records_per_s=state.pace.records_per_s,
+        )
+
+    def _tell_flow(self, effects: list[Effect]) -> None:
+        to_pause, to_resume = self._flow.changes()
+        if to_pause:
+            effects.append(PausePartitions(to_pause))
+        if to_resume:
+            effects.append(ResumePartitions(to_resume))
+
+    def _at(self, due_ms: int, timer: Timer) -> None:
+        self._timer_count += 1
+        heapq.heappush(self._timers, (due_ms, self._timer_count, timer))
+
+    def _fire_timers(self, now_ms: int, effects: list[Effect]) -> None:
+        while self._timers and self._timers[0][0] <= now_ms:
+            heapq.heappop(self._timers)[2](now_ms, effects)
+
+    def _stop_work(self, state: PartitionState) -> None:
+        state.is_draining = True
+        state.cancel()
+        self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
+
+    def _drop(self, state: PartitionState) -> None:
+        self._partitions.pop(state.topic_partition, None)
+        self._flow.forget(state.topic_partition)
+        self._routes[state.plan.name].scheduler.forget(state.topic_partition)
+
+    def _take_epoch(self) -> int:
+        self._next_epoch += 1
+        return self._next_epoch - 1
+
+    def _states(self, partitions: Iterable[TopicPartition]) -> Iterable[PartitionState]:
+        return [self._partitions[name] for name in partitions if name in self._partitions]
+
+    def _current(self, topic_partition: TopicPartition, epoch: int) -> PartitionState | None:
+        state = self._partitions.get(topic_partition)
+        return state if state is not None and state.epoch == epoch else None
+
+    def _is_current(self, state: PartitionState) -> bool:
+        return self._partitions.get(state.topic_partition) is state and not state.is_draining
+
+
+ANY_TOPIC = "*"
+"""A plan with this topic takes the partitions that no other plan names (a subscription by pattern)."""
+
+
+def _named(partitions: Sequence[TopicPartition]) -> dict[str, object]:
+    return {"partitions": [str(name) for name in sorted(partitions)]}
+
+
+_HANDLERS: dict[type[Any], Callable[[Session, Any, int, list[Effect]], None]] = {
+    events.Assigned: Session._assigned,
+    events.Revoking: Session._revoking,
+    events.Revoked: Session._revoked,
+    events.Lost: Session._lost,
+    events.Fetched: Session._fetched,
+    events.RunFinished: Session._run_finished,
+    events.DeadLetterWritten: Session._dead_letter_written,
+    events.DeadLetterFailed: Session._dead_letter_failed,
+    events.CommitSucceeded: Session._commit_succeeded,
+    events.CommitFailed: Session._commit_failed,
+    events.Tick: Session._tick,
+    events.PauseRequested: Session._pause_requested,
+    events.ResumeRequested: Session._resume_requested,
+    events.SeekRequested: Session._seek_requested,
+    events.DrainRequested: Session._drain_requested,
+    events.CloseRequested: Session._close_requested,
+    events.Closed: Session._closed,
+}
+"""The state machine's table: which method takes which event. A test checks that every event is in it."""

@@ -1,0 +1,212 @@
+"""What follows from a finished run: records done, records to retry, dead letters, or a stop. No client, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from ottla.consumer.effects import Effect, Notice, WriteDeadLetter
+from ottla.consumer.partition import Attempts, PartitionState, PendingDeadLetter, StoppedAt
+from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.delivery.budget import BudgetMeter
+from ottla.delivery.dead_letter import DeadLetterReason
+from ottla.delivery.exceptions import Failure
+from ottla.delivery.failure import DeadLetter, Decision, RetryAt, Stop
+
+DEAD_LETTER_WRITE_ATTEMPTS = 5
+
+RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
+
+
+class Settlement:
+    """Applies run results to partitions. One per session; `schedule` is how it asks for a later redelivery."""
+
+    __slots__ = ("_group", "_meters", "_random", "_schedule")
+
+    def __init__(self, *, group: str, random: Random, schedule: RetryTimer) -> None:
+        self._group = group
+        self._random = random
+        self._schedule = schedule
+        self._meters: dict[str, BudgetMeter] = {}
+
+    def settle(
+        self, state: PartitionState, run: Run, result: RunResult, now_ms: int, wall_ms: int, effects: list[Effect]
+    ) -> int:
+        """Account for everything in the run. Returns how many of its records are done now."""
+        before = state.tracker.finished_count
+        done = run.records if result.done is None else result.done
+        state.tracker.finish_many([record.offset for record in done])
+        if state.attempts:
+            for record in done:
+                state.attempts.pop(record.offset, None)
+        meter = self._meter_of(state, now_ms)
+        if meter is not None:
+            meter.succeeded(len(done))
+        retries: list[AnyRecord] = []
+        isolated: list[AnyRecord] = []
+        due: list[int] = []
+        is_shared = result.is_batch_failure and len(run.records) > 1
+        for record, failure in result.failures:
+            decision = self._decide(state, record, failure, now_ms, wall_ms)
+            is_its_own = not is_shared or failure.kind == "malformed"
+            if not is_its_own and isinstance(decision, DeadLetter | Stop):
+                isolated.append(record)
+            elif isinstance(decision, RetryAt):
+                retries.append(record)
+                due.append(decision.due_ms)
+                effects.append(
+                    _notice("record_retried", "warning", state, record, failure, in_ms=decision.due_ms - now_ms)
+                )
+            else:
+                free_ms = self._give_up(state, record, failure, decision, now_ms, wall_ms, effects)
+                if free_ms is not None:
+                    retries.append(record)
+                    due.append(free_ms)
+        groups = [retries] if state.plan.is_batch and retries else [[record] for record in retries]
+        for group in groups:
+            state.lanes.hold(group)
+        for record in isolated:
+            state.lanes.hold([record])
+        if result.fatal is not None:
+            reason = f"a worker died: {result.fatal.error_type}: {result.fatal.message}"
+            self.stop(state, list(result.untouched), reason, effects)
+            state.lanes.end_run(run.records, ())
+        else:
+            state.lanes.end_run(run.records, result.untouched)
+        # One bad record must not condemn its batch: each is delivered once more alone, and only what fails alone is
+        # given up.
+        for record in isolated:
+            attempts = state.attempts[record.offset]
+            attempts.failed = min(attempts.failed, max(0, (state.plan.failures.retry.max_attempts or 1) - 1))
+            state.lanes.retry([record])
+        if state.plan.is_batch and retries:
+            self._schedule(state, retries, max(due))
+        else:
+            for group, due_ms in zip(groups, due, strict=True):
+                self._schedule(state, group, due_ms)
+        return state.tracker.finished_count - before
+
+    def stop(self, state: PartitionState, group: list[AnyRecord], reason: str, effects: list[Effect]) -> None:
+        """Hold the partition at these records until someone resumes it."""
+        if group:
+            state.lanes.hold(group)
+        if state.stopped is None:
+            offset = group[0].offset if group else state.tracker.position or 0
+            state.stopped = StoppedAt(reason=reason, offset=offset)
+            fields = {"partition": str(state.topic_partition), "offset": offset, "reason": reason}
+            effects.append(Notice("partition_stopped", "error", fields))
+        if group:
+            state.stopped.groups.append(group)
+
+    def dead_letter_failed(self, state: PartitionState, offset: int, error: str, effects: list[Effect]) -> int | None:
+        """A dead letter was not written: milliseconds until the next try, or None when the partition was stopped."""
+        letter = state.dead_letters[offset]
+        letter.failed_writes += 1
+        letter.is_writing = False
+        fields = {"partition": str(state.topic_partition), "offset": offset, "error": error}
+        if letter.failed_writes >= DEAD_LETTER_WRITE_ATTEMPTS:
+            topic = letter.effect.dead_letter_topic
+            self.stop(state, [], f"the dead letter topic {topic!r} does not take records: {error}", effects)
+            return None
+        effects.append(Notice("dead_letter_write_failed", "warning", {**fields, "writes": letter.failed_writes}))
+        backoff_ms = float(200 << letter.failed_writes)
+        return round(backoff_ms * (1 - 0.5 * self._random.random()))
+
+    def _decide(
+        self, state: PartitionState, record: AnyRecord, failure: Failure, now_ms: int, wall_ms: int
+    ) -> Decision:
+        """Count the failure and ask the policy."""
+        attempts = state.attempts.get(record.offset)
+        if attempts is None:
+            attempts = state.attempts[record.offset] = Attempts(first_failure_ms=wall_ms)
+        if failure.is_outage:
+            attempts.outages += 1
+        else:
+            attempts.failed += 1
+        return state.plan.failures.decide(
+            failure, attempts=attempts.failed, outages=attempts.outages, now_ms=now_ms, random=self._random
+        )
+
+    def _give_up(
+        self,
+        state: PartitionState,
+        record: AnyRecord,
+        failure: Failure,
+        decision: Decision,
+        now_ms: int,
+        wall_ms: int,
+        effects: list[Effect],
+    ) -> int | None:
+        """Finish, dead-letter or stop. Returns when to try again instead, if the dead letter budget is spent."""
+        if isinstance(decision, DeadLetter):
+            meter = self._meter_of(state, now_ms)
+            free_ms: int | None = meter.take(now_ms) if meter is not None else None
+            if free_ms is not None:
+                attempts = state.attempts[record.offset]
+                attempts.failed = max(0, attempts.failed - 1)
+                notice = _notice("dead_letter_budget_spent", "error", state, record, failure, in_ms=free_ms - now_ms)
+                effects.append(notice)
+                return free_ms
+            topic = decision.topic
+            effects.append(_notice("record_dead_lettered", "warning", state, record, failure, dead_letter_topic=topic))
+            self._write_dead_letter(state, record, topic, failure, wall_ms, effects)
+        elif isinstance(decision, Stop):
+            self.stop(state, [record], decision.reason, effects)
+        else:
+            state.attempts.pop(record.offset, None)
+            state.tracker.finish(record.offset)
+            effects.append(_notice("record_skipped", "warning", state, record, failure))
+        return None
+
+    def _write_dead_letter(
+        self,
+        state: PartitionState,
+        record: AnyRecord,
+        topic: str,
+        failure: Failure,
+        wall_ms: int,
+        effects: list[Effect],
+    ) -> None:
+        attempts = state.attempts.pop(record.offset)
+        effect = WriteDeadLetter(
+            state.topic_partition,
+            state.epoch,
+            record,
+            topic,
+            DeadLetterReason.of(
+                failure,
+                attempts=max(1, attempts.failed),
+                group=self._group,
+                first_failure_ms=attempts.first_failure_ms,
+                dead_lettered_ms=wall_ms,
+            ),
+        )
+        state.dead_letters[record.offset] = PendingDeadLetter(effect)
+        effects.append(effect)
+
+    def _meter_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:
+        plan = state.plan
+        if plan.budget is None:
+            return None
+        meter = self._meters.get(plan.name)
+        if meter is None:
+            meter = self._meters[plan.name] = BudgetMeter(plan.budget, now_ms)
+        return meter
+
+
+def _notice(
+    event: str, level: str, state: PartitionState, record: AnyRecord, failure: Failure, **fields: object
+) -> Notice:
+    attempts = state.attempts.get(record.offset)
+    return Notice(
+        event,
+        level,
+        {
+            "partition": str(state.topic_partition),
+            "offset": record.offset,
+            "kind": failure.kind,
+            "error": f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message,
+            "attempts": attempts.failed if attempts is not None else 0,
+            **fields,
+        },
+    )

@@ -1,0 +1,74 @@
+"""What to do with a record that failed: one pure decision from the failure, the attempts so far and what is declared.
+
+    Skip, Ack (from the exception table)  → `Finish`
+    an outage (the registry is down)      → `RetryAt`, attempts not counted
+    Retry, attempts left                  → `RetryAt`
+    Retry, none left; or Dead             → `DeadLetter` when a topic is declared, else `Stop`
+
+`Stop` holds the partition where it is and turns the consumer unready. Never log-and-commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, TypeAlias
+
+from ottla.delivery.exceptions import Failure
+from ottla.delivery.outcomes import Dead, Retry
+from ottla.delivery.retry import RetryPolicy
+
+_OUTAGE_BACKOFF: Final = RetryPolicy(max_attempts=None, initial_s=0.25, max_s=15.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The record is done without having been handled, on request (`Skip`, or an exception declared as `Ack`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Deliver it again, not before `due_ms`."""
+
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Write it to `topic`; it is done when that write is acknowledged."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Hold the partition at this record and turn unready: nothing that was declared can take the record."""
+
+    reason: str
+
+
+Decision: TypeAlias = Finish | RetryAt | DeadLetter | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePolicy:
+    """What was declared for a handler's failures."""
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    dead_letter_topic: str | None = None
+
+    def decide(self, failure: Failure, *, attempts: int, outages: int, now_ms: int, random: Random) -> Decision:
+        """`attempts` counts failed deliveries, this one included; `outages` those that were no fault of the record."""
+        outcome = failure.outcome
+        if failure.is_outage:
+            return RetryAt(now_ms + _OUTAGE_BACKOFF.delay_ms(outages, random))
+        if isinstance(outcome, Retry) and not self.retry.is_exhausted(attempts):
+            asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
+            return RetryAt(now_ms + (self.retry.delay_ms(attempts, random) if asked_ms is None else asked_ms))
+        if isinstance(outcome, Retry | Dead):
+            if self.dead_letter_topic is not None:
+                return DeadLetter(self.dead_letter_topic)
+            tried = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
+            what = f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message
+            return Stop(f"{failure.kind} {tried} and no dead letter topic is declared ({what})")
+        return Finish()

@@ -1,0 +1,55 @@
+"""What became of a record, as a value: a handler returns one, or raises and the exception table names one.
+
+Returning nothing means `Ack`. There is no outcome that commits a failed record without a trace: the only way past a
+record that was not handled is a dead letter, or a `Skip` that the handler asked for and that is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Ack", "Dead", "InvalidRecord", "Outcome", "Retry", "Skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The record is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Deliver the record again: after `after_s` seconds, or when the retry policy says so.
+
+    It counts as an attempt: `RetryPolicy.max_attempts` still ends it, because a record that is retried for ever stops
+    everything behind it.
+    """
+
+    after_s: float | None = None
+    reason: str = "the handler asked for a retry"
+
+    def __post_init__(self) -> None:
+        if self.after_s is not None and self.after_s < 0:
+            raise ValueError(f"Retry: after_s must not be negative, got {self.after_s}")
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Write the record to the dead letter topic at once; no retry would help."""
+
+    reason: str = "the handler refused the record"
+    kind: str = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Pass over the record on purpose: it is counted, and not written anywhere."""
+
+    reason: str = "the handler skipped the record"
+
+
+Outcome: TypeAlias = Ack | Retry | Dead | Skip
+
+
+class InvalidRecord(Exception):
+    """Raise it in a handler when the record breaks a rule: it is dead-lettered as ``invalid`` at the first failure."""

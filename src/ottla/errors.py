@@ -1,0 +1,119 @@
+"""Errors, sorted by what the caller should do. The first line of each docstring says it.
+
+OttlaError
+├── InputError           fix what was passed or configured; a retry gives the same answer
+│   ├── ConfigError (└── NoCommittedOffset)     ├── RecordTooLarge     ├── SerializationError     └── UnknownTopic
+├── RetriableError       try again later; nothing is wrong with the input
+│   ├── BrokerUnavailable   ├── BufferFull   └── RegistryUnavailable
+├── DeliveryError        some records did not arrive: the error lists them
+├── FencedError          a newer instance took over: close this one, never retry
+└── LifecycleError       the object is closed, or was carried over a fork: make a new one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "BrokerUnavailable",
+    "BufferFull",
+    "ConfigError",
+    "DeliveryError",
+    "FencedError",
+    "InputError",
+    "LifecycleError",
+    "NoCommittedOffset",
+    "OttlaError",
+    "RecordTooLarge",
+    "RegistryUnavailable",
+    "RetriableError",
+    "SerializationError",
+    "UndeliveredRecord",
+    "UnknownTopic",
+]
+
+
+class OttlaError(Exception):
+    """The base of every error Ottla raises on purpose."""
+
+
+class InputError(OttlaError):
+    """Fix what was passed or configured; a retry gives the same answer."""
+
+
+class ConfigError(InputError, ValueError):
+    """Fix the setting that the message names."""
+
+
+class NoCommittedOffset(ConfigError):
+    """Decide where to start: the group has no valid offset, and auto.offset.reset=error forbids a guess (C9)."""
+
+
+class SerializationError(InputError, ValueError):
+    """Fix the value: it does not fit the declared schema or type."""
+
+
+class UnknownTopic(InputError, LookupError):
+    """Create the topic, or fix its name: the cluster does not have it and does not create topics by itself."""
+
+
+class RecordTooLarge(InputError, ValueError):
+    """Send less: the encoded record is over a limit, and the message names the setting that set it (P2)."""
+
+    def __init__(self, *, topic: str, size_bytes: int, limit_bytes: int, setting: str) -> None:
+        self.topic = topic
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        self.setting = setting
+        super().__init__(
+            f"{topic}: record is {size_bytes:,} bytes encoded, the limit is {limit_bytes:,} bytes, set by {setting}"
+        )
+
+
+class RetriableError(OttlaError):
+    """Try again later; nothing is wrong with the input."""
+
+
+class BrokerUnavailable(RetriableError, ConnectionError):
+    """Check the address in the message, then try again: no broker answered there."""
+
+
+class BufferFull(RetriableError, TimeoutError):
+    """Slow down, or wait longer: the send buffer stayed full for the whole time given (back-pressure, P4)."""
+
+
+class RegistryUnavailable(RetriableError, ConnectionError):
+    """Wait and retry: the schema registry did not answer. The bytes may be fine, so they are not dead letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeliveredRecord:
+    """One record that was not acknowledged, and why. `key` is the encoded key."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    error: str
+
+
+class DeliveryError(OttlaError):
+    """Decide about the listed records: they were not acknowledged (they may or may not be in the topic)."""
+
+    def __init__(self, undelivered: Sequence[UndeliveredRecord], *, total: int | None = None) -> None:
+        self.undelivered = tuple(undelivered)
+        self.total = len(self.undelivered) if total is None else total
+        shown = "; ".join(
+            f"{u.topic}[{'?' if u.partition is None else u.partition}] key={u.key!r}: {u.error}"
+            for u in self.undelivered[:3]
+        )
+        more = f"; and {self.total - 3} more" if self.total > 3 else ""
+        super().__init__(f"{self.total} record(s) not delivered: {shown}{more}")
+
+
+class FencedError(OttlaError):
+    """A newer instance took over. Close this one; never retry."""
+
+
+class LifecycleError(OttlaError, RuntimeError):
+    """Make a new object: this one is closed, not started, or was carried over a fork."""

@@ -1,0 +1,34 @@
+"""What decides about sending: record size and limits, partitions, deliveries, transactions. No client, no socket."""
+
+from ottla.producer.deliveries import DeliveryReport, DeliveryTracker, Failure, delivery_error
+from ottla.producer.limits import Limit, LimitsCache, limit_from_config
+from ottla.producer.partitioners import (
+    PARTITIONERS,
+    CustomPartitioner,
+    NullKeysInOnePartition,
+    Partitioner,
+    make_partitioner,
+)
+from ottla.producer.size import size_in_own_batch, size_of_record
+from ottla.producer.transactions import TRANSITIONS, TransactionEvent, TransactionState, TransactionStates
+
+__all__ = [
+    "PARTITIONERS",
+    "TRANSITIONS",
+    "CustomPartitioner",
+    "DeliveryReport",
+    "DeliveryTracker",
+    "Failure",
+    "Limit",
+    "LimitsCache",
+    "NullKeysInOnePartition",
+    "Partitioner",
+    "TransactionEvent",
+    "TransactionState",
+    "TransactionStates",
+    "delivery_error",
+    "limit_from_config",
+    "make_partitioner",
+    "size_in_own_batch",
+    "size_of_record",
+]

@@ -1,0 +1,89 @@
+"""What went wrong with sending, in words: the place, what was found, what to do. The same words in both shells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.config import Settings
+from ottla.errors import (
+    BrokerUnavailable,
+    BufferFull,
+    ConfigError,
+    InputError,
+    OttlaError,
+    RecordTooLarge,
+    UnknownTopic,
+)
+from ottla.producer.limits import LimitsCache
+
+__all__ = ["Explain"]
+
+
+class Explain:
+    """Knows what a message should name: addresses, settings, limits, and the last problem with a connection."""
+
+    def __init__(self, settings: Settings, limits: LimitsCache) -> None:
+        self.settings = settings
+        self.limits = limits
+        self.servers = str(settings.get("bootstrap.servers", ""))
+        self.last_problem = ""
+        """What the client last said about a connection. Empty while all is well."""
+
+    def unavailable(self, text: str) -> BrokerUnavailable:
+        """No broker answered: the addresses, what was seen there, and what to look at."""
+        seen = f" The last problem: {self.last_problem}." if self.last_problem else ""
+        protocol = self.settings.get("security.protocol", "PLAINTEXT")
+        return BrokerUnavailable(
+            f"no Kafka broker answered at {self.servers} ({text.rstrip('.')}).{seen} Check that the address "
+            f"and port are a Kafka listener, that it is up, and that it speaks security.protocol={protocol}"
+        )
+
+    def unknown_topic(self, topic: str) -> UnknownTopic:
+        return UnknownTopic(
+            f"{topic}: the cluster at {self.servers} does not have this topic and does not create it by itself; "
+            "create it, or fix the name"
+        )
+
+    def unknown_partition(self, topic: str, partition: int | None) -> InputError:
+        return InputError(f"{topic}: found partition {partition}, wanted one that the topic has")
+
+    def too_large(self, topic: str, size_bytes: int) -> OttlaError:
+        """A broker refused what had passed the check: the limit was not known yet, or it has changed."""
+        limit = self.limits.topic_limit(topic)
+        if limit is None:
+            return InputError(
+                f"{topic}: the broker refused a record of {size_bytes:,} bytes encoded as too large; the topic's "
+                "max.message.bytes could not be read (DescribeConfigs)"
+            )
+        if size_bytes > limit.limit_bytes:
+            return RecordTooLarge(
+                topic=topic, size_bytes=size_bytes, limit_bytes=limit.limit_bytes, setting=limit.setting
+            )
+        return ConfigError(
+            f"batch.size: found {self.settings['batch.size']:,}, wanted at most {limit.limit_bytes:,}, set by "
+            f"{limit.setting}: the broker refused a batch as too large"
+        )
+
+    def buffer_full(self, topic: str, waiting: int) -> BufferFull:
+        problem = f" The last problem: {self.last_problem}." if self.last_problem else ""
+        settings = self.settings
+        return BufferFull(
+            f"{topic}: the send buffer stayed full for max.block.ms={settings['max.block.ms']}: {waiting:,} records "
+            f"wait for {self.servers} (buffer.memory={settings['buffer.memory']:,}, "
+            f"queue.buffering.max.messages={settings['queue.buffering.max.messages']:,}).{problem}"
+        )
+
+    def timed_out(self, topic: str) -> BrokerUnavailable:
+        """delivery.timeout.ms passed."""
+        return self.unavailable(
+            f"{topic}: not acknowledged within delivery.timeout.ms={self.settings['delivery.timeout.ms']}"
+        )
+
+    def partition_missing(self, topic: str) -> ConfigError:
+        return ConfigError(f"{topic}: found no partition, wanted send(..., partition=n): partitioner=explicit")
+
+    def transactional_id_missing(self) -> ConfigError:
+        return ConfigError("transactional.id: found nothing, wanted a name that is this instance's own across restarts")
+
+    def refused(self, what: str, text: Any) -> ConfigError:
+        return ConfigError(f"{what}: the cluster at {self.servers} refused this client: {text}")

@@ -1,0 +1,118 @@
+"""Which records are too large for which topic, and who says so (P2).
+
+Three limits meet: the topic's `max.message.bytes`, the broker's `message.max.bytes` (a topic without a limit of its
+own shows it as its effective value) and the client's `max.request.size`. The smallest holds. What is known about
+topics comes from the live cluster, is kept for a while and asked for again; until the first answer only the client's
+limit holds, so that sending never waits.
+
+Pure: time is an argument, and asking the cluster is the shell's work (`due` says for which topics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.errors import RecordTooLarge
+
+__all__ = ["CLIENT_SETTING", "Limit", "LimitsCache", "limit_from_config"]
+
+CLIENT_SETTING: Final = "max.request.size (this client's setting)"
+
+TOPIC_CONFIG_NAME: Final = "max.message.bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The largest batch a topic takes, and the setting that says so, in words for a message."""
+
+    limit_bytes: int
+    setting: str
+
+
+def limit_from_config(topic: str, value: str, *, is_topics_own: bool, is_broker_default: bool) -> Limit:
+    """A topic's effective `max.message.bytes` as the cluster describes it, with the setting behind it."""
+    if is_topics_own:
+        setting = f"max.message.bytes of topic {topic}"
+    elif is_broker_default:
+        setting = f"Kafka's default of message.max.bytes (topic {topic} has no max.message.bytes of its own)"
+    else:
+        setting = f"message.max.bytes of the broker (topic {topic} has no max.message.bytes of its own)"
+    return Limit(limit_bytes=int(value), setting=setting)
+
+
+class LimitsCache:
+    """Limits by topic, as last heard from the cluster. One owner writes; reading `effective` needs no lock."""
+
+    RETRY_MS: Final = 1_000
+    """How soon a question without an answer is asked again, and how often a refusal may cause one."""
+
+    def __init__(self, *, client_limit_bytes: int, max_age_ms: int) -> None:
+        self._client = Limit(limit_bytes=client_limit_bytes, setting=CLIENT_SETTING)
+        self._max_age_ms = max_age_ms
+        self._limits: dict[str, Limit] = {}
+        self._ask_at_ms: dict[str, int] = {}
+        self._asked_at_ms: dict[str, int] = {}
+        self.effective: dict[str, int] = {}
+        """Topic to the bytes that hold for it: the shells' hot paths read it. A topic that is missing is unknown."""
+
+    def limit(self, topic: str) -> Limit:
+        """The smallest limit that is known to hold for a topic."""
+        limit = self._limits.get(topic)
+        if limit is None or self._client.limit_bytes <= limit.limit_bytes:
+            return self._client
+        return limit
+
+    def topic_limit(self, topic: str) -> Limit | None:
+        """What the cluster says about a topic, or None while it has not answered."""
+        return self._limits.get(topic)
+
+    def check(self, topic: str, size_bytes: int) -> None:
+        """Raise RecordTooLarge when a record of this encoded size cannot be sent to the topic."""
+        limit = self.limit(topic)
+        if size_bytes > limit.limit_bytes:
+            raise RecordTooLarge(
+                topic=topic, size_bytes=size_bytes, limit_bytes=limit.limit_bytes, setting=limit.setting
+            )
+
+    def watch(self, topic: str, *, now_ms: int) -> None:
+        """A topic is in use: hold the client's limit and ask the cluster for the topic's."""
+        if topic not in self.effective:
+            self.effective[topic] = self._client.limit_bytes
+            self._ask_at_ms[topic] = now_ms
+
+    def ask_again(self, topic: str, *, now_ms: int) -> None:
+        """Something contradicts what is known (a refusal, or a broker's MESSAGE_TOO_LARGE): ask, but not in a storm."""
+        if topic in self._ask_at_ms:
+            soonest = self._asked_at_ms.get(topic, now_ms - self.RETRY_MS) + self.RETRY_MS
+            self._ask_at_ms[topic] = min(self._ask_at_ms[topic], max(soonest, now_ms))
+
+    def due(self, now_ms: int) -> list[str]:
+        """The topics whose limit is to be asked for now. They count as asked from here on."""
+        topics = [topic for topic, at_ms in self._ask_at_ms.items() if at_ms <= now_ms]
+        for topic in topics:
+            self._asked_at_ms[topic] = now_ms
+            self._ask_at_ms[topic] = now_ms + self.RETRY_MS
+        return topics
+
+    def next_due_ms(self) -> int | None:
+        """When the next question is due, or None while no topic is watched."""
+        return min(self._ask_at_ms.values(), default=None)
+
+    def heard(self, topic: str, limit: Limit, *, now_ms: int) -> None:
+        """The cluster answered for a topic."""
+        self._limits[topic] = limit
+        self.effective[topic] = min(limit.limit_bytes, self._client.limit_bytes)
+        self._ask_at_ms[topic] = now_ms + self._max_age_ms
+
+    def refused(self, topics: Iterable[str], *, now_ms: int) -> None:
+        """The cluster will not say (DescribeConfigs needs a permission): keep what is known, ask again when due."""
+        for topic in topics:
+            self._ask_at_ms[topic] = now_ms + self._max_age_ms
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Topics that are gone."""
+        for topic in topics:
+            for table in (self._limits, self._ask_at_ms, self._asked_at_ms, self.effective):
+                table.pop(topic, None)

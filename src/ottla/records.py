@@ -1,0 +1,106 @@
+"""What travels: records, their position, and the value a record has when it cannot be decoded.
+
+Headers are `list[tuple[str, bytes | None]]`, exactly as on the wire: names may repeat and values may be null or not
+UTF-8. Reading one as text is a view (`header_text`), never a conversion of the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+V = TypeVar("V")
+
+Header: TypeAlias = tuple[str, bytes | None]
+Headers: TypeAlias = Sequence[Header]
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic. Prints as `topic-partition`, Kafka's own notation."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TimestampType(Enum):
+    """Who set a record's timestamp (`message.timestamp.type`)."""
+
+    NOT_AVAILABLE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Malformed:
+    """The value of a record part that could not be decoded: evidence, not an exception.
+
+    `part` is ``"key"`` or ``"value"``; `raw` the original bytes; `error` says what was found and what was wanted;
+    `error_type` is the class name of the decoder's own error, or of the rule that refused the value. `kind` is
+    ``"malformed"`` when the bytes are not in the format, ``"invalid"`` when they are and the value breaks a rule of
+    its type.
+    """
+
+    part: str
+    raw: bytes | None
+    error: str
+    error_type: str
+    kind: str = "malformed"
+
+
+class Record(msgspec.Struct, Generic[V], gc=False, eq=False):
+    """One consumed record: what the wire carried (`raw_key`, `raw_value`) and what it was decoded to (`key`, `value`).
+
+    `timestamp_ms` is milliseconds since the Unix epoch; `timestamp_type` says who set it. A part that could not be
+    decoded is a `Malformed`.
+
+    A struct that the garbage collector does not follow: tens of thousands wait in buffers, and following them costs as
+    much again as everything else that is done per record (1.2 → 0.45 µs to make one of a message). A record that is
+    part of a cycle (its value refers to the record) is therefore never freed: do not store a record in its own value.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Any
+    value: V
+    headers: list[Header]
+    raw_key: bytes | None
+    raw_value: bytes | None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def position(self) -> str:
+        """`topic-partition@offset`, for messages and logs."""
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+    def header(self, name: str) -> bytes | None:
+        """The last value under `name` (Kafka's `lastHeader`), or None when there is none or it is null."""
+        return last_header(self.headers, name)
+
+    def header_text(self, name: str) -> str | None:
+        """The last value under `name` as text; bytes that are not UTF-8 come back escaped, never as an error."""
+        value = self.header(name)
+        return None if value is None else value.decode("utf-8", "backslashreplace")
+
+    def __repr__(self) -> str:
+        return f"Record({self.position}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
+
+
+def last_header(headers: Headers, name: str) -> bytes | None:
+    """The last value under `name`, or None when there is none or it is null."""
+    for header_name, value in reversed(headers):
+        if header_name == name:
+            return value
+    return None

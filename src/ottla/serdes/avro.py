@@ -1,0 +1,180 @@
+"""Avro by fastavro: a schema and dicts, or a Python type whose schema is derived from it.
+
+    Avro(Order)                         schema derived from the class, values are `Order`
+    Avro("order.avsc")                  schema from a file (or a dict, or JSON text), values are dicts
+    Avro("order.avsc", type=Order)      schema from the file, values are `Order`
+    Avro(Order, registry=registry)      the registry's wire format; the writer's schema is found by its id
+
+*Malformed*: bytes that end before the value does, bytes left over behind it, what the schema does not allow, and a
+schema id that the registry does not have.
+*Invalid*: bytes that are Avro, and whose value breaks a rule of the type or cannot be resolved to the reader's schema.
+
+Schema evolution (`writer_schema`, or the registry's): with a derived schema the class decides, as in JSON: its defaults
+fill what the writer did not have, and what the class does not have is dropped. With a given schema, Avro's own
+resolution rules decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ottla.errors import ConfigError, RegistryUnavailable, SerializationError
+from ottla.records import Malformed
+from ottla.serdes.avro_check import checking_type
+from ottla.serdes.avro_codec import Parsed, Reader, parse, reader, refused, writer
+from ottla.serdes.avro_schema import Schema, derive_schema, load_schema
+from ottla.serdes.base import Serde, SerdeContext, invalid, type_name
+from ottla.serdes.framing import Framing, has_unseen_id
+from ottla.serdes.models import explain, from_plain, to_plain, type_text
+from ottla.serdes.registry import RegisteredSchema, SchemaRegistry
+from ottla.serdes.subjects import SubjectName, topic_name
+from ottla.serdes.wire_format import HEADER_BYTES, schema_id_of
+
+T = TypeVar("T")
+
+
+class Avro(Serde[T]):
+    """Avro's binary encoding, alone or behind a schema id; never a container with the schema in front."""
+
+    __slots__ = (
+        "_build",
+        "_check",
+        "_framing",
+        "_read",
+        "_readers",
+        "_resolve_to",
+        "_write",
+        "schema",
+        "type",
+        "writer_schema",
+    )
+
+    def __init__(
+        self,
+        schema: Schema | Path | Any,
+        *,
+        type: Any = None,
+        writer_schema: Schema | Path | None = None,
+        namespace: str | None = None,
+        registry: SchemaRegistry | str | None = None,
+        subject: SubjectName = topic_name,
+        auto_register: bool = True,
+    ) -> None:
+        is_given = isinstance(schema, dict | list | str | Path)
+        self.type = type if is_given else schema
+        self.schema: Schema = load_schema(schema) if is_given else derive_schema(schema, namespace=namespace)
+        self.writer_schema: Schema | None = None if writer_schema is None else load_schema(writer_schema)
+        own = parse(self.schema)
+        self._resolve_to: Parsed | None = own if is_given else None
+        self._write = writer(own)
+        self._check = checking_type(own.schema)
+        self._build: Callable[[Any], Any] | None = None if self.type is None else from_plain(self.type)
+        self._framing: Framing | None = None
+        self._readers: dict[int, Reader] = {}
+        if registry is None:
+            written = own if self.writer_schema is None else parse(self.writer_schema)
+            self._read = reader(written, self._resolve_to)
+            return
+        if writer_schema is not None:
+            raise ConfigError(
+                "Avro: give a registry or a writer_schema; a registry knows each record's writer's schema"
+            )
+        self._read = self._read_framed
+        self._framing = Framing(
+            registry,
+            "AVRO",
+            lambda: json.dumps(self.schema),
+            record_name=own.schema.get("name") if isinstance(own.schema, dict) else None,
+            subject=subject,
+            auto_register=auto_register,
+        )
+
+    def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
+        if value is None:
+            return None
+        prefix = b"" if self._framing is None else self._framing.header(ctx)
+        try:
+            plain = value if value.__class__ is dict else to_plain(value)
+            msgspec.convert(plain, self._check)
+            return self._write(plain, prefix)
+        except Exception as error:
+            raise SerializationError(
+                f"{ctx.topic} {ctx.part}: {type_name(value)} does not fit the Avro schema: {explain(error)}"
+            ) from error
+
+    def deserialize(self, data: bytes | None, ctx: SerdeContext) -> T | Malformed | None:
+        if data is None:
+            return None
+        try:
+            value = self._read(data)
+        except RegistryUnavailable:
+            raise
+        except Exception as error:
+            return refused(data, ctx, error, is_framed=self._framing is not None)
+        if self._build is None:
+            return value  # type: ignore[no-any-return]
+        try:
+            return self._build(value)  # type: ignore[no-any-return]
+        except Exception as error:
+            return invalid(data, ctx, error, explain(error), what=f"not a valid {type_text(self.type)}")
+
+    def deserialize_many(self, data: Sequence[bytes | None], ctx: SerdeContext) -> list[T | Malformed | None]:
+        read, build = self._read, self._build
+        values: list[Any] = []
+        append = values.append
+        for item in data:
+            if item is None:
+                append(None)
+                continue
+            try:
+                value = read(item)
+                append(value if build is None else build(value))
+            except RegistryUnavailable:
+                raise
+            except Exception:
+                append(self.deserialize(item, ctx))  # once more, slowly, to tell malformed from invalid
+        return values
+
+    def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
+        return self._framing is not None and has_unseen_id(data, self._readers, self._framing.registry)
+
+    def prepare(self, ctx: SerdeContext) -> None:
+        if self._framing is not None:
+            self._framing.header(ctx)
+
+    def _read_framed(self, data: bytes) -> Any:
+        schema_id = schema_id_of(data)
+        read = self._readers.get(schema_id)
+        if read is None:
+            read = self._readers[schema_id] = self._reader_for(schema_id)
+        return read(data)
+
+    def _reader_for(self, schema_id: int) -> Reader:
+        assert self._framing is not None
+        registry = self._framing.registry
+        found = registry.schema(schema_id)
+        if found.type != "AVRO":
+            raise ValueError(f"schema {schema_id} is {found.type}, wanted AVRO")
+        written = parse(json.loads(found.text), using=_references(registry, found, ()))
+        return reader(written, self._resolve_to, start=HEADER_BYTES)
+
+    def __repr__(self) -> str:
+        shown = self.schema.get("name", self.schema.get("type")) if isinstance(self.schema, dict) else self.schema
+        return f"Avro({shown if self.type is None else type_text(self.type)})"
+
+
+def _references(registry: SchemaRegistry, schema: RegisteredSchema, above: tuple[str, ...]) -> list[Schema]:
+    """The schemas that a schema refers to, each after those that it uses itself."""
+    found: list[Schema] = []
+    for reference in schema.references:
+        if reference.subject in above:
+            raise ValueError(f"schema references run in a circle: {' → '.join((*above, reference.subject))}")
+        used = registry.version(reference.subject, reference.version)
+        found += _references(registry, used, (*above, reference.subject))
+        found.append(json.loads(used.text))
+    return found

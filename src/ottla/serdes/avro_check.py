@@ -1,0 +1,183 @@
+"""What an Avro codec lets through and should not: checks made from the schema, once.
+
+fastavro is fast and trusting. It writes 1.7 into a `long` as 1, takes a datetime without a zone for local time, follows
+a recursive schema down the C stack until the process dies, and believes a four-byte array that claims a billion items
+of no size. A value is therefore checked against a type made from its schema (msgspec, a microsecond), and schemas that
+recurse or hold such arrays are known before the first byte is read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import typing
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
+
+import msgspec
+
+from ottla.serdes.avro_schema import Schema
+from ottla.serdes.models import union_of
+
+_INT32: Final = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_INT64: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_AWARE: Final = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+
+_PRIMITIVES: Final[dict[str, Any]] = {
+    "null": None,
+    "boolean": bool,
+    "int": _INT32,
+    "long": _INT64,
+    "float": float,
+    "double": float,
+    "bytes": bytes,
+    "string": str,
+}
+# What fastavro accepts for a logical type: the Python type, or the underlying Avro value as it is.
+_LOGICAL: Final[dict[tuple[str, str], Any]] = {
+    ("long", "timestamp-millis"): _AWARE | _INT64,
+    ("long", "timestamp-micros"): _AWARE | _INT64,
+    ("long", "local-timestamp-millis"): datetime.datetime | _INT64,
+    ("long", "local-timestamp-micros"): datetime.datetime | _INT64,
+    ("int", "date"): datetime.date | _INT32,
+    ("int", "time-millis"): datetime.time | _INT32,
+    ("long", "time-micros"): datetime.time | _INT64,
+    ("bytes", "decimal"): decimal.Decimal,
+    ("fixed", "decimal"): decimal.Decimal,
+    ("string", "uuid"): uuid.UUID,  # text in UUID form is converted, so it passes too
+    ("fixed", "uuid"): Any,
+}
+
+
+def checking_type(schema: Schema) -> Any:
+    """A type that `msgspec.convert` can check plain values against. `Any` where msgspec cannot tell branches apart."""
+    return _Checks().type_of(schema, "")
+
+
+def is_recursive(schema: Schema, named: Mapping[str, Any]) -> bool:
+    """Whether a value of this schema can contain another value of the same named type.
+
+    `named` are the types that are defined elsewhere and used by their names.
+    """
+    bodies = {**named, **_named_types(schema)}
+    return any(_mentions(body, name, bodies) for name, body in bodies.items())
+
+
+def array_of_nothing(schema: Schema, named: Mapping[str, Any]) -> str | None:
+    """The items of an array whose items take no bytes, or None. A few bytes can claim billions of such items."""
+    bodies = {**named, **_named_types(schema)}
+    for part in (part for whole in (schema, *named.values()) for part in _walk(whole)):
+        if isinstance(part, dict) and part.get("type") == "array" and _takes_no_bytes(part["items"], bodies, set()):
+            return str(part["items"])
+    return None
+
+
+class _Checks:
+    def __init__(self) -> None:
+        self._named: dict[str, Any] = {}
+
+    def type_of(self, schema: Schema, namespace: str) -> Any:
+        if isinstance(schema, list):
+            return self._union(schema, namespace)
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return _PRIMITIVES[schema]
+            return self._named.get(schema, self._named.get(f"{namespace}.{schema}", Any))
+        kind, logical = schema["type"], schema.get("logicalType")
+        if not isinstance(kind, str):
+            return self.type_of(kind, namespace)
+        if (kind, logical) in _LOGICAL:
+            made = _LOGICAL[kind, logical]  # type: ignore[index]
+        elif kind in ("record", "error"):
+            return self._record(schema, namespace)
+        elif kind == "array":
+            return list[self.type_of(schema["items"], namespace)]  # type: ignore[misc]
+        elif kind == "map":
+            return dict[str, self.type_of(schema["values"], namespace)]  # type: ignore[misc]
+        elif kind == "enum":
+            made = Literal[tuple(schema["symbols"])]
+        elif kind == "fixed":
+            made = Annotated[bytes, msgspec.Meta(min_length=schema["size"], max_length=schema["size"])]
+        else:
+            return self.type_of(kind, namespace)
+        if "name" in schema:
+            self._named[_full_name(schema, namespace)] = made
+        return made
+
+    def _record(self, schema: dict[str, Any], namespace: str) -> Any:
+        name = _full_name(schema, namespace)
+        inner = name.rpartition(".")[0]
+        self._named[name] = Any  # inside itself; a recursive record is checked one level deep
+        fields = {}
+        for field in schema["fields"]:
+            made = self.type_of(field["type"], inner)
+            fields[field["name"]] = NotRequired[made] if "default" in field else made
+        record = TypedDict(schema["name"].rpartition(".")[2], fields)  # type: ignore[misc]
+        self._named[name] = record
+        return record
+
+    def _union(self, branches: list[Any], namespace: str) -> Any:
+        union = union_of(self.type_of(branch, namespace) for branch in branches)
+        try:
+            msgspec.json.Decoder(union)
+        except TypeError:
+            # Two records, or text and bytes, in one union: fastavro tries the branches itself and refuses misfits.
+            return Any
+        return union
+
+
+def _full_name(schema: dict[str, Any], namespace: str) -> str:
+    name: str = schema["name"]
+    if "." in name:
+        return name
+    space = schema.get("namespace", namespace)
+    return f"{space}.{name}" if space else name
+
+
+def _walk(schema: Any) -> typing.Iterator[Any]:
+    yield schema
+    if isinstance(schema, list):
+        children = schema
+    elif isinstance(schema, dict):
+        children = [schema.get("items"), schema.get("values"), *(f["type"] for f in schema.get("fields", ()))]
+        if not isinstance(schema.get("type"), str):
+            children.append(schema.get("type"))
+    else:
+        return
+    for child in children:
+        if child is not None:
+            yield from _walk(child)
+
+
+def _named_types(schema: Schema) -> dict[str, Any]:
+    """Every named type in a schema that fastavro parsed (it writes full names everywhere)."""
+    return {part["name"]: part for part in _walk(schema) if isinstance(part, dict) and "name" in part}
+
+
+def _mentions(schema: Any, wanted: str, bodies: dict[str, Any], seen: frozenset[str] = frozenset()) -> bool:
+    for part in _walk(schema):
+        if part == wanted:
+            return True
+        is_new_name = isinstance(part, str) and part in bodies and part not in seen
+        if is_new_name and _mentions(bodies[part], wanted, bodies, seen | {part}):
+            return True
+    return False
+
+
+def _takes_no_bytes(schema: Any, bodies: dict[str, Any], seen: set[str]) -> bool:
+    if isinstance(schema, str):
+        if schema not in bodies:
+            return schema == "null"
+        if schema in seen:
+            return True
+        return _takes_no_bytes(bodies[schema], bodies, seen | {schema})
+    if isinstance(schema, list):
+        return False  # the branch number is a byte
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        return all(_takes_no_bytes(field["type"], bodies, seen) for field in schema["fields"])
+    if kind == "fixed":
+        return bool(schema["size"] == 0)
+    is_plain = isinstance(kind, str) and kind not in bodies
+    return kind == "null" if is_plain else _takes_no_bytes(kind, bodies, seen)

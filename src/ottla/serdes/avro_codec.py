@@ -1,0 +1,125 @@
+"""fastavro, made safe: parse a schema, and make functions that read and write exactly one value of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from ottla.errors import ConfigError
+from ottla.records import Malformed
+from ottla.serdes.avro_check import array_of_nothing, is_recursive
+from ottla.serdes.avro_schema import Schema
+from ottla.serdes.base import SerdeContext, invalid, malformed, type_name
+from ottla.serdes.models import KEPT_AS_THEY_ARE, explain
+from ottla.serdes.registry import UnknownSchema
+from ottla.serdes.wire_format import NotFramed
+
+Reader: TypeAlias = Callable[[bytes], Any]
+
+
+class Parsed(NamedTuple):
+    """A schema as fastavro wants it, and whether it is safe to follow on the C stack."""
+
+    schema: Any
+    is_recursive: bool
+
+
+def parse(schema: Schema, *, using: Sequence[Schema] = ()) -> Parsed:
+    """Check and prepare a schema, and the schemas it refers to by name, each after those that it uses itself.
+
+    Raises `ConfigError` when one is not an Avro schema, or cannot be read safely.
+    """
+    fastavro = fastavro_module()
+    named: dict[str, Any] = {}
+    try:
+        for used in using:
+            fastavro.parse_schema(used, named_schemas=named)
+        parsed = fastavro.parse_schema(schema, named_schemas=named)
+    except Exception as error:
+        raise ConfigError(f"not an Avro schema: {type_name(error)}: {explain(error)}") from error
+    nothing = array_of_nothing(parsed, named)
+    if nothing is not None:
+        raise ConfigError(f"Avro schema with an array of {nothing}: items of no bytes let a few bytes claim billions")
+    return Parsed(parsed, is_recursive(parsed, named))
+
+
+def reader(written: Parsed, resolve_to: Parsed | None, *, start: int = 0) -> Reader:
+    """A function that reads exactly one value, from `start` to the end, resolved to a reader's schema if given."""
+    if written.is_recursive or (resolve_to is not None and resolve_to.is_recursive):
+        # The compiled reader recurses on the C stack: a megabyte of nested bytes ends the process. The Python one
+        # ends in a RecursionError instead (about 200 levels).
+        from fastavro import _read_py as read_module
+    else:
+        read_module = fastavro_module()
+    read_one = read_module.schemaless_reader
+    is_same = resolve_to is None or resolve_to.schema == written.schema
+    writer_schema, reader_schema = written.schema, None if is_same or resolve_to is None else resolve_to.schema
+
+    def read(data: bytes) -> Any:
+        stream = BytesIO(data)
+        if start:
+            stream.seek(start)
+        value = read_one(stream, writer_schema, reader_schema)
+        if stream.tell() != len(data):
+            raise _LeftOver(f"the value ends after {stream.tell()} of {len(data)} bytes")
+        return value
+
+    return read
+
+
+def writer(parsed: Parsed) -> Callable[[Any, bytes], bytes]:
+    """A function that writes one plain value behind a prefix. Fields the schema does not have are refused."""
+    schema = parsed.schema
+    if parsed.is_recursive:
+        from fastavro import _write_py as write_module
+    else:
+        write_module = fastavro_module()
+    write_one, is_nested = write_module.schemaless_writer, parsed.is_recursive
+
+    def write(value: Any, prefix: bytes) -> bytes:
+        if is_nested:
+            # Even the Python writer chooses union branches in compiled code; msgspec stops at the interpreter's limit.
+            msgspec.to_builtins(value, builtin_types=KEPT_AS_THEY_ARE)
+        stream = BytesIO()
+        if prefix:
+            stream.write(prefix)
+        write_one(stream, schema, value, strict_allow_default=True)
+        return stream.getvalue()
+
+    return write
+
+
+def refused(data: bytes, ctx: SerdeContext, error: Exception, *, is_framed: bool) -> Malformed:
+    """The evidence for bytes that a reader did not accept."""
+    if type_name(error) == "SchemaResolutionError":
+        return invalid(data, ctx, error, str(error), what="cannot be resolved to the reader's schema")
+    if isinstance(error, UnknownSchema | NotFramed):
+        return malformed(data, ctx, error)
+    # fastavro reports the end of the bytes as EOFError with or without text, or as an IndexError of its own buffer.
+    ends_early = isinstance(error, EOFError) or "string index" in str(error)
+    text = f"{len(data)} bytes end before the value does" if ends_early else explain(error)
+    hint = "" if is_framed else _looks_like(data)
+    return malformed(data, ctx, error, text + hint, what="not Avro of this schema")
+
+
+def fastavro_module() -> ModuleType:
+    """fastavro, or a `ConfigError` that says how to get it."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise ConfigError("Avro needs fastavro: pip install 'ottla[avro]'") from error
+    return fastavro
+
+
+def _looks_like(data: bytes) -> str:
+    if data[:1] == b"\0" and len(data) > 5:
+        return f" (starts like the registry wire format, schema id {int.from_bytes(data[1:5], 'big')}: pass a registry)"
+    return " (looks like JSON)" if data[:1] in (b"{", b"[") else ""
+
+
+class _LeftOver(ValueError):
+    """Bytes behind the end of the value."""

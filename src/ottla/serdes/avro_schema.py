@@ -1,0 +1,238 @@
+"""Avro schemas: read from a dict, JSON text or an `.avsc` file, or derived from a Python type.
+
+    int long · float double · bool boolean · str string · bytes bytes · X | None union with null
+    datetime timestamp-millis · date date · time time-micros · UUID uuid · Annotated[Decimal, decimal(10, 2)]
+    list, set, tuple[X, ...] array · dict[str, X] map · a model a record, recursion by name
+    Enum: avro enum if all values are Avro names, else string or long by value (as in JSON, the value travels)
+
+`Annotated[X, AvroType(...)]` names any other schema for a field: `Annotated[int, AvroType("int")]`.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime
+import decimal as decimal_module
+import enum
+import json
+import re
+import types
+import typing
+import uuid
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ottla.errors import ConfigError
+from ottla.serdes.models import MISSING, fields_of, is_model, is_named_tuple, to_plain, type_text, union_of
+
+Schema: TypeAlias = dict[str, Any] | list[Any] | str
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SCALARS: Final[dict[Any, Schema]] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "long",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    datetime.datetime: {"type": "long", "logicalType": "timestamp-millis"},
+    datetime.date: {"type": "int", "logicalType": "date"},
+    datetime.time: {"type": "long", "logicalType": "time-micros"},
+    uuid.UUID: {"type": "string", "logicalType": "uuid"},
+}
+_ARRAYS: Final = (list, set, frozenset, tuple, collections.abc.Sequence, collections.abc.Set)
+_MAPS: Final = (dict, collections.abc.Mapping)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class AvroType(NamedTuple):
+    """The schema of one field, where the derived one is not wanted: `Annotated[int, AvroType("int")]`."""
+
+    schema: Schema
+
+
+def decimal(precision: int, scale: int = 0) -> AvroType:
+    """A decimal of `precision` digits, `scale` of them after the point: `Annotated[Decimal, decimal(10, 2)]`."""
+    return AvroType({"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale})
+
+
+def load_schema(source: Schema | Path) -> Schema:
+    """The schema in a dict, a list (union), JSON text, the name of a primitive type, or an `.avsc` file."""
+    if isinstance(source, dict | list):
+        return source
+    if isinstance(source, str):
+        if source in PRIMITIVES:
+            return source
+        if source.lstrip()[:1] in ("{", "[", '"'):
+            return _parse_json(source, "this text")
+        source = Path(source)
+    try:
+        return _parse_json(source.read_text(encoding="utf-8"), str(source))
+    except OSError as error:
+        raise ConfigError(
+            f"Avro schema {str(source)!r}: not JSON, not a primitive type, and as a file: {error.strerror or error}"
+        ) from error
+
+
+def derive_schema(type: Any, *, namespace: str | None = None) -> Schema:
+    """The Avro schema of a Python type. Raises `ConfigError` naming the field that has no Avro type."""
+    return _Derivation(namespace).schema_of(type, type_text(type))
+
+
+def _parse_json(text: str, place: str) -> Schema:
+    try:
+        schema: Schema = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"Avro schema in {place} is not JSON: {error}") from error
+    return schema
+
+
+class _Derivation:
+    """One walk over a type. A named type is written out where it is met first and named afterwards."""
+
+    def __init__(self, namespace: str | None) -> None:
+        self._namespace = namespace
+        self._named: dict[str, Any] = {}
+
+    def schema_of(self, type: Any, place: str, default: Any = MISSING) -> Schema:
+        origin, arguments = typing.get_origin(type), typing.get_args(type)
+        if origin is typing.Annotated:
+            chosen = [extra for extra in type.__metadata__ if isinstance(extra, AvroType)]
+            return chosen[0].schema if chosen else self.schema_of(arguments[0], place, default)
+        if origin in (typing.Union, types.UnionType):
+            return self._union(arguments, place, default)
+        if origin in (typing.Required, typing.NotRequired):
+            return self.schema_of(arguments[0], place, default)
+        if type is None or type in _SCALARS:
+            return _SCALARS[type if type is not None else types.NoneType]
+        if isinstance(type, typing.NewType):
+            return self.schema_of(type.__supertype__, place, default)
+        if origin is typing.Literal:
+            return self._by_values(arguments, type, place)
+        if origin in _ARRAYS:
+            return {"type": "array", "items": self._items(origin, arguments, type, place)}
+        if origin in _MAPS:
+            if arguments[0] is not str:
+                raise _no_avro_type(type, place, "the keys of an Avro map are strings")
+            return {"type": "map", "values": self.schema_of(arguments[1], f"{place}[…]")}
+        if is_named_tuple(type):
+            raise _no_avro_type(type, place, "a NamedTuple encodes as an array; make it a dataclass")
+        if is_model(type):
+            return self._record(type, place)
+        if isinstance(type, enum.EnumMeta):
+            return self._enum(type, place)
+        if type is decimal_module.Decimal:
+            raise _no_avro_type(type, place, "say how many digits: Annotated[Decimal, decimal(precision, scale)]")
+        raise _no_avro_type(type, place, "name one with Annotated[..., AvroType(schema)]")
+
+    def _union(self, branches: tuple[Any, ...], place: str, default: Any) -> Schema:
+        if sum(is_model(branch) for branch in branches) > 1:
+            raise _no_avro_type(
+                union_of(branches),
+                place,
+                "which of several records a value is cannot be told when it is read; give a schema and decode to dicts",
+            )
+        schemas = [self.schema_of(branch, place) for branch in branches]
+        # Avro wants a default to be of the union's first branch.
+        if "null" in schemas:
+            schemas.remove("null")
+            has_other_default = default is not MISSING and default is not None
+            schemas.insert(len(schemas) if has_other_default else 0, "null")
+        return schemas
+
+    def _items(self, origin: Any, arguments: tuple[Any, ...], type: Any, place: str) -> Schema:
+        is_fixed_tuple = origin is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis)
+        if is_fixed_tuple:
+            raise _no_avro_type(type, place, "an Avro array has one item type: tuple[X, ...]")
+        return self.schema_of(arguments[0], f"{place}[…]")
+
+    def _record(self, model: Any, place: str) -> Schema:
+        name = self._name(model, place)
+        if name in self._named:
+            return self._reference(name, model, place)
+        self._named[name] = model
+        fields = []
+        for field in fields_of(model):
+            field_place = f"{place}.{field.name}"
+            if not _NAME.fullmatch(field.name):
+                raise ConfigError(f"{field_place}: {field.name!r} is not an Avro name ([A-Za-z_][A-Za-z0-9_]*)")
+            schema = self.schema_of(field.type, field_place, field.default)
+            entry: dict[str, Any] = {"name": field.name, "type": schema}
+            if field.default is not MISSING:
+                entry["default"] = _default_as_json(field.default, schema)
+            fields.append(entry)
+        return self._with_namespace({"type": "record", "name": model.__name__, "fields": fields})
+
+    def _enum(self, type: Any, place: str) -> Schema:
+        values = [member.value for member in type]
+        if not values or not all(isinstance(value, str) and _NAME.fullmatch(value) for value in values):
+            return self._by_values(values, type, place)
+        name = self._name(type, place)
+        if name in self._named:
+            return self._reference(name, type, place)
+        self._named[name] = type
+        return self._with_namespace({"type": "enum", "name": type.__name__, "symbols": values})
+
+    def _by_values(self, values: typing.Sequence[Any], type: Any, place: str) -> Schema:
+        for value_type, schema in ((str, "string"), (int, "long")):
+            if values and all(isinstance(value, value_type) and not isinstance(value, bool) for value in values):
+                return schema
+        raise _no_avro_type(type, place, "its values are neither all strings nor all integers")
+
+    def _name(self, type: Any, place: str) -> str:
+        if not _NAME.fullmatch(type.__name__):
+            raise ConfigError(f"{place}: {type.__name__!r} is not an Avro name ([A-Za-z_][A-Za-z0-9_]*)")
+        return f"{self._namespace}.{type.__name__}" if self._namespace else str(type.__name__)
+
+    def _reference(self, name: str, type: Any, place: str) -> Schema:
+        if self._named[name] is not type:
+            raise ConfigError(
+                f"{place}: two different classes are named {name!r}; an Avro schema has one type per name"
+            )
+        return name
+
+    def _with_namespace(self, schema: dict[str, Any]) -> Schema:
+        return schema | {"namespace": self._namespace} if self._namespace else schema
+
+
+def _no_avro_type(type: Any, place: str, advice: str) -> ConfigError:
+    return ConfigError(f"{place}: {type_text(type)} has no Avro type: {advice}")
+
+
+def _default_as_json(default: Any, schema: Schema) -> Any:
+    """A field's default as the schema writes it: the JSON form of the underlying Avro type."""
+    if isinstance(schema, list):
+        return None if default is None else _default_as_json(default, next(s for s in schema if s != "null"))
+    return _json_form(to_plain(default), schema)
+
+
+def _json_form(value: Any, schema: Schema) -> Any:
+    if isinstance(value, datetime.datetime):
+        per_second = 1_000_000 if isinstance(schema, dict) and "micros" in schema.get("logicalType", "") else 1_000
+        moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        return (moment - _EPOCH) * per_second // datetime.timedelta(seconds=1)
+    if isinstance(value, datetime.date):
+        return (value - _EPOCH.date()).days
+    if isinstance(value, datetime.time):
+        since_midnight = datetime.datetime.combine(_EPOCH.date(), value.replace(tzinfo=None)) - _EPOCH.replace(
+            tzinfo=None
+        )
+        return since_midnight // datetime.timedelta(microseconds=1)
+    if isinstance(value, decimal_module.Decimal):
+        scale = schema.get("scale", 0) if isinstance(schema, dict) else 0
+        unscaled = int(value.scaleb(scale))
+        bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length() + 1  # two's complement, and one for the sign
+        return unscaled.to_bytes((bits + 7) // 8, "big", signed=True).decode("latin-1")
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, dict):
+        types_by_name = {f["name"]: f["type"] for f in schema.get("fields", ())} if isinstance(schema, dict) else {}
+        return {name: _json_form(child, types_by_name.get(name, "null")) for name, child in value.items()}
+    if isinstance(value, list | tuple):
+        items = schema.get("items", "null") if isinstance(schema, dict) else "null"
+        return [_json_form(child, items) for child in value]
+    return value

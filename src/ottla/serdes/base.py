@@ -1,0 +1,97 @@
+"""What a serde is: bytes from a value, and a value from bytes without ever raising for bad bytes (C1).
+
+Three things can be wrong with bytes, and they want three answers:
+
+- *malformed*: the bytes are not this format (truncated, not UTF-8, no such schema). A `Malformed` value.
+- *invalid*: the bytes are this format, and the value breaks a rule of the declared type (`__post_init__`, a constraint,
+  a missing field). A `Malformed` value with ``kind="invalid"``.
+- *not known yet*: the schema registry does not answer. `RegistryUnavailable` is raised, and nothing else ever is: the
+  bytes may be fine, so the caller pauses and tries again instead of writing a dead letter.
+
+Null is Kafka's tombstone: None serializes to None, null deserializes to None, in every serde.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from ottla.records import Headers, Malformed
+
+T = TypeVar("T")
+
+Part: TypeAlias = Literal["key", "value"]
+
+MALFORMED: Final = "malformed"
+INVALID: Final = "invalid"
+
+ERROR_TEXT_LIMIT: Final = 1_000
+"""Characters of a decoder's message that are kept: it may quote the data, and it travels in dead letter headers."""
+
+
+class SerdeContext(NamedTuple):
+    """Where the bytes are going or coming from. One per topic and part is enough: make it once, not per record."""
+
+    topic: str
+    part: Part = "value"
+    headers: Headers = ()
+
+
+class Serde(ABC, Generic[T]):
+    """Turns values of `T` into bytes and back. Stateless or thread-safe: one instance serves every thread."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
+        """The bytes of `value`, None for None. Raises `SerializationError` when the value does not fit."""
+
+    @abstractmethod
+    def deserialize(self, data: bytes | None, ctx: SerdeContext) -> T | Malformed | None:
+        """The value in `data`, None for null, `Malformed` for anything else. Raises `RegistryUnavailable` only."""
+
+    def deserialize_many(self, data: Sequence[bytes | None], ctx: SerdeContext) -> list[T | Malformed | None]:
+        """`deserialize` for each element, in order. Serdes override it where a batch is cheaper than a loop."""
+        deserialize = self.deserialize
+        return [deserialize(item, ctx) for item in data]
+
+    def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
+        """Whether decoding these bytes would wait for the network (an unseen schema id).
+
+        An event loop asks first and decodes such a batch in a thread. Without a registry the answer is always no.
+        """
+        return False
+
+    def prepare(self, ctx: SerdeContext) -> None:
+        """Do what the first `serialize` for this topic would wait for (registering the schema). May block and raise."""
+        return
+
+
+def malformed(
+    data: bytes | None, ctx: SerdeContext, error: BaseException | None, text: str = "", *, what: str = ""
+) -> Malformed:
+    """Evidence that `data` is not in the format: `what` was wanted, `text` (by default the error's own) was found."""
+    error_type = "Malformed" if error is None else type_name(error)
+    return _evidence(data, ctx, MALFORMED, error_type, text or str(error) or error_type, what)
+
+
+def invalid(data: bytes | None, ctx: SerdeContext, error: BaseException, text: str, *, what: str = "") -> Malformed:
+    """Evidence that `data` decodes, and that its value breaks a rule of the declared type, which `text` explains.
+
+    A decoder wraps what the type itself raised (msgspec does so for `__post_init__`): `error_type` names the original.
+    """
+    origin = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    return _evidence(data, ctx, INVALID, type_name(origin), text, what)
+
+
+def _evidence(data: bytes | None, ctx: SerdeContext, kind: str, error_type: str, text: str, what: str) -> Malformed:
+    text = f"{what}: {text}" if what else text
+    if len(text) > ERROR_TEXT_LIMIT:
+        text = text[:ERROR_TEXT_LIMIT] + "…"
+    return Malformed(part=ctx.part, raw=data, error=text, error_type=error_type, kind=kind)
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's type, as error messages show it."""
+    return type(value).__name__

@@ -1,0 +1,40 @@
+"""Which serde is meant: by what a caller declared, or by the value itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.serdes.base import Serde
+from ottla.serdes.builtin import Bytes, Int64, Str
+from ottla.serdes.json import Json
+
+
+def as_serde(given: Any) -> Serde[Any]:
+    """The serde meant by what a caller passed: a serde, a serde class, or one of `bytes`, `str`, `int`.
+
+    `value=Str`, `value=Str()` and `value=str` mean the same. None means bytes: nothing is decoded.
+    """
+    if given is None or given is bytes:
+        return Bytes()
+    if isinstance(given, Serde):
+        return given
+    if given is str:
+        return Str()
+    if given is int:
+        return Int64()
+    if isinstance(given, type) and issubclass(given, Serde):
+        made: Serde[Any] = given()
+        return made
+    raise TypeError(
+        f"expected a serde (Bytes(), Str(), Int64(), Json(T), Avro(T), Protobuf(T)), got {given!r}; "
+        "a class of your own needs a format: Json(Order) or Avro(Order)"
+    )
+
+
+def serde_of(value: Any) -> Serde[Any]:
+    """The serde for a value that comes without one: bytes, text and integers as themselves, anything else as JSON."""
+    if value is None or isinstance(value, bytes):
+        return Bytes()
+    if isinstance(value, str):
+        return Str()
+    return Int64() if isinstance(value, int) and not isinstance(value, bool) else Json()

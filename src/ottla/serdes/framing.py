@@ -1,0 +1,59 @@
+"""What the three registry formats share: the schema id that goes in front of a payload, and the one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+
+from ottla.serdes.base import SerdeContext
+from ottla.serdes.registry import SchemaReference, SchemaRegistry, SchemaType
+from ottla.serdes.subjects import SubjectName
+from ottla.serdes.wire_format import HEADER_BYTES, MAGIC, header
+
+
+class Framing:
+    """Chooses the schema id for what is written. The id of each subject is asked for once.
+
+    `auto_register` adds a schema that the subject does not have; without it, it must have been registered before.
+    """
+
+    __slots__ = ("_auto_register", "_headers", "_record_name", "_references", "_subject", "_text", "_type", "registry")
+
+    def __init__(
+        self,
+        registry: SchemaRegistry | str,
+        type: SchemaType,
+        text: Callable[[], str],
+        *,
+        record_name: str | None,
+        subject: SubjectName,
+        auto_register: bool,
+        references: Callable[[SchemaRegistry], Sequence[SchemaReference]] = lambda registry: (),
+    ) -> None:
+        self.registry = SchemaRegistry(registry) if isinstance(registry, str) else registry
+        self._type: SchemaType = type
+        self._text = text
+        self._record_name = record_name
+        self._subject = subject
+        self._auto_register = auto_register
+        self._references = references
+        self._headers: dict[tuple[str, str], bytes] = {}
+
+    def header(self, ctx: SerdeContext) -> bytes:
+        """The five bytes in front of a payload for this topic and part. Waits for the registry the first time."""
+        found = self._headers.get((ctx.topic, ctx.part))
+        if found is None:
+            subject = self._subject(ctx, self._record_name)
+            ask = self.registry.register if self._auto_register else self.registry.id_of
+            found = header(ask(subject, self._text(), self._type, self._references(self.registry)))
+            self._headers[ctx.topic, ctx.part] = found
+        return found
+
+
+def has_unseen_id(data: Sequence[bytes | None], seen: Container[int], registry: SchemaRegistry) -> bool:
+    """Whether some of these bytes carry a schema id that the registry would have to be asked for."""
+    unseen = {
+        int.from_bytes(item[1:HEADER_BYTES], "big")
+        for item in data
+        if item is not None and len(item) >= HEADER_BYTES and item[0] == MAGIC
+    }
+    return any(schema_id not in seen and not registry.knows(schema_id) for schema_id in unseen)

@@ -1,0 +1,198 @@
+"""JSON by msgspec: any value, or a dataclass, TypedDict, `msgspec.Struct`, pydantic model, or a type built of these.
+
+    Json()                  any JSON value
+    Json(Order)             a value of that type; what does not fit is `Malformed`
+    Json(Order | None)      JSON `null` decodes to None too (a Kafka null always does)
+    Json(Order, registry=r) the registry's wire format, with the JSON Schema of the type
+
+Bytes that are not JSON are *malformed*. JSON that breaks a rule of the type (a missing field, a wrong type, a
+constraint of `Annotated`, a `ValueError` from `__post_init__` or from a pydantic validator) is *invalid*.
+
+JSON has no NaN and no infinity, and encoders write them as null. A typed serde therefore reads back what it wrote
+before it lets the bytes go (`check`, on by default, less than a microsecond for a flat record): what a producer sends,
+a consumer with the same type can read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ottla.errors import ConfigError, SerializationError
+from ottla.records import Malformed
+from ottla.serdes.base import Serde, SerdeContext, invalid, malformed, type_name
+from ottla.serdes.framing import Framing
+from ottla.serdes.models import explain, fill_defaults, mentions_pydantic, type_text
+from ottla.serdes.registry import SchemaRegistry
+from ottla.serdes.subjects import SubjectName, topic_name
+from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, schema_id_of
+
+T = TypeVar("T")
+
+
+class Json(Serde[T]):
+    """JSON text in UTF-8, as bytes of a record's key or value.
+
+    `enc_hook` and `dec_hook` are msgspec's hooks for types it does not know; pydantic types have their own.
+    With a registry the schema id in front of a payload is written and removed; it is not looked up to decode, because
+    the type says all that is needed.
+    """
+
+    __slots__ = ("_check", "_decode", "_encode", "_framing", "type")
+
+    def __init__(
+        self,
+        type: Any = Any,
+        *,
+        check: bool = True,
+        enc_hook: Callable[[Any], Any] | None = None,
+        dec_hook: Callable[[type[Any], Any], Any] | None = None,
+        registry: SchemaRegistry | str | None = None,
+        subject: SubjectName = topic_name,
+        auto_register: bool = True,
+    ) -> None:
+        self.type = type
+        self._framing: Framing | None = None
+        if registry is not None:
+            self._framing = Framing(
+                registry,
+                "JSON",
+                lambda: _json_schema(type),
+                record_name=getattr(type, "__name__", None),
+                subject=subject,
+                auto_register=auto_register,
+            )
+        self._encode: Callable[[Any], bytes]
+        self._decode: Callable[[bytes], Any]
+        if mentions_pydantic(type):
+            self._encode, self._decode = _pydantic_codec(type)
+            self._check = False  # pydantic's encoder itself refuses a value that no longer fits its model
+            return
+        try:
+            self._decode = msgspec.json.Decoder(type, dec_hook=dec_hook).decode
+        except TypeError as error:
+            raise ConfigError(f"Json({type_text(type)}): {error}") from error
+        self._encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
+        self._check = check and type is not Any
+
+    def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
+        if value is None:
+            return None
+        prefix = b"" if self._framing is None else self._framing.header(ctx)
+        fill_defaults(value)
+        try:
+            data = self._encode(value)
+        except Exception as error:
+            place = _first_unencodable(value, self._encode)
+            raise SerializationError(f"{ctx.topic} {ctx.part}: {explain(error)} - at `{place}`") from error
+        if self._check:
+            try:
+                self._decode(data)
+            except Exception as error:
+                raise SerializationError(
+                    f"{ctx.topic} {ctx.part}: the JSON of this {type_name(value)} would not be read back as "
+                    f"{type_text(self.type)}: {explain(error)}"
+                ) from error
+        return prefix + data if prefix else data
+
+    def deserialize(self, data: bytes | None, ctx: SerdeContext) -> T | Malformed | None:
+        if data is None:
+            return None
+        if self._framing is not None:
+            return self._deserialize_framed(data, ctx)
+        try:
+            value: T = self._decode(data)
+        except Exception as error:
+            return self._refused(data, ctx, error)
+        return value
+
+    def deserialize_many(self, data: Sequence[bytes | None], ctx: SerdeContext) -> list[T | Malformed | None]:
+        if self._framing is not None:
+            return super().deserialize_many(data, ctx)
+        decode = self._decode
+        values: list[T | Malformed | None] = []
+        append = values.append
+        for item in data:
+            if item is None:
+                append(None)
+                continue
+            try:
+                append(decode(item))
+            except Exception as error:
+                append(self._refused(item, ctx, error))
+        return values
+
+    def prepare(self, ctx: SerdeContext) -> None:
+        if self._framing is not None:
+            self._framing.header(ctx)
+
+    def _deserialize_framed(self, data: bytes, ctx: SerdeContext) -> T | Malformed | None:
+        try:
+            schema_id_of(data)
+        except NotFramed as error:
+            return malformed(data, ctx, error, what="not the registry wire format")
+        payload = data[HEADER_BYTES:]
+        try:
+            value: T = self._decode(payload)
+        except Exception as error:
+            return dataclasses.replace(self._refused(payload, ctx, error), raw=data)
+        return value
+
+    def _refused(self, data: bytes, ctx: SerdeContext, error: Exception) -> Malformed:
+        # A typed decoder stops at the first rule broken, perhaps before it meets the end of truncated bytes. Whether
+        # these bytes are JSON at all is asked separately, so that the answer does not depend on the order of fields.
+        try:
+            msgspec.json.decode(data)
+        except Exception as not_json:
+            return malformed(data, ctx, not_json, what="not JSON")
+        return invalid(data, ctx, error, explain(error), what=f"not a valid {type_text(self.type)}")
+
+    def __repr__(self) -> str:
+        return "Json()" if self.type is Any else f"Json({type_text(self.type)})"
+
+
+def _pydantic_codec(type: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    from pydantic import TypeAdapter
+
+    adapter: TypeAdapter[Any] = TypeAdapter(type)
+
+    def encode(value: Any) -> bytes:
+        # "error": a field that was set to a wrong type after validation raises, where pydantic's default is a warning.
+        return adapter.dump_json(value, by_alias=True, warnings="error")
+
+    return encode, adapter.validate_json
+
+
+def _json_schema(type: Any) -> str:
+    if type is Any:
+        raise ConfigError("Json() has no type to make a JSON Schema of; with a registry, give one: Json(Order)")
+    if mentions_pydantic(type):
+        from pydantic import TypeAdapter
+
+        return json.dumps(TypeAdapter(type).json_schema(by_alias=True))
+    return json.dumps(msgspec.json.schema(type))
+
+
+def _first_unencodable(value: Any, encode: Callable[[Any], bytes], path: str = "$") -> str:
+    """The path of the first part that cannot be encoded, as `$.items[2]`. Runs after a failure only."""
+    for name, child in _children(value):
+        try:
+            encode(child)
+        except Exception:
+            return _first_unencodable(child, encode, path + name)
+    return path
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((f".{key}", child) for key, child in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((f"[{position}]", child) for position, child in enumerate(value))
+    elif isinstance(value, msgspec.Struct):
+        yield from ((f".{name}", getattr(value, name)) for name in value.__struct_fields__)
+    elif dataclasses.is_dataclass(value):
+        yield from ((f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value))

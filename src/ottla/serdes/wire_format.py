@@ -1,0 +1,75 @@
+"""The schema registry's wire format: a zero byte, the schema id in four bytes big-endian, then the payload.
+
+Protobuf payloads begin with the path of the message inside its file: a count and that many indexes, zigzag varints;
+the path [0], the first message of the file, is the single byte 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+MAGIC: Final = 0
+HEADER_BYTES: Final = 5
+
+_INDEX_LIMIT: Final = 1_000
+"""More nesting or messages per file than any schema has; a larger number is a sign of foreign bytes."""
+
+
+class NotFramed(ValueError):
+    """Treat the bytes as malformed: they do not begin with a schema id."""
+
+
+def header(schema_id: int) -> bytes:
+    """The five bytes in front of a payload."""
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
+def schema_id_of(data: bytes) -> int:
+    """The schema id that the bytes begin with. The payload starts at `HEADER_BYTES`."""
+    if len(data) < HEADER_BYTES:
+        raise NotFramed(f"{len(data)} bytes are too few for a schema id")
+    if data[0] != MAGIC:
+        looks_like_json = data[:1] in (b"{", b"[", b'"')
+        raise NotFramed(f"first byte is {data[0]:#04x}, wanted 0x00{' (looks like JSON)' if looks_like_json else ''}")
+    return int.from_bytes(data[1:HEADER_BYTES], "big")
+
+
+def message_path(indexes: Sequence[int]) -> bytes:
+    """The path of a Protobuf message inside its file, encoded."""
+    if list(indexes) == [0]:
+        return b"\0"
+    return b"".join(_varint(number << 1) for number in (len(indexes), *indexes))  # zigzag of a number that is ≥ 0
+
+
+def skip_message_path(data: bytes, position: int) -> int:
+    """Where the Protobuf payload starts, behind the message path at `position`."""
+    count, position = _read_varint(data, position)
+    for _ in range(count >> 1):
+        _, position = _read_varint(data, position)
+    return position
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if position >= len(data):
+            raise NotFramed(f"{len(data)} bytes end inside the message path")
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if number >> 1 > _INDEX_LIMIT or number & 1:
+        raise NotFramed(f"no message path: {number} is not a count or an index")
+    return number, position

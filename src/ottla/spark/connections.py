@@ -1,0 +1,21 @@
+"""Connections that outlive a task: Spark reuses its Python workers, so the next task finds them open.
+
+Kept per process and per settings. A worker runs one task at a time, so one cluster client is enough; after a fork the
+child starts without any.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ottla.columnar import Cluster, WireSettings
+
+_clusters: dict[tuple[int, WireSettings], Cluster] = {}
+
+
+def cluster_for(settings: WireSettings) -> Cluster:
+    """The cluster client of this process for these settings."""
+    key = (os.getpid(), settings)
+    if key not in _clusters:
+        _clusters[key] = Cluster(settings)
+    return _clusters[key]

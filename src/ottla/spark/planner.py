@@ -1,0 +1,108 @@
+"""How much of each partition a trigger reads, and which task reads what. Pure: offsets in, ranges out.
+
+Two decisions that Spark's own connector takes differently:
+
+- **Budgets are max-min fair.** `maxOffsetsPerTrigger` is split so that a partition gets all it has unless it has more
+  than an equal share. One partition ten million records behind does not starve nine others with a thousand new ones.
+- **Tasks follow the work, not the partitions.** A Python task costs 12 to 50 ms before its first record, so small
+  ranges are merged into few tasks and big ones are split, whatever the number of partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+from ottla.columnar import OffsetRange
+from ottla.records import TopicPartition
+
+ROWS_PER_TASK = 50_000
+"""A task smaller than this costs more to start than to run."""
+
+
+class Fairness(Enum):
+    """How a trigger's budget is split over partitions."""
+
+    MAXMIN = "maxmin"
+    PROPORTIONAL = "proportional"
+
+
+def share_budget(
+    available: Mapping[TopicPartition, int], *, budget: int, fairness: Fairness = Fairness.MAXMIN
+) -> dict[TopicPartition, int]:
+    """How many of the available offsets each partition may read; together at most `budget`."""
+    total = sum(available.values())
+    if total <= budget:
+        return dict(available)
+    if fairness is Fairness.PROPORTIONAL:
+        shares = {p: count * budget // total for p, count in available.items()}
+        return _hand_out_rest(available, shares, budget)
+    shares = {}
+    left = budget
+    hungry = sorted(available, key=lambda p: available[p])
+    for position, partition in enumerate(hungry):
+        equal_share = left // (len(hungry) - position)
+        shares[partition] = min(available[partition], equal_share)
+        left -= shares[partition]
+    return {partition: shares[partition] for partition in available}
+
+
+def _hand_out_rest(
+    available: Mapping[TopicPartition, int], shares: dict[TopicPartition, int], budget: int
+) -> dict[TopicPartition, int]:
+    """Rounding down must not leave a partition with nothing for ever: the rest goes out one by one, smallest first."""
+    left = budget - sum(shares.values())
+    for partition in sorted(available, key=lambda p: shares[p]):
+        if left <= 0:
+            break
+        if shares[partition] < available[partition]:
+            shares[partition] += 1
+            left -= 1
+    return shares
+
+
+def plan_tasks(
+    ranges: Iterable[OffsetRange],
+    *,
+    parallelism: int,
+    rows_per_task: int = ROWS_PER_TASK,
+    min_tasks: int = 1,
+    max_rows_per_task: int | None = None,
+) -> list[list[OffsetRange]]:
+    """The ranges of each task. All offsets are covered exactly once, and a task holds a partition at most once.
+
+    There are as many tasks as the rows call for, up to `parallelism`; `min_tasks` (`minPartitions`) and
+    `max_rows_per_task` (`maxRecordsPerPartition`) can call for more.
+    """
+    wanted = [r for r in ranges if r.size]
+    total = sum(r.size for r in wanted)
+    if not total:
+        return []
+    count = min(parallelism, -(-total // rows_per_task))
+    count = max(count, min_tasks, 1)
+    if max_rows_per_task is not None:
+        count = max(count, -(-total // max_rows_per_task))
+    count = min(count, total)
+    return _cut_evenly(wanted, total, count)
+
+
+def _cut_evenly(ranges: Sequence[OffsetRange], total: int, count: int) -> list[list[OffsetRange]]:
+    """Lay all ranges end to end and cut the line into `count` equal pieces."""
+    tasks: list[list[OffsetRange]] = []
+    current: list[OffsetRange] = []
+    done = 0
+    for wanted in ranges:
+        start = wanted.start
+        while start < wanted.end:
+            border = total * (len(tasks) + 1) // count
+            take = min(wanted.end - start, border - done)
+            if take:
+                current.append(
+                    OffsetRange(topic=wanted.topic, partition=wanted.partition, start=start, end=start + take)
+                )
+                start += take
+                done += take
+            if done == border:
+                tasks.append(current)
+                current = []
+    return tasks

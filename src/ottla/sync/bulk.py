@@ -1,0 +1,223 @@
+"""Many records to one topic with one delivery: what a record costs beside librdkafka's own work is a counter."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException
+
+from ottla.errors import DeliveryError, OttlaError, RetriableError
+from ottla.producer import Failure, delivery_error
+from ottla.producer.bulk import FailedPart, Outgoing
+from ottla.producer.encoded import as_bytes, bad_header
+from ottla.records import Header
+from ottla.sync.delivery import Delivery
+from ottla.sync.reports import SERVE_EVERY, ReportService
+
+if TYPE_CHECKING:
+    from ottla.sync.producer import Producer
+
+_IN_PASSING: Final = 2 * SERVE_EVERY - 1
+
+
+class Bulk:
+    """The delivery of many records. Failures that `result` does not raise are raised by the producer's next flush."""
+
+    key = None  # what the tracker lists of records that are not settled
+
+    def __init__(self, topic: str, owner: ReportService) -> None:
+        self.topic = topic
+        self.sent = 0
+        """Records handed to the buffer, once `send_many` has returned."""
+        self._owner = owner
+        # One byte per settled record. Reports may run in two threads at once: an append is atomic, `+= 1` is not.
+        self._settled = bytearray()
+        self._all_sent = False
+        self._done = threading.Event()
+        self._failed: list[tuple[FailedPart | Delivery, Failure]] = []
+
+    @property
+    def pending(self) -> int:
+        """Records that are not settled yet."""
+        return self.sent - len(self._settled)
+
+    def done(self) -> bool:
+        """Whether every record is settled."""
+        return self._done.is_set()
+
+    def result(self, timeout_s: float | None = None) -> int:
+        """Wait until every record is settled; the number acknowledged. Raises DeliveryError with those that failed."""
+        limit_s = self._owner.longest_wait_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        self._owner.someone_waits()
+        if not self._done.wait(max(0.0, deadline - time.monotonic())):
+            raise RetriableError(
+                f"{self.topic}: {self.pending:,} of {self.sent:,} records are not acknowledged after {limit_s:g} s; "
+                "they are still being tried"
+            )
+        if self._failed:
+            for part, _ in self._failed:
+                self._owner.tracker.was_raised(part)
+            error = delivery_error([failure for _, failure in self._failed], len(self._failed), [])
+            assert isinstance(error, DeliveryError)
+            raise error
+        return self.sent
+
+    def reported(self, error: Any, message: Any) -> None:
+        """The client's delivery report for one of the records."""
+        if error is not None:
+            key, partition = message.key(), message.partition()
+            self._owner.explain_then(error, message, lambda explained: self._gave_up(key, partition, explained))
+            return
+        self.settled_one()
+
+    def _gave_up(self, key: bytes | None, partition: int | None, error: OttlaError) -> None:
+        self.failed(key, partition, error)
+        self.settled_one()
+
+    def failed(self, key: bytes | None, partition: int | None, error: OttlaError) -> None:
+        """One of the records was not delivered."""
+        part = FailedPart(self.topic, key)
+        failure = self._owner.failure(part, error, partition)
+        self._failed.append((part, failure))
+        self._owner.tracker.failed(part, failure)
+
+    def settled_one(self) -> None:
+        """One of the records is acknowledged, or failed."""
+        self._settled.append(0)
+        if self._all_sent and len(self._settled) >= self.sent:
+            self._done.set()
+
+    def settled_as(self, delivery: Delivery) -> None:
+        """One of the records was sent with a delivery of its own, and that is settled."""
+        failure = self._owner.tracker.failure_of(delivery)
+        if failure is not None:
+            self._failed.append((delivery, failure))
+        self.settled_one()
+
+    def all_sent(self, sent: int) -> None:
+        """No more records come."""
+        self.sent = sent
+        self._all_sent = True
+        if len(self._settled) >= sent:
+            self._done.set()
+
+
+def send_bulk(producer: Producer, topic: str, records: Iterable[Sequence[Any]]) -> Bulk:
+    """Send records one after the other, in order. See `Producer.send_many`."""
+    bulk = Bulk(topic, producer.reports)
+    producer.reports.tracker.outstanding.append(bulk)
+    try:
+        if producer.is_plain:
+            _send_plainly(producer, bulk, topic, records)
+        else:
+            _send_one_by_one(producer, bulk, topic, records)
+    except BaseException as error:
+        error.add_note(f"send_many: {bulk.sent:,} records before this one are on their way to {topic}")
+        raise
+    return bulk
+
+
+def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+    # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
+    sent = 0
+    produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
+    has_serdes = producer.has_serdes
+    try:
+        for record in records:
+            size = len(record)
+            partition, timestamp_ms, headers = -1, 0, None
+            if size == 3:
+                value, key, headers = record
+            elif size == 2:
+                value, key = record
+            else:
+                value, key, headers, explicit, timestamp = record if size == 5 else Outgoing(*record)
+                if explicit is not None:
+                    partition = explicit
+                if timestamp is not None:
+                    timestamp_ms = timestamp
+            if has_serdes:
+                key, value = producer.serialize(topic, key, value)
+            most = 96
+            if value is not None:
+                if value.__class__ is not bytes:
+                    value = as_bytes(topic, "value", value)
+                most += len(value)
+            if key is not None:
+                if key.__class__ is not bytes:
+                    key = as_bytes(topic, "key", key)
+                most += len(key)
+            if headers:
+                for name, content in headers:
+                    most += 10 + 4 * len(name)
+                    if content.__class__ is bytes:
+                        most += len(content)
+                    elif content is not None:
+                        raise bad_header(topic, name, content)
+                if headers.__class__ is not list:
+                    headers = list(headers)
+            else:
+                headers = None
+            if topic not in limit_of or most > limit_of[topic]:
+                producer.check_size(topic, key, value, headers or ())
+            try:
+                produce(topic, value, key, partition, report, None, timestamp_ms, headers)
+            except (BufferError, KafkaException) as error:
+                _produce_again(producer, bulk, error, topic, value, key, partition, timestamp_ms, headers)
+            sent += 1
+            if not sent & _IN_PASSING:
+                producer.reports.serve_in_passing()
+    finally:
+        bulk.all_sent(sent)
+
+
+def _produce_again(
+    producer: Producer,
+    bulk: Bulk,
+    error: BufferError | KafkaException,
+    topic: str,
+    value: bytes | None,
+    key: bytes | None,
+    partition: int,
+    timestamp_ms: int,
+    headers: list[Header] | None,
+) -> None:
+    def attempt() -> None:
+        try:
+            producer.client.produce(topic, value, key, partition, bulk.reported, None, timestamp_ms, headers)
+        except KafkaException as refusal:
+            refused(refusal)
+
+    def refused(refusal: KafkaException) -> None:
+        explained = producer.refusal(refusal, topic, partition, key, value, headers or ())
+        bulk.failed(key, partition, explained)
+        bulk.settled_one()
+
+    if isinstance(error, KafkaException):
+        refused(error)
+    else:
+        producer.with_room(topic, attempt)
+
+
+def _send_one_by_one(producer: Producer, bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+    """Where each record needs more than librdkafka does: Ottla's own partitioners, transactions, warnings."""
+    sent = 0
+    try:
+        for record in records:
+            one = Outgoing(*record)
+            producer.send(
+                topic,
+                one.value,
+                key=one.key,
+                headers=one.headers,
+                partition=one.partition,
+                timestamp_ms=one.timestamp_ms,
+                on_delivery=bulk.settled_as,
+            )
+            sent += 1
+    finally:
+        bulk.all_sent(sent)

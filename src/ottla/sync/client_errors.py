@@ -1,0 +1,90 @@
+"""librdkafka's error codes as Ottla's errors, which are sorted by what the caller should do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from ottla.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    FencedError,
+    NoCommittedOffset,
+    OttlaError,
+    RetriableError,
+    UnknownTopic,
+)
+
+_FENCED: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError._STATE,
+    }
+)
+_UNREACHABLE: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+    }
+)
+_UNKNOWN_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+_NOT_ALLOWED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_MISCONFIGURED: Final = frozenset(
+    {
+        KafkaError.INVALID_SESSION_TIMEOUT,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+        KafkaError.INVALID_GROUP_ID,
+        KafkaError.UNSUPPORTED_ASSIGNOR,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.GROUP_MAX_SIZE_REACHED,
+    }
+)
+
+
+def is_fenced(error: KafkaError) -> bool:
+    """Whether a commit failed because this member is not, or no longer, part of the group's current generation."""
+    return error.code() in _FENCED
+
+
+def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = ()) -> Exception:
+    """The error to raise for what the client reported. `OttlaError`s end the consumer, except `RetriableError`s."""
+    code = error.code()
+    if code in _UNREACHABLE:
+        return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error.str()}")
+    if code in _UNKNOWN_TOPIC:
+        return UnknownTopic(
+            f"the cluster at {servers} does not have what is subscribed ({', '.join(topics)}) "
+            f"and does not create topics by itself: {error.str()}"
+        )
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        return NoCommittedOffset(
+            f"no committed offset, or one that the log does not hold any more: {error.str()}. "
+            "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
+        )
+    if code == KafkaError.FENCED_INSTANCE_ID:
+        return FencedError(f"another member runs with the same group.instance.id: {error.str()}")
+    if code in _NOT_ALLOWED:
+        return ConfigError(f"the cluster at {servers} refused this client: {error.str()}")
+    if code in _MISCONFIGURED:
+        return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error.str()}")
+    if error.fatal():
+        return OttlaError(f"{error.name()}: {error.str()}")
+    return RetriableError(f"{error.name()}: {error.str()}")

@@ -1,0 +1,217 @@
+"""Asks the cluster what a producer wants to know about its topics, beside the sending: limits and partitions.
+
+One thread per producer, started with the first question. It may block; sending never waits for it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.admin._resource import ResourceType
+
+from ottla.clock import Clock
+from ottla.producer import Limit, LimitsCache, limit_from_config
+from ottla.producer.limits import TOPIC_CONFIG_NAME
+
+_RETRY_MS: Final = 500
+
+
+class ClusterWatch:
+    """Keeps a `LimitsCache` filled and says which partitions topics have."""
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        admin_config: Mapping[str, Any],
+        limits: LimitsCache,
+        on_limit: Callable[[str, Limit], None],
+        on_partitions: Callable[[str, list[int], list[int]], None],
+        clock: Clock,
+        timeout_ms: int,
+        max_age_ms: int,
+        name: str,
+    ) -> None:
+        self._client = client
+        self._admin_config = dict(admin_config)
+        self._limits = limits
+        self._on_limit = on_limit
+        self._on_partitions = on_partitions
+        self._clock = clock
+        self._timeout_s = timeout_ms / 1000
+        self._max_age_ms = max_age_ms
+        self._changed = threading.Condition()
+        self._partitions_due_ms: dict[str, int] = {}
+        self._after_limit: list[tuple[str, Callable[[], None]]] = []
+        self._thread: threading.Thread | None = None
+        self._name = name
+        self._stopping = False
+        self._admin: AdminClient | None = None
+
+    def watch(self, topic: str, *, partitions: bool) -> None:
+        """A topic is in use from now on. `partitions`: its partitions are wanted as well as its limit."""
+        now_ms = self._clock.monotonic_ms()
+        with self._changed:
+            self._limits.watch(topic, now_ms=now_ms)
+            if partitions:
+                self._partitions_due_ms.setdefault(topic, now_ms)
+            self._wake()
+
+    def look_again(self, topic: str) -> None:
+        """What is known about a topic was contradicted."""
+        with self._changed:
+            self._limits.ask_again(topic, now_ms=self._clock.monotonic_ms())
+            self._wake()
+
+    def after_limit(self, topic: str, action: Callable[[], None]) -> bool:
+        """Ask for a topic's limit now, and call `action` with or without an answer. False: stopped already."""
+        with self._changed:
+            if self._stopping:
+                return False
+            self._after_limit.append((topic, action))
+            self._wake()
+        return True
+
+    def look_for_partitions(self, topic: str, *, once: bool = False) -> None:
+        """Ask for a topic's partitions now. It also makes the client forget that it did not find the topic."""
+        with self._changed:
+            if not (once and topic in self._partitions_due_ms):
+                self._partitions_due_ms[topic] = self._clock.monotonic_ms() + (_RETRY_MS if once else 0)
+            self._wake()
+
+    def limits_now(self, topics: list[str], timeout_s: float) -> dict[str, Limit]:
+        """Ask for limits and wait. Topics that do not exist, or that the cluster will not describe, are left out."""
+        return self._describe(topics, timeout_s)[0]
+
+    def broker_limit_now(self, broker_id: int, timeout_s: float) -> int | None:
+        """A broker's own `message.max.bytes`, which holds for topics without a limit of their own."""
+        resource = ConfigResource(ResourceType.BROKER, str(broker_id))
+        try:
+            entries = self._wait(self._describe_configs([resource], timeout_s)[resource], timeout_s)
+            return int(entries["message.max.bytes"].value)
+        except (KafkaException, KeyError, TypeError, ValueError, TimeoutError):
+            return None
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5)
+
+    def _wake(self) -> None:
+        if self._thread is None and not self._stopping:
+            self._thread = threading.Thread(target=self._run, name=f"{self._name}-cluster", daemon=True)
+            self._thread.start()
+        self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopping and (left_s := self._until_due_s()) > 0:
+                    self._changed.wait(left_s)
+                actions, self._after_limit = self._after_limit, []
+                if self._stopping:
+                    break
+                now_ms = self._clock.monotonic_ms()
+                limits_of = self._limits.due(now_ms)
+                partitions_of = [topic for topic, due_ms in self._partitions_due_ms.items() if due_ms <= now_ms]
+                for topic in partitions_of:
+                    self._partitions_due_ms[topic] = now_ms + _RETRY_MS
+            for topic in partitions_of:
+                self._ask_for_partitions(topic)
+            limits_of = sorted({*limits_of, *(topic for topic, _ in actions)})
+            if limits_of:
+                self._ask_for_limits(limits_of)
+            for _, action in actions:
+                action()
+        for _, action in actions:
+            action()
+
+    def _until_due_s(self) -> float:
+        if self._after_limit:
+            return 0.0
+        due_ms = [*self._partitions_due_ms.values()]
+        limit_due_ms = self._limits.next_due_ms()
+        if limit_due_ms is not None:
+            due_ms.append(limit_due_ms)
+        if not due_ms:
+            return 3_600.0
+        return max(0, min(due_ms) - self._clock.monotonic_ms()) / 1000
+
+    def _ask_for_partitions(self, topic: str) -> None:
+        try:
+            metadata = self._client.list_topics(topic, timeout=min(self._timeout_s, 1.0)).topics.get(topic)
+        except KafkaException:
+            return  # asked again when due
+        if metadata is None or metadata.error is not None or not metadata.partitions:
+            return
+        every = sorted(metadata.partitions)
+        available = [number for number in every if metadata.partitions[number].leader >= 0]
+        with self._changed:
+            self._partitions_due_ms[topic] = self._clock.monotonic_ms() + self._max_age_ms
+        self._on_partitions(topic, every, available)
+
+    def _ask_for_limits(self, topics: list[str]) -> None:
+        found, refused = self._describe(topics, self._timeout_s)
+        with self._changed:
+            now_ms = self._clock.monotonic_ms()
+            for topic, limit in found.items():
+                self._limits.heard(topic, limit, now_ms=now_ms)
+            self._limits.refused(refused, now_ms=now_ms)
+        for topic, limit in found.items():
+            self._on_limit(topic, limit)
+
+    def _describe(self, topics: list[str], timeout_s: float) -> tuple[dict[str, Limit], list[str]]:
+        """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        found: dict[str, Limit] = {}
+        refused: list[str] = []
+        for resource, future in self._describe_configs(resources, timeout_s).items():
+            try:
+                entry = self._wait(future, timeout_s)[TOPIC_CONFIG_NAME]
+            except KafkaException as error:
+                if not _is_passing(error.args[0]):
+                    refused.append(resource.name)
+                continue
+            except (KeyError, TimeoutError):
+                continue
+            source = int(getattr(entry.source, "value", entry.source))  # the binding gives the number
+            found[resource.name] = limit_from_config(
+                resource.name,
+                entry.value,
+                is_topics_own=source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
+                is_broker_default=source == ConfigSource.DEFAULT_CONFIG.value,
+            )
+        return found, refused
+
+    def _wait(self, future: Any, timeout_s: float) -> Any:
+        """The future's result. Stopping ends the wait."""
+        deadline = time.monotonic() + timeout_s
+        while not future.done() and not self._stopping and (left_s := deadline - time.monotonic()) > 0:
+            concurrent.futures.wait([future], timeout=min(0.1, left_s))
+        return future.result(0)
+
+    def _describe_configs(self, resources: list[ConfigResource], timeout_s: float) -> dict[ConfigResource, Any]:
+        if self._admin is None:
+            self._admin = AdminClient(self._admin_config)
+        futures: dict[ConfigResource, Any] = self._admin.describe_configs(resources, request_timeout=timeout_s)
+        return futures
+
+
+def _is_passing(error: KafkaError) -> bool:
+    """Whether asking again soon makes sense: the topic may be on its way, or the network may come back."""
+    return error.retriable() or error.code() in (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    )

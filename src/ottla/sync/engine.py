@@ -1,0 +1,631 @@
+"""One threaded group member: a confluent-kafka client, a session, and worker threads between them.
+
+Three kinds of threads, and what each may do:
+
+- the *poll thread* owns the client: it polls, pauses, commits and closes, and runs no user code, so that
+  `max.poll.interval.ms` holds however slow a handler is; the client's callbacks (rebalances, commits) run on it;
+- *workers* run handlers; a worker that finished a run takes the session's lock, tells it, and usually gets its next
+  run in the same step, without a queue between;
+- the dead letter producer's own thread reports acknowledgements.
+
+Nobody else calls the client. It has a lock of its own that a poll holds while it waits, and that is not fair: a call
+from another thread beside a loop of polls may wait for ever (confluent-kafka 2.16). So what the session wants of the
+client goes into a queue that the poll thread empties between two polls; the polls are short while something is paused.
+
+Our own lock guards the session. It is taken once per fetched batch and once per run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from random import Random
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from ottla.clock import Clock, SystemClock
+from ottla.config import Settings
+from ottla.consumer import events
+from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    Notice,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+    WriteDeadLetter,
+)
+from ottla.consumer.flow import FlowLimits
+from ottla.consumer.health import Health
+from ottla.consumer.plan import RoutePlan
+from ottla.consumer.run import Run, RunResult, broken_run
+from ottla.consumer.session import Session
+from ottla.delivery.exceptions import ExceptionTable
+from ottla.errors import BrokerUnavailable, LifecycleError, RetriableError
+from ottla.records import TopicPartition
+from ottla.sync.client_errors import error_of, is_fenced
+from ottla.sync.dead_letters import DeadLetterSink
+from ottla.sync.messages import to_batches
+from ottla.telemetry import Hooks, RateLimit, log_event
+
+T = TypeVar("T")
+
+START_TIMEOUT_S = 10.0
+"""How long `start` waits for a broker to answer."""
+
+Execute = Callable[[Run], RunResult]
+
+_POLL_S: Final = 0.05
+_PAUSED_POLL_S: Final = 0.003
+"""While a full partition is paused: how late its resume may reach the client."""
+
+_HOLD_S: Final = 0.001
+_MOST_MESSAGES: Final = 499
+_LAST_COMMIT_MS: Final = 3_000
+_LEAVE_S: Final = 5.0
+
+
+class Engine:
+    """Runs one group membership from `start` to `close`. The runner and `Consumer` are made of it."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        topics: Sequence[str],
+        plans: Sequence[RoutePlan],
+        execute: Mapping[str, Execute],
+        settings: Settings,
+        dead_letters: DeadLetterSink,
+        flow: FlowLimits | None = None,
+        commits: CommitPolicy | None = None,
+        drain_s: float = 10.0,
+        start_timeout_s: float | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        self.group = group
+        self._topics = list(topics)
+        self._execute = dict(execute)
+        self._settings = settings
+        self._dead_letters = dead_letters
+        self._drain_s = drain_s
+        self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._hooks = hooks
+        self._clock = clock or SystemClock()
+        self._on_stop = on_stop
+        self._needs_metadata = any(plan.finishes_out_of_order for plan in plans)
+        # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
+        self._worker_count = sum(plan.concurrency for plan in plans if plan.name in execute)
+        now_ms = self._clock.monotonic_ms()
+        self._session = Session(
+            plans,
+            group=group,
+            now_ms=now_ms,
+            random=random or Random(),
+            flow=flow,
+            commits=commits,
+            epoch_offset_ms=self._clock.now_ms() - now_ms,
+        )
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._runs: SimpleQueue[Run | None] = SimpleQueue()
+        self._for_client: deque[Effect] = deque()
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._is_stopping = threading.Event()
+        self._is_stopped = threading.Event()
+        self._workers: list[threading.Thread] = []
+        self._poll_thread: threading.Thread | None = None
+        self._client: Any = None
+        self._commits_sent = 0
+        self._commits_answered = 0
+        self._commit_error: KafkaError | None = None
+        self._error_limit = RateLimit(every_ms=10_000)
+        self.error: BaseException | None = None
+        """What ended the engine, if not `stop`."""
+
+    # Life
+
+    def start(self) -> None:
+        """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        self._client = Consumer(
+            {
+                **self._settings.to_confluent(),
+                "on_commit": self._on_commit,
+                "error_cb": self._on_client_error,
+                "log_level": 0,
+            }
+        )
+        try:
+            self._check_reachable()
+            self._client.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        except BaseException:
+            self._client.close()
+            raise
+        for number in range(self._worker_count):
+            worker = threading.Thread(target=self._work, name=f"ottla-{self.group}-worker-{number}", daemon=True)
+            worker.start()
+            self._workers.append(worker)
+        self._poll_thread = threading.Thread(target=self._poll_forever, name=f"ottla-{self.group}-poll", daemon=True)
+        self._poll_thread.start()
+
+    def stop(self) -> None:
+        """Ask for a graceful stop; returns at once. Safe in a signal handler."""
+        self._is_stopping.set()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything is committed, the group left and all threads ended."""
+        return self._is_stopped.wait(timeout_s)
+
+    @property
+    def is_running(self) -> bool:
+        return self._poll_thread is not None and not self._is_stopped.is_set()
+
+    # Questions and verbs
+
+    def health(self) -> Health:
+        with self._lock:
+            health = self._session.health(self._clock.monotonic_ms())
+        is_polling = self._poll_thread is not None and self._poll_thread.is_alive()
+        if is_polling:
+            return health
+        problem = "the poll loop is not running" if self.error is None else f"the poll loop ended: {self.error}"
+        return Health(
+            is_alive=False, is_ready=False, partitions=health.partitions, problems=(*health.problems, problem)
+        )
+
+    def assignment(self) -> list[TopicPartition]:
+        with self._lock:
+            return self._session.assignment
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        with self._lock:
+            return self._session.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        self._step(events.PauseRequested(partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        self._step(events.ResumeRequested(partitions))
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`. What is in flight of the partition is dropped."""
+        self._on_poll_thread(lambda: self._step(events.SeekRequested(topic_partition, offset)))
+
+    def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        asked = ClientPartition(topic_partition.topic, topic_partition.partition, timestamp_ms)
+
+        def look_up_and_seek() -> int:
+            found = self._client.offsets_for_times([asked], timeout=self._start_timeout_s)[0]
+            offset: int = found.offset
+            if offset < 0:
+                offset = self._client.get_watermark_offsets(asked, timeout=self._start_timeout_s)[1]
+            self._step(events.SeekRequested(topic_partition, offset))
+            return offset
+
+        try:
+            return self._on_poll_thread(look_up_and_seek)
+        except KafkaException as error:
+            raise error_of(error.args[0], self._settings["bootstrap.servers"]) from error
+
+    def drain(self, timeout_s: float) -> bool:
+        """Take nothing new, and wait until everything fetched is done. False when `timeout_s` was not enough."""
+        self._step(events.DrainRequested())
+        return self._wait(lambda: self._session.is_idle, timeout_s)
+
+    # For who pulls
+
+    def take_run(self, timeout_s: float) -> Run | None:
+        """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
+        try:
+            return self._runs.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+    def finish(self, finished: events.RunFinished) -> None:
+        """A run that was taken is over."""
+        self._step(finished)
+
+    def commit_now(self, timeout_s: float = 10.0) -> None:
+        """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
+        with self._changed:
+            offsets = self._session.committable()
+            if offsets:
+                self._perform_now([Commit(offsets)])
+            sent = self._commits_sent
+            if not self._changed.wait_for(lambda: self._commits_answered >= sent, timeout_s):
+                raise BrokerUnavailable(
+                    f"{self._settings['bootstrap.servers']} did not answer a commit within {timeout_s:g} s"
+                )
+            error, self._commit_error = self._commit_error, None
+        if error is not None:
+            raise error_of(error, self._settings["bootstrap.servers"])
+
+    def _on_poll_thread(self, call: Callable[[], T]) -> T:
+        """Run `call` between two polls, and wait for its result.
+
+        Only that thread may call the client. And a seek must not fall between a batch that was polled and the session
+        that takes it in: the batch would count for the time after the seek.
+        """
+        if threading.current_thread() is self._poll_thread:
+            return call()
+        result: Future[T] = Future()
+        self._calls.put((call, result))
+        while True:
+            try:
+                return result.result(_POLL_S)
+            except TimeoutError:
+                if self._is_stopped.is_set() and not result.done():
+                    raise LifecycleError(f"consumer of group {self.group!r} is closed") from None
+
+    def _run_calls(self) -> None:
+        while not self._calls.empty():
+            call, result = self._calls.get_nowait()
+            try:
+                result.set_result(call())
+            except BaseException as error:
+                result.set_exception(error)
+
+    # The poll thread
+
+    def _poll_forever(self) -> None:
+        try:
+            while not self._is_stopping.is_set():
+                self._serve_client()
+                self._run_calls()
+                self._poll_once()
+        except BaseException as error:
+            self.error = error
+            log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+        finally:
+            self._close()
+
+    def _poll_once(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            is_held = self._session.should_hold(now_ms)
+            longest_s = _PAUSED_POLL_S if self._session.is_throttled else _POLL_S
+            wait_s = min(longest_s, (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000)
+        if is_held:
+            self._is_stopping.wait(_HOLD_S)
+            self._step(events.Tick())
+            return
+        message = self._client.poll(max(0.001, wait_s))
+        if message is None:
+            self._step(events.Tick())
+            return
+        # `consume(n, timeout)` waits until it is full; this way a trickle has no delay and a flood has its batches.
+        self._take_in([message, *self._client.consume(_MOST_MESSAGES, 0)])
+
+    def _take_in(self, messages: list[Any]) -> None:
+        batches, errors = to_batches(messages)
+        later: list[Effect] = []
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            for fetched in batches:
+                later += self._perform_now(self._session.step(fetched, now_ms))
+        self._perform_later(later)
+        if self._hooks is not None:
+            for fetched in batches:
+                self._hooks.fetched(
+                    group=self.group,
+                    topic=fetched.topic_partition.topic,
+                    records=len(fetched.records),
+                    size_bytes=fetched.size_bytes,
+                )
+        for error in errors:
+            self._on_message_error(error)
+
+    def _close(self) -> None:
+        """Drain, commit, leave. Polling goes on meanwhile: a rebalance that is under way must not wait for us."""
+        try:
+            self._step(events.CloseRequested())
+            self._give_back_queued()
+            deadline_ms = self._clock.monotonic_ms() + round(self._drain_s * 1_000)
+            while not self._is_quiet() and self._clock.monotonic_ms() < deadline_ms:
+                self._serve_client()
+                self._client.poll(0.01)
+            self._step(events.Closed())
+            self._serve_client()
+            self._await_commits(deadline_ms + _LAST_COMMIT_MS)
+            self._leave()
+        except BaseException as error:
+            self.error = self.error or error
+        finally:
+            for _ in self._workers:
+                self._runs.put(None)
+            for worker in self._workers:
+                worker.join(1.0)
+            self._is_stopped.set()
+            if self._on_stop is not None:
+                self._on_stop()
+
+    def _leave(self) -> None:
+        """Close the client. Without a broker librdkafka takes half a minute for that, longer than a supervisor waits
+        before it kills: then it is left to itself."""
+        closing = threading.Thread(target=self._client.close, name=f"ottla-{self.group}-close", daemon=True)
+        closing.start()
+        closing.join(_LEAVE_S)
+        if closing.is_alive():
+            log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": _LEAVE_S})
+
+    def _await_commits(self, deadline_ms: int) -> None:
+        """Let the last commit be answered. Bounded: without a coordinator a service must still end."""
+        while self._commits_answered < self._commits_sent:
+            if self._clock.monotonic_ms() > deadline_ms:
+                log_event("final_commit_failed", "warning", {"group": self.group, "error": "no answer in time"})
+                return
+            self._client.poll(0.01)
+
+    def _give_back_queued(self) -> None:
+        """Take cancelled runs out of the queue: the workers may be busy for long with what they are at."""
+        kept: list[Run | None] = []
+        while True:
+            try:
+                run = self._runs.get_nowait()
+            except Empty:
+                break
+            if run is not None and run.is_cancelled:
+                self._step(events.RunFinished(run, RunResult(done=(), untouched=run.records)))
+            else:
+                kept.append(run)
+        for run in kept:
+            self._runs.put(run)
+
+    def _is_quiet(self) -> bool:
+        with self._lock:
+            return self._session.is_quiet()
+
+    # The client's callbacks, on the poll thread
+
+    def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        metadata = self._committed_metadata(partitions) if self._needs_metadata and partitions else None
+        self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], metadata))
+
+    def _on_revoke(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        # Nothing that is waited for here needs this thread: workers finish on their own, dead letters are
+        # acknowledged on the producer's thread.
+        names = [TopicPartition(p.topic, p.partition) for p in partitions]
+        self._step(events.Revoking(names))
+        self._give_back_queued()
+        self._wait(lambda: self._session.is_quiet(names), self._drain_s)
+        self._step(events.Revoked(names))
+        self._forget_pauses(partitions)
+
+    def _on_lost(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        self._step(events.Lost([TopicPartition(p.topic, p.partition) for p in partitions]))
+        self._forget_pauses(partitions)
+
+    def _forget_pauses(self, partitions: list[ClientPartition]) -> None:
+        # librdkafka keeps a pause for the next time that this member gets the partition; the session begins anew then,
+        # and would never resume it.
+        self._client_call(self._client.resume, partitions)
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        self._commit_answered(error or next((p.error for p in partitions if p.error is not None), None), partitions)
+
+    def _commit_answered(self, failed: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        self._commits_answered += 1
+        self._commit_error = failed
+        if failed is not None:
+            self._step(events.CommitFailed(failed.str(), is_fenced(failed)))
+            return
+        self._step(events.CommitSucceeded({TopicPartition(p.topic, p.partition): p.offset for p in partitions}))
+        if self._hooks is not None:
+            self._hooks.committed(group=self.group, partitions=len(partitions))
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        self._log_client_error("warning", error.name(), error.str())
+        if error.fatal():
+            self.error = error_of(error, self._settings["bootstrap.servers"])
+            self._is_stopping.set()
+
+    def _log_client_error(self, level: str, code: str, error: str) -> None:
+        held_back = self._error_limit.admit(code, self._clock.monotonic_ms())
+        if held_back is not None:
+            fields = {"group": self.group, "code": code, "error": error, "held_back": held_back}
+            log_event("client_error", level, fields)
+
+    def _on_message_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            return
+        ends = error_of(error, self._settings["bootstrap.servers"], topics=self._topics)
+        if not isinstance(ends, RetriableError):
+            raise ends
+        self._log_client_error("warning", error.name(), error.str())
+
+    # Workers
+
+    def _work(self) -> None:
+        try:
+            while (run := self._runs.get()) is not None:
+                while run is not None:
+                    run = self._deliver(run)
+        except BaseException as error:
+            # The handler's exceptions never come here. A worker that dies is not replaced: what it held is unknown.
+            log_event("worker_died", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+            if isinstance(error, Exception):
+                self.error = self.error or error
+                self._is_stopping.set()
+
+    def _deliver(self, run: Run) -> Run | None:
+        """Have a run handled, tell the session, and return the next one if there is one."""
+        started_ms = self._clock.monotonic_ms()
+        try:
+            result = self._execute[run.route](run)
+        except Exception as error:  # a decoder that raises although it must not
+            result = broken_run(run, ExceptionTable().failure_of(error))
+        except BaseException as error:
+            failure = ExceptionTable().failure_of(error)
+            done, rest = run.records[: run.done], run.records[run.done :]
+            self._step(events.RunFinished(run, RunResult(done=done, untouched=rest, fatal=failure)))
+            raise
+        if self._hooks is not None:
+            self._count_run(run, result, self._clock.monotonic_ms() - started_ms)
+        return self._step(events.RunFinished(run, result), takes_run=True)
+
+    def _count_run(self, run: Run, result: RunResult, duration_ms: int) -> None:
+        assert self._hooks is not None
+        handled = len(run.records) if result.done is None else len(result.done)
+        self._hooks.run_finished(
+            group=self.group,
+            handler=run.route,
+            topic=run.topic_partition.topic,
+            handled=handled,
+            failed=len(result.failures),
+            malformed=result.malformed,
+            skipped=result.skipped,
+            duration_ms=duration_ms,
+        )
+
+    # Steps and effects
+
+    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
+        """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
+        with self._changed:
+            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
+            self._changed.notify_all()
+        own: Run | None = None
+        if takes_run and later and type(later[0]) is Dispatch:
+            own = later.pop(0).run  # type: ignore[union-attr]
+        if later:
+            self._perform_later(later)
+        return own
+
+    def _perform_now(self, effects: list[Effect]) -> list[Effect]:
+        """Under the lock: queue what is for the client, in the order it was decided. Returns the rest, runs first."""
+        runs: list[Effect] = []
+        later: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case Dispatch():
+                    runs.append(effect)
+                case PausePartitions() | ResumePartitions() | SeekPartition():
+                    self._for_client.append(effect)
+                case Commit(_, is_final) if not is_final:
+                    self._for_client.append(effect)
+                    self._commits_sent += 1
+                case _:
+                    later.append(effect)
+        return runs + later
+
+    def _serve_client(self) -> None:
+        """On the poll thread, between two polls: tell the client what was decided since the last time."""
+        waiting = self._for_client
+        while waiting:
+            match waiting.popleft():
+                case PausePartitions(partitions):
+                    self._client_call(self._client.pause, _client_partitions(partitions))
+                case ResumePartitions(partitions):
+                    self._client_call(self._client.resume, _client_partitions(partitions))
+                case SeekPartition(name, offset):
+                    self._client_call(self._client.seek, ClientPartition(name.topic, name.partition, offset))
+                case Commit(offsets):
+                    self._commit(offsets)
+
+    def _perform_later(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Dispatch(run):
+                    self._runs.put(run)
+                case WriteDeadLetter():
+                    self._dead_letters.write(effect, self._on_dead_letter)
+                case Commit(offsets):
+                    self._commit_now(offsets)
+                case Notice(event, level, fields):
+                    log_event(event, level, {"group": self.group, **fields})
+                    if self._hooks is not None:
+                        self._hooks.event(group=self.group, event=event)
+                case _:
+                    raise AssertionError(f"no shell code for {effect!r}")
+
+    def _on_dead_letter(self, letter: WriteDeadLetter, error: str | None) -> None:
+        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+        if error is None:
+            self._step(events.DeadLetterWritten(name, epoch, offset))
+        else:
+            self._step(events.DeadLetterFailed(name, epoch, offset, error))
+
+    def _client_call(self, call: Callable[[Any], Any], argument: Any) -> None:
+        try:
+            call(argument)
+        except KafkaException as error:
+            # The partition may be leaving at this moment; the rebalance callback settles it.
+            self._log_client_error("info", call.__name__, str(error))
+
+    def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        try:
+            self._client.commit(offsets=_client_offsets(offsets), asynchronous=True)
+        except KafkaException as error:
+            self._commit_answered(error.args[0], [])
+
+    def _commit_now(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
+        if self._is_stopping.is_set():
+            self._perform_now([Commit(offsets)])  # `_close` waits for the answer, and not for ever
+            return
+        try:
+            self._client.commit(offsets=_client_offsets(offsets), asynchronous=False)
+        except KafkaException as error:
+            problem: KafkaError = error.args[0]
+            fields = {"group": self.group, "error": problem.str(), "is_fenced": is_fenced(problem)}
+            log_event("final_commit_failed", "warning", fields)
+        else:
+            if self._hooks is not None:
+                self._hooks.committed(group=self.group, partitions=len(offsets))
+
+    # Small parts
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(condition, timeout_s)
+
+    def _check_reachable(self) -> None:
+        servers = self._settings["bootstrap.servers"]
+        try:
+            self._client.list_topics(timeout=self._start_timeout_s)
+        except KafkaException as error:
+            raise BrokerUnavailable(
+                f"no Kafka broker answered at {servers} within {self._start_timeout_s:g} s ({error.args[0].str()}); "
+                "check bootstrap.servers and that the broker runs"
+            ) from error
+
+    def _committed_metadata(self, partitions: list[ClientPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        try:
+            committed = self._client.committed(partitions, timeout=5)
+        except KafkaException as error:
+            # Without it the finished ones beyond the position are delivered again: at least once still holds.
+            log_event("commit_metadata_unread", "warning", {"group": self.group, "error": str(error)})
+            return {}
+        return {
+            TopicPartition(p.topic, p.partition): (p.offset, p.metadata)
+            for p in committed
+            if p.offset >= 0 and p.metadata
+        }
+
+
+def _client_partitions(partitions: Sequence[TopicPartition]) -> list[ClientPartition]:
+    return [ClientPartition(name.topic, name.partition) for name in partitions]
+
+
+def _client_offsets(offsets: Mapping[TopicPartition, tuple[int, str]]) -> list[ClientPartition]:
+    return [
+        ClientPartition(name.topic, name.partition, offset, metadata)
+        if metadata
+        else ClientPartition(name.topic, name.partition, offset)
+        for name, (offset, metadata) in offsets.items()
+    ]

@@ -1,0 +1,172 @@
+"""Runs an `App` in threads: one engine per group, signals, and a stop that drains before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+from ottla.app.app import App
+from ottla.app.invoke import Invoker
+from ottla.config import consumer_settings
+from ottla.consumer.health import Health
+from ottla.consumer.run import Run, RunResult
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+from ottla.sync.dead_letters import DeadLetterSink, ProducerSink
+from ottla.sync.engine import Engine
+from ottla.telemetry import log_event
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class AppRunner:
+    """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses."""
+
+    def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
+        self._app = app
+        self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
+        self._loop = _LoopThread()
+        self._wake = threading.Event()
+        self._is_stop_asked = False
+        self.engines: dict[str, Engine] = {
+            group: Engine(
+                group=group,
+                topics=sorted({topic for route in routes for topic in route.topics}),
+                plans=[route.plan() for route in routes],
+                execute={
+                    route.name: self._executor(route.invoker(list(app.middlewares), app.state)) for route in routes
+                },
+                settings=consumer_settings(app.bootstrap_servers, group_id=group, settings=app.settings),
+                dead_letters=self._dead_letters,
+                flow=app.flow,
+                commits=app.commit,
+                drain_s=app.drain_s,
+                hooks=app.hooks,
+                on_stop=self._wake.set,
+            )
+            for group, routes in app.routes_by_group().items()
+        }
+
+    def run(self, *, handle_signals: bool) -> None:
+        """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
+        restore = self._take_signals() if handle_signals else []
+        started: list[Engine] = []
+        try:
+            for hook in self._app.start_hooks:
+                self._call(hook)
+            for engine in self.engines.values():
+                engine.start()
+                started.append(engine)
+            log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
+            self._wait_for_a_reason()
+        finally:
+            for engine in started:
+                engine.stop()
+            for engine in started:
+                engine.join()
+            self._dead_letters.close(self._app.drain_s)
+            for hook in self._app.stop_hooks:
+                self._call(hook)
+            self._loop.close()
+            for number, before in restore:
+                signal.signal(number, before)
+            log_event("app_stopped", "info", {"app": self._app.group})
+        for engine in started:
+            if engine.error is not None:
+                raise engine.error
+
+    def stop(self) -> None:
+        self._is_stop_asked = True
+        self._wake.set()
+
+    def health(self) -> Health:
+        return Health.all_of([engine.health() for engine in self.engines.values()])
+
+    # Verbs at run time
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        for engine in self.engines.values():
+            engine.pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        for engine in self.engines.values():
+            engine.resume(*partitions)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset` in the group that has the partition."""
+        for engine in self.engines.values():
+            engine.seek(topic_partition, offset)
+
+    def drain(self, timeout_s: float) -> bool:
+        """Take nothing new, and wait until everything fetched is done."""
+        return all(engine.drain(timeout_s) for engine in self.engines.values())
+
+    # Parts
+
+    def _wait_for_a_reason(self) -> None:
+        # With a timeout: a wait without one does not let Python run signal handlers on every platform.
+        while not self._is_stop_asked and all(engine.is_running for engine in self.engines.values()):
+            self._wake.wait(0.5)
+            if not self._is_stop_asked:
+                self._wake.clear()
+
+    def _take_signals(self) -> list[tuple[signal.Signals, Any]]:
+        if threading.current_thread() is not threading.main_thread():
+            raise ConfigError(
+                "App.run() handles signals only in the main thread: call run(handle_signals=False) and stop() elsewhere"
+            )
+
+        def ask(number: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        return [(number, signal.signal(number, ask)) for number in _SIGNALS]
+
+    def _executor(self, invoker: Invoker) -> Callable[[Run], RunResult]:
+        if not invoker.binding.is_async:
+            return invoker.deliver
+        # All async handlers share one loop, as they would under `serve`: what they open belongs to one loop.
+        return lambda run: self._loop.run(invoker.deliver_async(run, _yield_now))
+
+    def _call(self, hook: Callable[[], Any]) -> None:
+        result = hook()
+        if inspect.iscoroutine(result):
+            self._loop.run(result)
+
+
+class _LoopThread:
+    """An event loop in a thread of its own, started when the first coroutine comes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, coroutine: Any) -> Any:
+        """Run `coroutine` on the loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
+
+    def close(self) -> None:
+        if self._loop is None or self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-loop", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+async def _yield_now() -> None:
+    await asyncio.sleep(0)

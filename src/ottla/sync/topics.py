@@ -1,0 +1,104 @@
+"""Create and delete topics, and wait until the cluster says so. Small on purpose: `ottla.admin` has the rest."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+
+
+def create_topic(
+    bootstrap_servers: str,
+    name: str,
+    *,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    config: Mapping[str, object] | None = None,
+    exist_ok: bool = False,
+    timeout_s: float = 10.0,
+) -> bool:
+    """Create a topic. False when it existed already and `exist_ok` says that is fine."""
+    new = NewTopic(
+        name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        config={setting: _text(value) for setting, value in (config or {}).items()},
+    )
+    admin = _admin(bootstrap_servers, timeout_s)
+    try:
+        _result(admin.create_topics([new], request_timeout=timeout_s), timeout_s)
+    except KafkaException as error:
+        problem: KafkaError = error.args[0]
+        if problem.code() == KafkaError.TOPIC_ALREADY_EXISTS and exist_ok:
+            return False
+        raise ConfigError(f"topic {name} was not created: {problem.str()}") from error
+    except TimeoutError:
+        raise BrokerUnavailable(
+            f"topic {name} was not created: {bootstrap_servers} did not answer in {timeout_s} s"
+        ) from None
+    return True
+
+
+def delete_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: float = 10.0) -> None:
+    """Delete topics. One that does not exist is `UnknownTopic`; the others are deleted all the same."""
+    wanted = list(names)
+    if not wanted:
+        return
+    admin = _admin(bootstrap_servers, timeout_s)
+    missing = []
+    for name, future in admin.delete_topics(wanted, request_timeout=timeout_s).items():
+        try:
+            future.result(timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            missing.append(name)
+    if missing:
+        raise UnknownTopic(f"no such topic to delete: {', '.join(missing)}")
+
+
+def check_reachable(bootstrap_servers: str, *, timeout_s: float = 5.0) -> int:
+    """The number of brokers that the cluster at this address has. Raises `BrokerUnavailable` when none answers."""
+    _check_sockets(bootstrap_servers, timeout_s)
+    try:
+        return len(_admin(bootstrap_servers, timeout_s).list_topics(timeout=timeout_s).brokers)
+    except KafkaException as error:
+        raise BrokerUnavailable(
+            f"no Kafka broker answered at {bootstrap_servers} within {timeout_s} s ({error.args[0].str()})"
+        ) from error
+
+
+def _check_sockets(bootstrap_servers: str, timeout_s: float) -> None:
+    """Raise when nothing listens at any address. librdkafka would go on trying until its time is up."""
+    problems = []
+    for address in bootstrap_servers.split(","):
+        host, _, port = address.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
+            return
+        except OSError as error:
+            problems.append(f"{address}: {error.strerror or error}")
+    raise BrokerUnavailable(f"no Kafka broker answered at {'; '.join(problems)}")
+
+
+def _admin(bootstrap_servers: str, timeout_s: float) -> AdminClient:
+    # librdkafka logs each refused connection to stderr; the error that is raised in the end says it once.
+    return AdminClient(
+        {"bootstrap.servers": bootstrap_servers, "socket.timeout.ms": max(10, int(timeout_s * 1000)), "log_level": 0}
+    )
+
+
+def _result(futures: dict[str, Future[Any]], timeout_s: float) -> None:
+    for future in futures.values():
+        future.result(timeout_s)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,180 @@
+"""The Kafka that tests run against: embedded in the process, in a container, or wherever you point to.
+
+The same test runs on all three; `--kafka` chooses. What differs is only who starts and stops it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from ottla.records import Headers, Record
+
+if TYPE_CHECKING:
+    from broker_embedded.cluster import EmbeddedCluster
+    from ottla.sync.topic_reader import TopicReader
+
+EMBEDDED: Final = "embedded"
+CONTAINER: Final = "container"
+CONTAINER_IMAGE: Final = "confluentinc/cp-kafka:7.9.0"
+
+_ADDRESS: Final = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*|\[[0-9a-fA-F:]+\]:\d{1,5}")
+_TOPIC_NAME_LIMIT: Final = 249
+_NOT_IN_TOPIC_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]+")
+
+
+class Kafka:
+    """A running Kafka for tests. `cluster` is the embedded cluster, for faults and time; None where it is not ours."""
+
+    def __init__(self, bootstrap_servers: str, *, kind: str, cluster: EmbeddedCluster | None = None) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.kind = kind
+        self.cluster = cluster
+        self._numbers = itertools.count(1)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic and return its name."""
+        from ottla.sync.topics import create_topic
+
+        create_topic(
+            self.bootstrap_servers, name, partitions=partitions, replication_factor=replication_factor, config=config
+        )
+        return name
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics. Those that are gone already are not missed."""
+        from ottla.sync.topics import delete_topics
+
+        with contextlib.suppress(UnknownTopic):
+            delete_topics(self.bootstrap_servers, names)
+
+    def fresh_name(self, hint: str) -> str:
+        """A topic or group name that nobody has used, beginning with `hint`: other runs may share the cluster."""
+        ending = f"-{next(self._numbers)}-{secrets.token_hex(3)}"
+        return _NOT_IN_TOPIC_NAMES.sub("-", hint).strip("-.")[: _TOPIC_NAME_LIMIT - len(ending)] + ending
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        value: Any = None,
+        keys: Iterable[Any] | Callable[[Any], Any] | None = None,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Send values and return how many, once every one is acknowledged.
+
+        `value` and `key` are serdes (`Json(Order)`, `str`); without one, bytes, text and integers are sent as
+        themselves and anything else as JSON. `keys` gives each value its key: one per value, or a function of it.
+        """
+        from ottla.sync.topic_writer import write_all
+
+        return write_all(
+            self.bootstrap_servers,
+            topic,
+            values,
+            value=value,
+            keys=keys,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    def reader(self, topic: str, *, key: Any = None, value: Any = None, from_latest: bool = False) -> TopicReader:
+        """Something that reads the topic without a group. A context manager: close it."""
+        from ottla.sync.topic_reader import TopicReader
+
+        return TopicReader(self.bootstrap_servers, topic, key=key, value=value, from_latest=from_latest)
+
+    def consume_all(
+        self, topic: str, *, key: Any = None, value: Any = None, at_least: int = 0, timeout_s: float = 10.0
+    ) -> list[Record[Any]]:
+        """Every record that is in the topic, by partition and offset. Waits until `at_least` so many are there.
+
+        A topic that does not exist yet is waited for too, if records are: the first dead letter may create it.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._reader_of(topic, key, value, deadline if at_least else 0.0) as reader:
+            records = reader.take(at_least, timeout_s=deadline - time.monotonic()) if at_least else []
+            records += reader.read_to_end(timeout_s=max(1.0, deadline - time.monotonic()))
+        return sorted(records, key=lambda record: (record.partition, record.offset))
+
+    def _reader_of(self, topic: str, key: Any, value: Any, deadline: float) -> TopicReader:
+        while True:
+            try:
+                return self.reader(topic, key=key, value=value)
+            except UnknownTopic:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.02)
+
+    def __repr__(self) -> str:
+        return f"Kafka({self.kind}, {self.bootstrap_servers})"
+
+
+def check_choice(choice: str) -> None:
+    """Whether `--kafka` can be what was given. Raises `ConfigError` that says what it can be."""
+    if choice == CONTAINER:
+        if importlib.util.find_spec("testcontainers") is None:
+            raise ConfigError("--kafka=container needs testcontainers: pip install 'testcontainers[kafka]'")
+        return
+    if choice != EMBEDDED and not _ADDRESS.fullmatch(choice):
+        raise ConfigError(f"--kafka={choice}: give 'embedded', 'container' or HOST:PORT of a running Kafka")
+
+
+@contextlib.contextmanager
+def running_kafka(choice: str, *, brokers: int = 1, config: Mapping[str, object] | None = None) -> Iterator[Kafka]:
+    """Start the chosen Kafka, or connect to it, for as long as the block lasts."""
+    check_choice(choice)
+    if choice == EMBEDDED:
+        with embedded_cluster(brokers, config or {}) as cluster:
+            yield Kafka(cluster.bootstrap_servers, kind=EMBEDDED, cluster=cluster)
+    elif choice == CONTAINER:
+        with _container(config or {}) as bootstrap_servers:
+            yield Kafka(bootstrap_servers, kind=CONTAINER)
+    else:
+        from ottla.sync.topics import check_reachable
+
+        try:
+            check_reachable(choice)
+        except BrokerUnavailable as error:
+            raise BrokerUnavailable(
+                f"--kafka={choice}: {error}. Is it running, and is this its advertised address?"
+            ) from error
+        yield Kafka(choice, kind="external")
+
+
+def embedded_cluster(brokers: int, config: Mapping[str, object]) -> EmbeddedCluster:
+    """An embedded cluster with settings that suit tests: a group does not wait for members that may still come."""
+    from broker_embedded.cluster import EmbeddedCluster
+
+    return EmbeddedCluster(brokers=brokers, config={"group.initial.rebalance.delay.ms": 0, **config})
+
+
+@contextlib.contextmanager
+def _container(config: Mapping[str, object]) -> Iterator[str]:
+    from testcontainers.kafka import KafkaContainer
+
+    container = KafkaContainer(CONTAINER_IMAGE).with_kraft()
+    for name, value in {"group.initial.rebalance.delay.ms": 0, **config}.items():
+        container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", str(value))
+    with container:
+        yield container.get_bootstrap_server()

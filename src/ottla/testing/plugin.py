@@ -1,0 +1,199 @@
+"""Pytest fixtures for services that speak Kafka.
+
+    pytest                          a broker embedded in the process, started once per session, in milliseconds
+    pytest --kafka=container        Kafka in a container (needs testcontainers and a container engine)
+    pytest --kafka=HOST:PORT        a Kafka that is running already
+
+The plugin is loaded by every pytest run of every project that has Ottla installed. It therefore imports nothing but
+pytest until a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from broker_embedded.cluster import EmbeddedCluster
+    from ottla.app import App
+    from ottla.clock import ManualClock
+    from ottla.sync.producer import Producer
+    from ottla.sync.topic_reader import TopicReader
+    from ottla.testing.kafka import Kafka
+    from ottla.testing.registry import EmbeddedRegistry
+    from ottla.testing.running import RunningApp
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    _leave_ottla_as_it_is(pluginmanager)
+    group = parser.getgroup("ottla", "Kafka for tests (Ottla)")
+    group.addoption(
+        "--kafka",
+        metavar="embedded|container|HOST:PORT",
+        help="what the `kafka` fixture is: a broker in this process (default), in a container, or one that is running",
+    )
+    parser.addini("ottla_kafka", "the default of --kafka", default="embedded")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    choice = _choice(config)
+    if choice == "embedded":
+        return
+    from ottla.errors import ConfigError
+    from ottla.testing.kafka import check_choice
+
+    try:
+        check_choice(choice)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    choice = _choice(config)
+    return None if choice == "embedded" else f"kafka: {choice}"
+
+
+@pytest.fixture(scope="session")
+def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
+    """A running Kafka: `.bootstrap_servers`, `.create_topic()`, `.produce()`, `.consume_all()`, `.reader()`."""
+    from ottla.testing.kafka import running_kafka
+
+    with running_kafka(_choice(pytestconfig)) as running:
+        yield running
+
+
+@pytest.fixture
+def make_topic(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """A function that creates a topic of its own for this test: `make_topic(partitions=6, config={...})`."""
+    made: list[str] = []
+
+    def make(name: str = "", **options: Any) -> str:
+        topic = kafka.create_topic(kafka.fresh_name(name or request.node.name), **options)
+        made.append(topic)
+        return topic
+
+    yield make
+    if kafka.kind != "embedded":  # the embedded broker takes its topics along when it stops
+        kafka.delete_topics(made)
+
+
+@pytest.fixture
+def kafka_topic(make_topic: Callable[..., str]) -> str:
+    """The name of an empty topic with one partition that only this test knows."""
+    return make_topic()
+
+
+@pytest.fixture
+def kafka_group(kafka: Kafka, request: pytest.FixtureRequest) -> str:
+    """A consumer group name that nobody has used."""
+    return kafka.fresh_name(request.node.name)
+
+
+@pytest.fixture(scope="session")
+def _session_producer(kafka: Kafka) -> Iterator[Producer]:
+    """One producer for all tests: librdkafka takes half a second before an idempotent one sends its first record."""
+    from ottla.sync.producer import Producer
+
+    with Producer(kafka.bootstrap_servers) as producer:
+        yield producer
+
+
+@pytest.fixture
+def kafka_producer(_session_producer: Producer) -> Iterator[Producer]:
+    """An Ottla `Producer`, shared by all tests. A test fails if something it sent was not delivered."""
+    yield _session_producer
+    _session_producer.flush(10)
+
+
+@pytest.fixture
+def make_consumer(kafka: Kafka) -> Iterator[Callable[..., TopicReader]]:
+    """A function that reads a topic from its first record: `make_consumer(topic, value=Json(Order)).take(3)`."""
+    made: list[TopicReader] = []
+
+    def make(topic: str, **options: Any) -> TopicReader:
+        reader = kafka.reader(topic, **options)
+        made.append(reader)
+        return reader
+
+    yield make
+    for reader in made:
+        reader.close()
+
+
+@pytest.fixture
+def kafka_consumer(make_consumer: Callable[..., TopicReader], kafka_topic: str) -> TopicReader:
+    """Reads `kafka_topic` from its first record: `.take(n)`, `.read_to_end()`."""
+    return make_consumer(kafka_topic)
+
+
+@pytest.fixture
+def run_app(kafka: Kafka) -> Iterator[Callable[[App], RunningApp]]:
+    """A function that runs an `App` against `kafka` beside the test, and stops it gracefully when the test ends.
+
+    The test fails if the app ended with an error.
+    """
+    from contextlib import ExitStack
+
+    from ottla.testing.running import RunningApp
+
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(RunningApp(app, kafka.bootstrap_servers))
+
+
+@pytest.fixture
+def schema_registry() -> Iterator[EmbeddedRegistry]:
+    """A schema registry of its own for this test: give `.url` to serdes. Its schemas are in memory."""
+    from ottla.testing.registry import EmbeddedRegistry
+
+    with EmbeddedRegistry() as registry:
+        yield registry
+
+
+@pytest.fixture
+def make_cluster(pytestconfig: pytest.Config) -> Iterator[Callable[..., EmbeddedCluster]]:
+    """A function that starts an embedded cluster for this test alone: `make_cluster(brokers=3, config={...})`.
+
+    Tests that use it are about the cluster itself (faults, elections), so they run on the embedded broker only.
+    """
+    choice = _choice(pytestconfig)
+    if choice != "embedded":
+        pytest.skip(f"needs a cluster of its own, which --kafka={choice} is not")
+    from contextlib import ExitStack
+
+    from ottla.testing.kafka import embedded_cluster
+
+    with ExitStack() as stack:
+        yield lambda brokers=3, config=None: stack.enter_context(embedded_cluster(brokers, config or {}))
+
+
+@pytest.fixture
+def kafka_cluster(make_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
+    """An embedded cluster of three brokers for this test alone."""
+    return make_cluster(brokers=3)
+
+
+@pytest.fixture
+def manual_clock() -> ManualClock:
+    """A clock that stands still until the test moves it."""
+    from ottla.clock import ManualClock
+
+    return ManualClock()
+
+
+def _leave_ottla_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Keep pytest from rewriting the asserts of every module of Ottla, as it does for the packages of plugins.
+
+    It costs time, and modules are also imported in the broker's and the app's threads: on Python 3.11 the rewriter,
+    when two threads take turns inside it, fails with "AST constructor recursion depth mismatch". Without the attribute
+    (it is pytest's own) everything works as before.
+    """
+    marked = getattr(getattr(pluginmanager, "rewrite_hook", None), "_must_rewrite", None)
+    if isinstance(marked, set):
+        own = ("ottla", "ottla_wire", "broker_embedded", "pyspark_ottla")
+        marked -= {name for name in marked if name.partition(".")[0] in own}
+
+
+def _choice(config: pytest.Config) -> str:
+    return str(config.getoption("--kafka") or config.getini("ottla_kafka"))

@@ -1,0 +1,15 @@
+"""A schema registry for tests and demos: Confluent's REST API on loopback, schemas kept in a compacted topic.
+
+    with EmbeddedRegistry(kafka.bootstrap_servers) as registry:
+        Avro(Order, registry=registry.url)
+
+The topic is `_schemas`, with Confluent's keys and values, so that a restarted registry knows what the last one knew.
+Without an address the schemas are kept in memory only.
+
+Served: subjects, versions, schemas by id, lookup, soft delete, configuration and compatibility. Compatibility is
+checked for Avro; JSON and Protobuf schemas are accepted as they are. Not served: modes, contexts, exporters, rules.
+"""
+
+from ottla.testing.registry.server import EmbeddedRegistry
+
+__all__ = ["EmbeddedRegistry"]

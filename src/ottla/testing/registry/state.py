@@ -1,0 +1,234 @@
+"""What a schema registry knows, as a state machine over its log.
+
+A request is decided against the state and gives the records to append and the answer; `replay` is the only place where
+the state changes. A registry that restarts replays the topic and is the same registry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.serdes.avro_codec import parse
+from ottla.testing.registry.compatibility import LEVELS, problems
+
+Json: TypeAlias = Any
+
+
+class Refusal(Exception):
+    """The registry's own "no": HTTP status, error code and message, as Confluent's registry gives them."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        self.status = status
+        self.code = code
+        super().__init__(message)
+
+
+class LogRecord(NamedTuple):
+    """One record of `_schemas`: key and value as JSON values. A null value deletes."""
+
+    key: dict[str, Any]
+    value: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a subject."""
+
+    subject: str
+    version: int
+    id: int
+    type: str
+    schema: str
+    references: tuple[tuple[str, str, int], ...] = ()
+    deleted: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "subject": self.subject,
+            "version": self.version,
+            "id": self.id,
+            "schema": self.schema,
+            **_type_and_references(self),
+        }
+        return answer
+
+
+@dataclass(slots=True)
+class RegistryState:
+    """Subjects, versions, ids and compatibility levels."""
+
+    subjects: dict[str, dict[int, Version]] = field(default_factory=dict)
+    by_id: dict[int, Version] = field(default_factory=dict)
+    levels: dict[str | None, str] = field(default_factory=lambda: {None: "BACKWARD"})
+
+    def replay(self, record: LogRecord) -> None:
+        """Change the state by one record of the log."""
+        key, value = record
+        if key.get("keytype") == "CONFIG":
+            subject = key.get("subject")
+            if value is not None:
+                self.levels[subject] = value["compatibilityLevel"]
+            elif subject is not None:
+                self.levels.pop(subject, None)
+        elif key.get("keytype") == "SCHEMA":
+            versions = self.subjects.setdefault(key["subject"], {})
+            if value is None:
+                versions.pop(key["version"], None)
+                return
+            version = Version(
+                value["subject"],
+                value["version"],
+                value["id"],
+                value.get("schemaType", "AVRO"),
+                value["schema"],
+                tuple((r["name"], r["subject"], r["version"]) for r in value.get("references", ())),
+                value.get("deleted", False),
+            )
+            versions[version.version] = version
+            self.by_id[version.id] = version
+
+    def register(self, subject: str, body: Json) -> tuple[list[LogRecord], Json]:
+        """Add a schema to a subject, or find it there."""
+        wanted = self._wanted(subject, body)
+        same = [version for version in self.live(subject) if _is_same(version, wanted)]
+        if same:
+            return [], {"id": same[-1].id}
+        broken = self._problems(subject, wanted, self.live(subject))
+        if broken:
+            raise Refusal(409, 409, f"Schema is not compatible with subject {subject}: {'; '.join(broken)}")
+        known = next((version for version in self.by_id.values() if _is_same(version, wanted)), None)
+        schema_id = known.id if known else max(self.by_id, default=0) + 1
+        number = max(self.subjects.get(subject, ()), default=0) + 1
+        version = Version(subject, number, schema_id, wanted.type, wanted.schema, wanted.references)
+        key = {"keytype": "SCHEMA", "subject": subject, "version": number, "magic": 1}
+        return [LogRecord(key, {**version.as_json(), "deleted": False})], {"id": schema_id}
+
+    def lookup(self, subject: str, body: Json) -> Json:
+        """The version that a schema is of a subject."""
+        versions = self._existing(subject)
+        wanted = self._wanted(subject, body)
+        for version in reversed(versions):
+            if _is_same(version, wanted):
+                return version.as_json()
+        raise Refusal(404, 40403, "Schema not found")
+
+    def version(self, subject: str, number: str) -> Version:
+        """One version of a subject, or its latest."""
+        versions = self._existing(subject)
+        if number in ("latest", "-1"):
+            return versions[-1]
+        for version in versions:
+            if str(version.version) == number:
+                return version
+        raise Refusal(404, 40402, f"Version {number} not found.")
+
+    def schema(self, schema_id: str) -> Json:
+        """A schema by its id. Deleted versions still answer: records with their id remain in topics."""
+        found = self.by_id.get(int(schema_id)) if schema_id.isdigit() else None
+        if found is None:
+            raise Refusal(404, 40403, f"Schema {schema_id} not found")
+        return {"schema": found.schema, **_type_and_references(found)}
+
+    def numbers(self, subject: str) -> Json:
+        return [version.version for version in self._existing(subject)]
+
+    def names(self) -> Json:
+        return sorted(subject for subject in self.subjects if self.live(subject))
+
+    def delete(self, subject: str) -> tuple[list[LogRecord], Json]:
+        """Soft-delete every version of a subject."""
+        versions = self._existing(subject)
+        records = [
+            LogRecord(
+                {"keytype": "SCHEMA", "subject": subject, "version": version.version, "magic": 1},
+                {**version.as_json(), "deleted": True},
+            )
+            for version in versions
+        ]
+        return records, [version.version for version in versions]
+
+    def is_compatible(self, subject: str, number: str, body: Json) -> Json:
+        """Whether a schema could follow a version (or the latest) of a subject."""
+        against = self.version(subject, number)
+        broken = self._problems(subject, self._wanted(subject, body), [against])
+        return {"is_compatible": not broken, "messages": broken}
+
+    def level(self, subject: str | None) -> Json:
+        if subject is not None and subject not in self.levels:
+            raise Refusal(404, 40408, f"Subject {subject} has no compatibility level of its own")
+        return {"compatibilityLevel": self.levels[subject]}
+
+    def set_level(self, subject: str | None, body: Json) -> tuple[list[LogRecord], Json]:
+        level = str(body.get("compatibility", "")).upper()
+        if level not in LEVELS:
+            raise Refusal(422, 42203, f"Invalid compatibility level {level}, valid are {', '.join(LEVELS)}")
+        key = {"keytype": "CONFIG", "subject": subject, "magic": 0}
+        return [LogRecord(key, {"subject": subject, "compatibilityLevel": level})], {"compatibility": level}
+
+    def live(self, subject: str) -> list[Version]:
+        """The versions of a subject that are not deleted, oldest first."""
+        versions = self.subjects.get(subject, {})
+        return [versions[number] for number in sorted(versions) if not versions[number].deleted]
+
+    def _existing(self, subject: str) -> list[Version]:
+        versions = self.live(subject)
+        if not versions:
+            raise Refusal(404, 40401, f"Subject '{subject}' not found.")
+        return versions
+
+    def _wanted(self, subject: str, body: Json) -> Version:
+        schema, type = body.get("schema"), body.get("schemaType") or "AVRO"
+        if not isinstance(schema, str) or type not in ("AVRO", "JSON", "PROTOBUF"):
+            raise Refusal(422, 42201, f"Invalid schema of type {type}")
+        references = tuple((r["name"], r["subject"], r["version"]) for r in body.get("references") or ())
+        wanted = Version(subject, 0, 0, type, schema, references)
+        try:
+            if type == "AVRO":
+                parse(json.loads(schema), using=self._used(references, ()))
+            elif type == "JSON":
+                json.loads(schema)
+        except Refusal:
+            raise
+        except Exception as error:
+            raise Refusal(422, 42201, f"Invalid {type} schema: {error}") from error
+        return wanted
+
+    def _used(self, references: Sequence[tuple[str, str, int]], above: tuple[str, ...]) -> list[Json]:
+        found = []
+        for _, subject, number in references:
+            if subject in above:
+                raise Refusal(422, 42201, f"References run in a circle: {subject}")
+            version = self.version(subject, str(number))
+            found += self._used(version.references, (*above, subject))
+            found.append(json.loads(version.schema))
+        return found
+
+    def _problems(self, subject: str, wanted: Version, earlier: Sequence[Version]) -> list[str]:
+        level = self.levels.get(subject, self.levels[None])
+        # With references the types are spread over subjects; they are accepted unchecked, as JSON and Protobuf are.
+        is_checked = wanted.type == "AVRO" and not wanted.references and level != "NONE"
+        if not is_checked:
+            return []
+        comparable = [version for version in earlier if version.type == "AVRO" and not version.references]
+        return problems(json.loads(wanted.schema), [json.loads(version.schema) for version in comparable], level)
+
+
+def _is_same(version: Version, wanted: Version) -> bool:
+    if (version.type, version.references) != (wanted.type, wanted.references):
+        return False
+    if version.type == "PROTOBUF":
+        return version.schema == wanted.schema
+    is_same: bool = json.loads(version.schema) == json.loads(wanted.schema)
+    return is_same
+
+
+def _type_and_references(version: Version) -> dict[str, Any]:
+    shown: dict[str, Any] = {} if version.type == "AVRO" else {"schemaType": version.type}
+    if version.references:
+        shown["references"] = [
+            {"name": name, "subject": subject, "version": number} for name, subject, number in version.references
+        ]
+    return shown

@@ -1,0 +1,41 @@
+"""Wait for a condition with a deadline, instead of sleeping and hoping."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, *, what: str = "", interval_s: float = 0.005) -> T:
+    """Call `condition` until it gives something true, and return that. TimeoutError names `what` was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() >= deadline:
+            raise TimeoutError(_not_met(condition, found, timeout_s, what))
+        time.sleep(interval_s)
+
+
+async def wait_until_async(
+    condition: Callable[[], T], timeout_s: float = 10.0, *, what: str = "", interval_s: float = 0.005
+) -> T:
+    """`wait_until` for asyncio tests: the event loop runs on between two looks."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() >= deadline:
+            raise TimeoutError(_not_met(condition, found, timeout_s, what))
+        await asyncio.sleep(interval_s)
+
+
+def _not_met(condition: Callable[[], object], found: object, timeout_s: float, what: str) -> str:
+    name = what or getattr(condition, "__qualname__", repr(condition))
+    return f"still waiting for {name} after {timeout_s} s; last seen: {found!r}"
