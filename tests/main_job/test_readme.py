@@ -1,0 +1,51 @@
+"""What the README shows is what the repository has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Kafka
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("README.md"))]
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_service_shown_is_the_example_that_is_tested():
+    shown = python_blocks(ROOT / "README.md")[0]
+    assert shown == (ROOT / "examples" / "service.py").read_text(encoding="utf-8")
+
+
+def test_the_test_shown_passes(kafka: Kafka, kafka_topic: str):
+    names: dict[str, object] = {}
+    exec(compile(python_blocks(ROOT / "README.md")[1], "README.md", "exec", dont_inherit=True), names)
+    test = names["test_orders_are_billed"]
+    assert callable(test)
+    test(kafka, kafka_topic)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_somewhere(page: Path):
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_the_two_commands_of_the_readme_are_targets_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert commands == ["demo", "test"]
+    for command in commands:
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+
+
+def test_ci_runs_the_test_command_of_the_readme_and_nothing_else():
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line and not line.startswith("#")]
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "exec make test"]

@@ -1,0 +1,140 @@
+"""Every test that takes `shell` runs twice: in threads over confluent-kafka, and on an event loop over aiokafka."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla import App
+from ottla.testing.waiting import wait_until
+
+
+class Shell:
+    """Runs apps in the shell under test, in a thread of their own, and stops what is left."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._running: list[tuple[App, threading.Thread, list[BaseException]]] = []
+
+    def start(self, app: App, *, sink: Any = None) -> App:
+        """Start the app beside the test. `sink` replaces the dead letter producer: `(letter) -> error or None`."""
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                if self.name == "threads":
+                    self._run_threads(app, sink)
+                else:
+                    asyncio.run(self._serve(app, sink))
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name=f"app-{app.group}", daemon=True)
+        thread.start()
+        self._running.append((app, thread, errors))
+        return app
+
+    def stop(self, app: App, timeout_s: float = 20) -> None:
+        """Stop gracefully; raises what ended the app."""
+        for entry in self._running:
+            running, thread, errors = entry
+            if running is app:
+                app.stop()
+                thread.join(timeout_s)
+                assert not thread.is_alive(), f"{app.group} did not stop: {app.health()}"
+                self._running.remove(entry)
+                if errors:
+                    raise errors[0]
+                return
+
+    def error_of(self, app: App, timeout_s: float = 20) -> BaseException | None:
+        """Wait for the app to end by itself, and return what it raised."""
+        for entry in self._running:
+            running, thread, errors = entry
+            if running is app:
+                thread.join(timeout_s)
+                assert not thread.is_alive(), f"{app.group} still runs: {app.health()}"
+                self._running.remove(entry)
+                return errors[0] if errors else None
+        raise AssertionError("not started here")
+
+    def stop_all(self) -> None:
+        for app, _, _ in list(self._running):
+            self.stop(app)
+
+    def _run_threads(self, app: App, sink: Any) -> None:
+        from ottla.sync.runner import AppRunner
+
+        if sink is None:
+            app.run(handle_signals=False)
+            return
+
+        class Sink:
+            def write(self, letter: Any, on_written: Callable[..., None]) -> None:
+                # As a producer would: later, from another thread.
+                threading.Thread(target=lambda: on_written(letter, sink(letter))).start()
+
+            def close(self, timeout_s: float) -> None:
+                return
+
+        runner = AppRunner(app, dead_letters=Sink())
+        app._adopt(runner)
+        try:
+            runner.run(handle_signals=False)
+        finally:
+            app._release()
+
+    async def _serve(self, app: App, sink: Any) -> None:
+        from ottla.aio.runner import AppRunner
+
+        if sink is None:
+            await app.serve()
+            return
+
+        class Sink:
+            def write(self, letter: Any, on_written: Callable[..., None]) -> None:
+                asyncio.get_running_loop().call_later(0.001, lambda: on_written(letter, sink(letter)))
+
+            async def close(self, timeout_s: float) -> None:
+                return
+
+        runner = AppRunner(app, dead_letters=Sink())
+        app._adopt(runner)
+        try:
+            await runner.serve(handle_signals=False)
+        finally:
+            app._release()
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
+    made = Shell(request.param)
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def committed(kafka: Any) -> Iterator[Callable[..., int]]:
+    """The offset that a group has committed for a partition, -1001 when none."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    clients: dict[str, Any] = {}
+
+    def read(group: str, topic: str, partition: int = 0) -> int:
+        if group not in clients:
+            clients[group] = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "log_level": 0})
+        found: int = clients[group].committed([TopicPartition(topic, partition)], timeout=10)[0].offset
+        return found
+
+    yield read
+    for client in clients.values():
+        client.close()
+
+
+@pytest.fixture
+def wait() -> Callable[..., None]:
+    return wait_until

@@ -1,0 +1,142 @@
+"""Wrong addresses, wrong topics, wrong settings: an error that names what was found and what to do, in both shells."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from ottla import App, BrokerUnavailable, ConfigError, Json, LifecycleError, NoCommittedOffset, UnknownTopic
+from ottla.sync.topic_writer import write_all
+from ottla.sync.topics import create_topic
+
+
+def app_for(servers: str, topic: str = "orders", **options: Any) -> App:
+    app = App("billing", bootstrap_servers=servers, **options)
+
+    @app.handler(topic, value=Json())
+    def handle(value: int) -> None: ...
+
+    return app
+
+
+@pytest.fixture
+def closed_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_an_unreachable_address_is_named(shell: Any, closed_port: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.aio import engine as asyncio_engine
+    from ottla.sync import engine as threads_engine
+
+    for module in (asyncio_engine, threads_engine):
+        monkeypatch.setattr(module, "START_TIMEOUT_S", 1.0)
+    app = app_for(closed_port)
+    started = time.monotonic()
+    shell.start(app)
+    error = shell.error_of(app)
+
+    assert isinstance(error, BrokerUnavailable)
+    assert closed_port in str(error)
+    assert time.monotonic() - started < 8
+
+
+def test_an_unknown_topic_is_named_when_the_cluster_does_not_create_topics(shell: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(brokers=1, config={"auto.create.topics.enable": False})
+    app = app_for(cluster.bootstrap_servers, "nowhere")
+    shell.start(app)
+    error = shell.error_of(app)
+
+    assert isinstance(error, UnknownTopic)
+    assert "nowhere" in str(error)
+
+
+def test_a_group_without_offsets_and_without_a_place_to_start_is_an_error(shell: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(brokers=1)
+    create_topic(cluster.bootstrap_servers, "orders")
+    write_all(cluster.bootstrap_servers, "orders", [1], value=Json())
+    app = app_for(cluster.bootstrap_servers, settings={"auto.offset.reset": "error"})
+    shell.start(app)
+    error = shell.error_of(app)
+
+    assert isinstance(error, NoCommittedOffset)
+    assert "auto.offset.reset" in str(error)
+
+
+def test_latest_starts_at_the_end(shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any) -> None:
+    kafka.produce(kafka_topic, [1, 2], value=Json())
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, settings={"auto.offset.reset": "latest"})
+    seen: list[int] = []
+    app.handler(kafka_topic, value=Json())(lambda value: seen.append(value))
+    shell.start(app)
+    wait(lambda: app._runner is not None and app.health().partitions)
+    number = 10
+
+    def one_more() -> bool:
+        nonlocal number
+        number += 1
+        kafka.produce(kafka_topic, [number], value=Json())
+        return bool(seen)
+
+    wait(one_more)
+    assert 1 not in seen
+    assert 2 not in seen
+
+
+def test_a_setting_that_nobody_has_is_refused_by_name(shell: Any, kafka: Any) -> None:
+    app = app_for(kafka.bootstrap_servers, settings={"session.timeout": 10})
+    shell.start(app)
+    error = shell.error_of(app)
+
+    assert isinstance(error, ConfigError)
+    assert "session.timeout" in str(error)
+
+
+def test_an_app_without_handlers_does_not_run(shell: Any, kafka: Any) -> None:
+    app = App("billing", bootstrap_servers=kafka.bootstrap_servers)
+    shell.start(app)
+
+    assert isinstance(shell.error_of(app), ConfigError)
+
+
+def test_an_app_runs_once_at_a_time(shell: Any, kafka: Any, kafka_topic: str, wait: Any) -> None:
+    app = app_for(kafka.bootstrap_servers, kafka_topic)
+    shell.start(app)
+    wait(lambda: app.health().is_alive)
+
+    with pytest.raises(LifecycleError, match="running already"):
+        app.run(handle_signals=False)
+    shell.stop(app)
+    with pytest.raises(LifecycleError, match="not running"):
+        _ = app.runner
+
+
+def test_signals_need_the_main_thread(shell: Any, kafka: Any, kafka_topic: str) -> None:
+    import threading
+
+    app = app_for(kafka.bootstrap_servers, kafka_topic)
+    caught: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            app.run()
+        except ConfigError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(10)
+
+    assert "main thread" in str(caught[0])
+
+
+def test_stopping_before_the_start_stops_at_once(shell: Any, kafka: Any, kafka_topic: str) -> None:
+    app = app_for(kafka.bootstrap_servers, kafka_topic)
+    app.stop()
+    shell.start(app)
+
+    assert shell.error_of(app) is None

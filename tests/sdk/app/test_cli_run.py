@@ -1,0 +1,145 @@
+"""`ottla run module:app` as a process: it handles, it answers probes, and SIGTERM ends it without loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla import Json
+from ottla.cli.run import load_app
+from ottla.errors import ConfigError
+
+SERVICE = """
+import sys, time
+from ottla import App, CommitPolicy, Json
+
+app = App({group!r}, commit=CommitPolicy(every_s=60))
+number = 3
+
+@app.handler({topic!r}, value=Json())
+def on_order(value: int) -> None:
+    time.sleep(0.002)
+    print("handled", value, flush=True)
+
+@app.on_stop
+def bye() -> None:
+    print("stopped", flush=True)
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path, kafka_topic: str, kafka_group: str) -> Path:
+    (tmp_path / "billing_service.py").write_text(SERVICE.format(group=kafka_group, topic=kafka_topic))
+    (tmp_path / "broken_service.py").write_text("import there_is_no_such_package\n")
+    return tmp_path
+
+
+@pytest.fixture
+def run_cli(service: Path, kafka: Any) -> Iterator[Any]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from ottla.cli import main; main()", "run", *arguments],
+            cwd=service,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "PYTHONPATH": ""},
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_commits_and_leaves(
+    run_cli: Any,
+    kafka: Any,
+    kafka_topic: str,
+    kafka_group: str,
+    committed: Any,
+    flags: tuple[str, ...],
+    number: signal.Signals,
+) -> None:
+    kafka.produce(kafka_topic, range(1_000), value=Json())
+    process = run_cli("billing_service:app", *flags)
+    for _ in range(20):
+        assert process.stdout.readline().startswith("handled")
+    process.send_signal(number)
+    rest, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 0, errors
+    assert rest.rstrip().endswith("stopped")
+    handled = 20 + rest.count("handled")
+    assert handled < 1_000, "it stopped in the middle"
+    assert committed(kafka_group, kafka_topic) == handled, "what was handled is committed, and nothing else"
+
+
+def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str) -> None:
+    kafka.produce(kafka_topic, [1], value=Json())
+    process = run_cli("billing_service:app", "--health-port", "0")
+    found = None
+    while found is None:
+        line = process.stderr.readline()
+        assert line, "it ended"
+        found = re.search(r"(http://[\d.:]+)/health/ready", line)
+    process.stdout.readline()
+    answer = json.load(urllib.request.urlopen(found[1] + "/health", timeout=5))
+
+    assert answer["ready"] is True
+    assert answer["partitions"][0]["partition"] == f"{kafka_topic}-0"
+    assert json.load(urllib.request.urlopen(found[1] + "/health/live", timeout=5))["alive"] is True
+    with pytest.raises(urllib.error.HTTPError) as missing:
+        urllib.request.urlopen(found[1] + "/metrics", timeout=5)
+    assert missing.value.code == 404
+    missing.value.close()
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("billing_service", "expected MODULE:APP"),
+        ("no_such_service:app", "no module 'no_such_service'"),
+        ("billing_service:application", "no attribute 'application'; it has app"),
+        ("billing_service:number", "'number' is a int"),
+    ],
+)
+def test_a_target_that_is_not_there_is_named(
+    service: Path, monkeypatch: pytest.MonkeyPatch, target: str, said: str
+) -> None:
+    monkeypatch.chdir(service)
+    monkeypatch.delitem(sys.modules, "billing_service", raising=False)
+    monkeypatch.setattr(sys, "path", [str(service), *sys.path])
+
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        load_app(target)
+
+
+def test_a_module_that_fails_to_import_something_else_keeps_its_own_error(
+    service: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(service)
+    monkeypatch.setattr(sys, "path", [str(service), *sys.path])
+
+    with pytest.raises(ModuleNotFoundError, match="there_is_no_such_package"):
+        load_app("broken_service:app")

@@ -1,0 +1,220 @@
+"""`Consumer` and `AsyncConsumer`: the same tests, written once for both through a small adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla import AsyncConsumer, CommitPolicy, Consumer, Json, LifecycleError, Malformed, RetryPolicy, TopicPartition
+from ottla.delivery import describe_dead_letter
+
+
+class Adapter:
+    """Calls a consumer of either kind as if it were synchronous."""
+
+    def __init__(self, consumer: Any, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._consumer = consumer
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if self._loop is None:
+                return getattr(self._consumer, name)(*arguments, **options)
+
+            async def on_loop() -> Any:
+                result = getattr(self._consumer, name)(*arguments, **options)
+                return await result if inspect.isawaitable(result) else result
+
+            return self._loop.run_until_complete(on_loop())
+
+        return call
+
+    def iterate(self) -> Iterator[Any]:
+        if self._loop is None:
+            yield from self._consumer
+            return
+        iterator = aiter(self._consumer)
+        while True:
+            yield self._loop.run_until_complete(anext(iterator))
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def make(request: pytest.FixtureRequest, kafka: Any, kafka_group: str) -> Iterator[Callable[..., Any]]:
+    loop = asyncio.new_event_loop() if request.param == "asyncio" else None
+    made: list[Adapter] = []
+
+    def make(*topics: str, **options: Any) -> Adapter:
+        options = {"group": kafka_group, "bootstrap_servers": kafka.bootstrap_servers, "value": Json(), **options}
+
+        async def make_async() -> Any:
+            return AsyncConsumer(*topics, **options)
+
+        adapter = Adapter(Consumer(*topics, **options) if loop is None else loop.run_until_complete(make_async()), loop)
+        made.append(adapter)
+        return adapter
+
+    yield make
+    for adapter in made:
+        adapter.close()
+    if loop is not None:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def take(consumer: Adapter, count: int) -> list[Any]:
+    records: list[Any] = []
+    for _ in range(200):
+        if len(records) >= count:
+            break
+        records += consumer.poll(0.1, max_records=count - len(records))
+    return records
+
+
+def test_what_is_acknowledged_is_committed_on_close(
+    make: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any
+) -> None:
+    kafka.produce(kafka_topic, range(5), value=Json())
+    consumer = make(kafka_topic)
+    records = take(consumer, 5)
+    assert [record.value for record in records] == [0, 1, 2, 3, 4]
+
+    consumer.ack(*records[:3])
+    consumer.close()
+    assert committed(kafka_group, kafka_topic) == 3
+
+
+def test_a_gap_holds_the_commit_back(make: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any) -> None:
+    kafka.produce(kafka_topic, range(5), value=Json())
+    consumer = make(kafka_topic)
+    records = take(consumer, 5)
+    consumer.ack(records[0], records[2], records[4])
+    consumer.commit()
+
+    assert committed(kafka_group, kafka_topic) == 1
+    assert consumer.position(TopicPartition(kafka_topic, 0)) == 1
+
+
+def test_iterating_acknowledges_the_record_before(
+    make: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any
+) -> None:
+    kafka.produce(kafka_topic, range(5), value=Json())
+    consumer = make(kafka_topic)
+    for record in consumer.iterate():
+        if record.value == 3:
+            break
+    consumer.close()
+
+    assert committed(kafka_group, kafka_topic) == 3
+
+
+def test_the_next_member_goes_on_where_the_last_one_stopped(make: Any, kafka: Any, kafka_topic: str) -> None:
+    kafka.produce(kafka_topic, range(4), value=Json())
+    first = make(kafka_topic)
+    records = take(first, 4)
+    first.ack(*records[:2])
+    first.close()
+
+    assert [record.value for record in take(make(kafka_topic), 2)] == [2, 3]
+
+
+def test_a_retried_record_comes_again_before_what_follows_it(make: Any, kafka: Any, kafka_topic: str) -> None:
+    kafka.produce(kafka_topic, range(4), value=Json())
+    consumer = make(kafka_topic)
+    seen: list[int] = []
+    for record in consumer.iterate():
+        seen.append(record.value)
+        if record.value == 1 and seen.count(1) == 1:
+            consumer.retry(record, after_s=0.01)
+        if len(seen) == 5:
+            break
+
+    assert seen == [0, 1, 1, 2, 3]
+
+
+def test_what_fails_too_often_is_a_dead_letter(
+    make: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    topic, dead_topic = make_topic("orders"), make_topic("dead")
+    kafka.produce(topic, [1], value=Json())
+    consumer = make(
+        topic,
+        dead_letter_topic=dead_topic,
+        retry=RetryPolicy(max_attempts=2, initial_s=0.01),
+        commit=CommitPolicy(every_s=0.05),
+    )
+    for _ in range(2):
+        (record,) = take(consumer, 1)
+        consumer.failed(record, RuntimeError("no"))
+
+    def is_committed() -> bool:
+        consumer.poll(0.02)
+        return bool(committed(kafka_group, topic) == 1)
+
+    wait(is_committed)
+    view = describe_dead_letter(kafka.consume_all(dead_topic)[0].headers)
+    assert view is not None
+    assert (view.error_type, view.attempts) == ("RuntimeError", 2)
+
+
+def test_malformed_records_go_to_the_dead_letter_topic_unseen(
+    make: Any, kafka: Any, make_topic: Any, kafka_group: str, wait: Any
+) -> None:
+    topic, dead_topic = make_topic("orders"), make_topic("dead")
+    kafka.produce(topic, [b"1", b"{", b"2"], value=bytes)
+    consumer = make(topic, dead_letter_topic=dead_topic)
+
+    records = take(consumer, 2)
+    assert [record.value for record in records] == [1, 2]
+    consumer.ack(*records)
+    (letter,) = wait(lambda: consumer.poll(0.02) or kafka.consume_all(dead_topic))
+    assert letter.raw_value == b"{"
+
+
+def test_without_a_dead_letter_topic_malformed_records_are_given_out_as_evidence(
+    make: Any, kafka: Any, kafka_topic: str
+) -> None:
+    kafka.produce(kafka_topic, [b"{"], value=bytes)
+    (record,) = take(make(kafka_topic), 1)
+
+    assert isinstance(record.value, Malformed)
+    assert record.raw_value == b"{"
+
+
+def test_seeking_by_offset_and_by_time(make: Any, kafka: Any, kafka_topic: str) -> None:
+    for number in range(4):
+        kafka.produce(kafka_topic, [number], value=Json(), timestamp_ms=1_700_000_000_000 + number * 1_000)
+    consumer = make(kafka_topic)
+    consumer.ack(*take(consumer, 4))
+    partition = TopicPartition(kafka_topic, 0)
+
+    consumer.seek(partition, 1)
+    assert [record.value for record in take(consumer, 3)] == [1, 2, 3]
+    assert consumer.seek_to_time(partition, 1_700_000_001_500) == 2
+    assert [record.value for record in take(consumer, 2)] == [2, 3]
+
+
+def test_pausing_and_resuming(make: Any, kafka: Any, kafka_topic: str) -> None:
+    consumer = make(kafka_topic)
+    kafka.produce(kafka_topic, [1], value=Json())
+    consumer.ack(*take(consumer, 1))
+    consumer.pause()
+    kafka.produce(kafka_topic, [2], value=Json())
+    assert consumer.poll(0.3) == []
+
+    consumer.resume()
+    assert [record.value for record in take(consumer, 1)] == [2]
+
+
+def test_a_closed_consumer_stays_closed(make: Any, kafka_topic: str) -> None:
+    consumer = make(kafka_topic)
+    consumer.start()
+    consumer.close()
+    consumer.close()
+
+    with pytest.raises(LifecycleError, match="make a new one"):
+        consumer.poll(0.1)
+    assert not consumer.health().is_alive

@@ -1,0 +1,95 @@
+"""What must hold between settings; each error names the setting, what was found, and what was wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.config import check_batch_size_against_limit, consumer_settings, producer_settings
+from ottla.errors import ConfigError
+
+SERVERS = "127.0.0.1:9092"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"acks": 1}, r"acks: found 1 \(argument\), wanted all, because enable.idempotence=true"),
+        (
+            {"max.in.flight": 6},
+            r"max.in.flight.requests.per.connection: found 6 \(argument\), wanted at most 5",
+        ),
+        ({"retries": 0}, r"retries: found 0 \(argument\), wanted at least 1"),
+        (
+            {"delivery.timeout.ms": 20_000},
+            r"delivery.timeout.ms: found 20000 \(argument\), wanted at least linger.ms \+ request.timeout.ms = "
+            r"5 \+ 30000 = 30005",
+        ),
+        ({"batch.size": 2_000_000}, r"batch.size: found 2000000 \(argument\), wanted at most max.request.size"),
+        ({"batch.size": 61}, r"batch.size: found 61 \(argument\), wanted more than 61"),
+        ({"buffer.memory": 500_000}, r"buffer.memory: found 500000 \(argument\), wanted at least max.request.size"),
+        (
+            {"transactional.id": "t", "enable.idempotence": False},
+            r"enable.idempotence: found false \(argument\), wanted true",
+        ),
+        (
+            {"transactional.id": "t", "delivery.timeout.ms": 90_000},
+            r"delivery.timeout.ms: found 90000 \(argument\), wanted at most transaction.timeout.ms=60000",
+        ),
+        ({"sasl.username": "u"}, r"security.protocol: found PLAINTEXT \(default\), wanted SASL_SSL"),
+        ({"ssl.ca.location": "f"}, r"security.protocol: found PLAINTEXT \(default\), wanted SSL or SASL_SSL"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"},
+            r"sasl.password: found nothing, wanted a value",
+        ),
+    ],
+)
+def test_a_producers_broken_rule_names_setting_found_and_wanted(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        producer_settings(SERVERS, settings=settings, environ={})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"heartbeat.interval.ms": 20_000}, r"heartbeat.interval.ms: found 20000 \(argument\), wanted at most a third"),
+        ({"max.poll.interval.ms": 10_000}, r"max.poll.interval.ms: found 10000 \(argument\), wanted at least session"),
+        ({"fetch.max.bytes": 1_000}, r"fetch.max.bytes: found 1000 \(argument\), wanted at least max.partition.fetch"),
+        (
+            {"group.protocol": "consumer", "session.timeout.ms": 9_000},
+            r"session.timeout.ms: found 9000 \(argument\), wanted unset: under group.protocol=consumer",
+        ),
+    ],
+)
+def test_a_consumers_broken_rule_names_setting_found_and_wanted(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        consumer_settings(SERVERS, group_id="g", settings=settings, environ={})
+
+
+def test_giving_up_safety_takes_two_settings_said_aloud() -> None:
+    settings = producer_settings(SERVERS, settings={"acks": 1, "enable.idempotence": False}, environ={})
+    assert (settings["acks"], settings["enable.idempotence"]) == ("1", False)
+
+
+def test_a_transactional_producer_gives_records_up_before_the_transaction_times_out() -> None:
+    settings = producer_settings(SERVERS, settings={"transactional.id": "t"}, environ={})
+    setting = settings.setting("delivery.timeout.ms")
+    assert setting is not None
+    assert setting.value == 60_000
+    assert "transaction.timeout.ms" in setting.why
+
+
+def test_the_next_generation_group_protocol_drops_what_the_broker_decides() -> None:
+    settings = consumer_settings(SERVERS, group_id="g", settings={"group.protocol": "consumer"}, environ={})
+    assert not {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"} & settings.keys()
+
+
+def test_a_batch_above_the_topics_limit_names_topic_limit_and_who_set_it() -> None:
+    settings = producer_settings(SERVERS, environ={})
+    check_batch_size_against_limit(settings, limit_bytes=131_072, topic="small", set_by="x")
+    with pytest.raises(
+        ConfigError,
+        match=r"batch.size: found 131072 \(default\), wanted at most 100,000 for topic small, set by its own setting",
+    ):
+        check_batch_size_against_limit(settings, limit_bytes=100_000, topic="small", set_by="its own setting")

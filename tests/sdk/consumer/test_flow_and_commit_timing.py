@@ -1,0 +1,216 @@
+"""When a partition is paused and resumed, and when a commit is due."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ottla.consumer.commits import CommitPolicy, CommitTimer
+from ottla.consumer.flow import FlowControl, FlowLimits, Pace, PauseReason
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+
+A = TopicPartition("orders", 0)
+B = TopicPartition("orders", 1)
+LIMITS = FlowLimits(high_records=100, low_records=20, high_bytes=10_000, low_bytes=2_000, hold_ms=5)
+
+
+def full(flow: FlowControl, now_ms: int, records: int = 100, size_bytes: int = 0) -> None:
+    flow.observe(A, records=records, size_bytes=size_bytes, now_ms=now_ms)
+
+
+def test_a_full_buffer_is_held_before_it_is_paused() -> None:
+    flow = FlowControl(LIMITS)
+    full(flow, 0)
+    assert list(flow.held) == [A]
+    assert flow.changes() == ([], [])
+
+    full(flow, 5)
+    assert flow.changes() == ([A], [])
+    assert list(flow.held) == []
+
+
+def test_a_buffer_that_drains_in_time_is_never_paused() -> None:
+    flow = FlowControl(LIMITS)
+    full(flow, 0)
+    full(flow, 4, records=99)
+    full(flow, 5)
+    full(flow, 9)
+
+    assert flow.changes() == ([], [])
+
+
+def test_it_resumes_below_the_low_watermark_only() -> None:
+    flow = FlowControl(LIMITS)
+    full(flow, 0)
+    full(flow, 5)
+    flow.changes()
+
+    full(flow, 6, records=21)
+    assert flow.changes() == ([], [])
+    full(flow, 7, records=20)
+    assert flow.changes() == ([], [A])
+
+
+def test_bytes_count_as_well_as_records() -> None:
+    flow = FlowControl(LIMITS)
+    full(flow, 0, records=3, size_bytes=10_000)
+    full(flow, 5, records=3, size_bytes=10_000)
+    assert flow.changes() == ([A], [])
+
+    full(flow, 6, records=0, size_bytes=2_001)
+    assert flow.changes() == ([], [])
+    full(flow, 7, records=0, size_bytes=2_000)
+    assert flow.changes() == ([], [A])
+
+
+def test_only_the_full_partition_is_paused() -> None:
+    flow = FlowControl(LIMITS)
+    for now_ms in (0, 5):
+        full(flow, now_ms)
+        flow.observe(B, records=99, size_bytes=0, now_ms=now_ms)
+
+    assert flow.changes() == ([A], [])
+
+
+def test_the_client_hears_of_the_first_and_of_the_last_reason() -> None:
+    flow = FlowControl(LIMITS)
+    flow.pause(A, PauseReason.USER)
+    assert flow.changes() == ([A], [])
+    flow.pause(A, PauseReason.STOPPED)
+    flow.resume(A, PauseReason.USER)
+    assert flow.changes() == ([], [])
+    flow.resume(A, PauseReason.STOPPED)
+
+    assert flow.changes() == ([], [A])
+
+
+def test_a_revoked_partition_takes_its_pause_along() -> None:
+    flow = FlowControl(LIMITS)
+    flow.pause(A, PauseReason.USER)
+    flow.forget(A)
+
+    assert flow.changes() == ([], [])
+    assert not flow.is_paused(A)
+
+
+def test_a_fast_handler_gets_a_buffer_that_lasts_for_its_lead_time() -> None:
+    flow = FlowControl(LIMITS)
+    for now_ms in (0, 5):
+        flow.observe(A, records=999, size_bytes=0, now_ms=now_ms, records_per_s=1_000)
+    assert flow.changes() == ([], [])
+    for now_ms in (6, 11):
+        flow.observe(A, records=1_000, size_bytes=0, now_ms=now_ms, records_per_s=1_000)
+    assert flow.changes() == ([A], [])
+
+    flow.observe(A, records=501, size_bytes=0, now_ms=12, records_per_s=1_000)
+    assert flow.changes() == ([], [])
+    flow.observe(A, records=500, size_bytes=0, now_ms=13, records_per_s=1_000)
+    assert flow.changes() == ([], [A])
+
+
+def test_bytes_bound_the_buffer_however_fast_the_handler_is() -> None:
+    flow = FlowControl(LIMITS)
+    for now_ms in (0, 5):
+        flow.observe(A, records=10, size_bytes=10_000, now_ms=now_ms, records_per_s=1e9)
+
+    assert flow.changes() == ([A], [])
+
+
+def test_the_pace_is_the_peak_and_fades() -> None:
+    pace = Pace(0)
+    pace.finished(500, 99)
+    assert pace.records_per_s == 0, "too short to tell"
+    pace.finished(500, 100)
+    assert pace.records_per_s == 10_000
+
+    pace.finished(0, 200)
+    assert pace.records_per_s == 9_000
+
+
+class PauseLedger(RuleBasedStateMachine):
+    """What the client was told always equals whether anybody wants the pause."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flow = FlowControl(LIMITS)
+        self.wanted: dict[TopicPartition, set[PauseReason]] = {A: set(), B: set()}
+        self.told = {A: False, B: False}
+
+    @rule(partition=st.sampled_from([A, B]), reason=st.sampled_from([PauseReason.USER, PauseReason.STOPPED]))
+    def pause(self, partition: TopicPartition, reason: PauseReason) -> None:
+        self.flow.pause(partition, reason)
+        self.wanted[partition].add(reason)
+
+    @rule(partition=st.sampled_from([A, B]), reason=st.sampled_from([PauseReason.USER, PauseReason.STOPPED]))
+    def resume(self, partition: TopicPartition, reason: PauseReason) -> None:
+        self.flow.resume(partition, reason)
+        self.wanted[partition].discard(reason)
+
+    @rule()
+    def tell(self) -> None:
+        to_pause, to_resume = self.flow.changes()
+        for partition in to_pause:
+            assert not self.told[partition], "told to pause twice"
+            self.told[partition] = True
+        for partition in to_resume:
+            assert self.told[partition], "told to resume what was not paused"
+            self.told[partition] = False
+        assert self.told == {partition: bool(reasons) for partition, reasons in self.wanted.items()}
+
+    @invariant()
+    def the_ledger_agrees(self) -> None:
+        assert {p: self.flow.is_paused(p) for p in self.wanted} == {p: bool(r) for p, r in self.wanted.items()}
+
+
+TestPauseLedger = PauseLedger.TestCase
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"high_records": 10, "low_records": 10}, "low_records"),
+        ({"high_bytes": 10, "low_bytes": 20}, "low_bytes"),
+        ({"hold_ms": -1}, "hold_ms"),
+        ({"lead_s": -1}, "lead_s"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused_by_name(values: dict[str, int], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        FlowLimits(**values)
+
+
+def test_a_commit_is_due_by_records_or_by_time() -> None:
+    timer = CommitTimer(CommitPolicy(every_records=10, every_s=1), now_ms=0)
+    timer.count(9)
+    assert not timer.is_due(999)
+    assert timer.is_due(1_000)
+    timer.count(1)
+    assert timer.is_due(1)
+
+
+def test_one_commit_at_a_time() -> None:
+    timer = CommitTimer(CommitPolicy(every_records=1, every_s=1), now_ms=0)
+    timer.count(1)
+    timer.sent(0)
+    timer.count(5)
+    assert not timer.is_due(5_000)
+
+    timer.answered()
+    assert timer.is_due(1)
+
+
+def test_a_failed_commit_is_tried_again_soon() -> None:
+    timer = CommitTimer(CommitPolicy(every_s=60), now_ms=0)
+    timer.sent(0)
+    timer.failed(10)
+
+    assert not timer.is_due(509)
+    assert timer.is_due(510)
+
+
+@pytest.mark.parametrize(("values", "named"), [({"every_records": 0}, "every_records"), ({"every_s": -1}, "every_s")])
+def test_a_commit_policy_that_makes_no_sense_is_refused_by_name(values: dict[str, float], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        CommitPolicy(**values)  # type: ignore[arg-type]

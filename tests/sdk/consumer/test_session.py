@@ -1,0 +1,578 @@
+"""The session, event by event: what it wants done when records come, fail, and change owners."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from ottla.consumer import events
+from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    Notice,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+    WriteDeadLetter,
+)
+from ottla.consumer.flow import FlowLimits
+from ottla.consumer.lanes import Ordering
+from ottla.consumer.offset_metadata import decode_finished, encode_finished
+from ottla.consumer.plan import RoutePlan, plans_by_topic
+from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.session import _HANDLERS, Session
+from ottla.delivery import Dead, DeadLetterBudget, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
+from ottla.errors import ConfigError, RegistryUnavailable
+from ottla.records import Record, TopicPartition
+
+A = TopicPartition("orders", 0)
+B = TopicPartition("orders", 1)
+E = TypeVar("E", bound=Effect)
+
+
+class Driver:
+    """A session with a clock that stands still, and what it wanted done so far."""
+
+    def __init__(self, *, flow: FlowLimits | None = None, commits: CommitPolicy | None = None, **plan: Any) -> None:
+        plan.setdefault(
+            "failures",
+            FailurePolicy(retry=RetryPolicy(max_attempts=3, initial_s=1, jitter=0), dead_letter_topic="dead"),
+        )
+        self.now_ms = 0
+        self.session = Session(
+            [RoutePlan(name="handler", topics=frozenset({"orders"}), **plan)],
+            group="g",
+            now_ms=0,
+            random=Random(1),
+            flow=flow,
+            commits=commits or CommitPolicy(every_records=1_000, every_s=5),
+            epoch_offset_ms=1_700_000_000_000,
+        )
+        self.effects: list[Effect] = []
+        self.runs: list[Run] = []
+
+    def step(self, event: events.Event, *, after_ms: int = 0) -> list[Effect]:
+        self.now_ms += after_ms
+        effects = self.session.step(event, self.now_ms)
+        self.effects += effects
+        self.runs += [effect.run for effect in effects if isinstance(effect, Dispatch)]
+        return effects
+
+    def fetch(self, partition: TopicPartition, *offsets: int, key: bytes | None = b"k") -> list[Effect]:
+        records: list[AnyRecord] = [
+            Record(partition.topic, partition.partition, offset, 0, key, b"v", [("h", b"1")], key, b"v")
+            for offset in offsets
+        ]
+        return self.step(events.Fetched(partition, records, 10 * len(records)))
+
+    def finish(self, run: Run | None = None, result: RunResult | None = None) -> list[Effect]:
+        run = run or self.runs[-1]
+        self.runs.remove(run)
+        return self.step(events.RunFinished(run, result or RunResult()))
+
+    def fail(self, at: int, failure: Failure, run: Run | None = None) -> list[Effect]:
+        """The record at index `at` of the run fails; those before are done, those behind untouched."""
+        run = run or self.runs[-1]
+        records = run.records
+        return self.finish(
+            run, RunResult(done=records[:at], failures=[(records[at], failure)], untouched=records[at + 1 :])
+        )
+
+
+def of(kind: type[E], effects: list[Effect]) -> list[E]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def offsets_of(run: Run) -> list[int]:
+    return [record.offset for record in run.records]
+
+
+BOOM = ExceptionTable().failure_of(RuntimeError("boom"))
+RETRY = Failure.of_outcome(Retry())
+DEAD = Failure.of_outcome(Dead("bad"))
+
+
+def assigned(*partitions: TopicPartition, **options: Any) -> Driver:
+    driver = Driver(**options)
+    driver.step(events.Assigned(partitions or (A,)))
+    return driver
+
+
+def test_every_event_has_a_handler() -> None:
+    assert set(_HANDLERS) == set(events.Event.__args__)  # type: ignore[attr-defined]
+
+
+def test_fetched_records_are_dispatched_in_order() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6, 7)
+
+    assert offsets_of(driver.runs[0]) == [5, 6, 7]
+    assert driver.runs[0].attempt == 1
+
+
+def test_the_prefix_is_committed_when_time_is_up() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6, 7)
+    driver.finish()
+
+    assert of(Commit, driver.effects) == []
+    assert of(Commit, driver.step(events.Tick(), after_ms=5_000)) == [Commit({A: (8, "")})]
+
+
+def test_the_prefix_is_committed_when_enough_records_are_done() -> None:
+    driver = assigned(commits=CommitPolicy(every_records=3, every_s=60))
+    driver.fetch(A, 5, 6, 7)
+
+    assert of(Commit, driver.finish()) == [Commit({A: (8, "")})]
+
+
+def test_nothing_is_committed_before_something_is_done() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6, 7)
+
+    assert of(Commit, driver.step(events.Tick(), after_ms=60_000)) == []
+
+
+def test_a_long_run_is_committed_as_far_as_it_has_come() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6, 7)
+    driver.runs[0].done = 2
+
+    assert of(Commit, driver.step(events.Tick(), after_ms=5_000)) == [Commit({A: (7, "")})]
+
+
+def test_a_commit_that_failed_is_sent_again_with_every_position() -> None:
+    driver = assigned(A, B)
+    driver.fetch(A, 5)
+    driver.finish()
+    driver.fetch(B, 9)
+    driver.finish()
+    driver.step(events.Tick(), after_ms=5_000)
+    driver.step(events.CommitFailed("not coordinator", is_fenced=False))
+
+    assert of(Commit, driver.step(events.Tick(), after_ms=500)) == [Commit({A: (6, ""), B: (10, "")})]
+
+
+def test_an_unchanged_position_is_not_committed_again() -> None:
+    driver = assigned()
+    driver.fetch(A, 5)
+    driver.finish()
+    driver.step(events.Tick(), after_ms=5_000)
+    driver.step(events.CommitSucceeded({A: 6}))
+
+    assert of(Commit, driver.step(events.Tick(), after_ms=60_000)) == []
+
+
+def test_a_failed_record_holds_its_partition_and_comes_again_alone() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6, 7)
+    driver.fail(1, RETRY)
+    assert driver.runs == []
+
+    driver.step(events.Tick(), after_ms=999)
+    assert driver.runs == []
+    driver.step(events.Tick(), after_ms=1)
+    assert offsets_of(driver.runs[0]) == [6]
+    assert driver.runs[0].attempt == 2
+    driver.finish()
+    assert offsets_of(driver.runs[0]) == [7]
+
+
+def test_other_partitions_go_on_while_one_waits() -> None:
+    driver = assigned(A, B)
+    driver.fetch(A, 5)
+    driver.fail(0, RETRY)
+    driver.fetch(B, 9)
+
+    assert offsets_of(driver.runs[0]) == [9]
+
+
+def test_a_record_that_keeps_failing_becomes_a_dead_letter_with_its_story() -> None:
+    driver = assigned()
+    driver.fetch(A, 5)
+    driver.fail(0, BOOM)
+    driver.step(events.Tick(), after_ms=1_000)
+    driver.fail(0, BOOM)
+    driver.step(events.Tick(), after_ms=2_000)
+    letter = of(WriteDeadLetter, driver.fail(0, BOOM))[0]
+
+    assert letter.dead_letter_topic == "dead"
+    assert letter.record.raw_value == b"v"
+    assert (letter.reason.kind, letter.reason.error_type, letter.reason.attempts) == ("failed", "RuntimeError", 3)
+    assert letter.reason.group == "g"
+    assert letter.reason.first_failure_ms == 1_700_000_000_000
+    assert letter.reason.dead_lettered_ms == 1_700_000_003_000
+
+
+def test_a_dead_letter_is_done_only_when_it_is_acknowledged() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6)
+    letter = of(WriteDeadLetter, driver.fail(0, DEAD))[0]
+    driver.finish()
+    assert driver.session.position(A) == 5
+    assert of(Commit, driver.step(events.Tick(), after_ms=5_000))[0].offsets[A][0] == 5
+    driver.step(events.CommitSucceeded({A: 5}))
+
+    driver.step(events.DeadLetterWritten(A, letter.epoch, 5))
+    assert of(Commit, driver.step(events.Tick(), after_ms=5_000)) == [Commit({A: (7, "")})]
+
+
+def test_a_failing_dead_letter_topic_is_tried_again_and_holds_back_new_work() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6)
+    letter = of(WriteDeadLetter, driver.fail(0, DEAD))[0]
+    driver.finish()
+    driver.step(events.DeadLetterFailed(A, letter.epoch, 5, "timed out"))
+    driver.fetch(A, 7)
+
+    assert driver.runs == []
+    again = of(WriteDeadLetter, driver.step(events.Tick(), after_ms=1_000))
+    assert again == [letter]
+    driver.step(events.DeadLetterWritten(A, letter.epoch, 5))
+    assert offsets_of(driver.runs[0]) == [7]
+
+
+def test_a_dead_letter_topic_that_stays_away_stops_the_partition_and_loses_nothing() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6)
+    letter = of(WriteDeadLetter, driver.fail(0, DEAD))[0]
+    for _ in range(5):
+        driver.step(events.DeadLetterFailed(A, letter.epoch, 5, "timed out"))
+        driver.step(events.Tick(), after_ms=60_000)
+
+    health = driver.session.health(driver.now_ms)
+    assert not health.is_ready
+    assert health.is_alive
+    assert "dead letter topic 'dead'" in health.problems[0]
+    assert of(PausePartitions, driver.effects) == [PausePartitions([A])]
+    assert driver.session.position(A) == 5
+
+    effects = driver.step(events.ResumeRequested([A]))
+    assert of(WriteDeadLetter, effects) == [letter]
+    assert of(ResumePartitions, effects) == [ResumePartitions([A])]
+
+
+def test_without_a_dead_letter_topic_the_partition_stops_at_the_record() -> None:
+    driver = assigned(A, B, failures=FailurePolicy(retry=RetryPolicy(max_attempts=1)))
+    driver.fetch(A, 5, 6)
+    effects = driver.fail(0, BOOM)
+
+    assert of(PausePartitions, effects) == [PausePartitions([A])]
+    assert [notice.event for notice in of(Notice, effects)] == ["partition_stopped"]
+    health = driver.session.health(driver.now_ms)
+    assert not health.is_ready
+    assert "orders-0 stopped at offset 5" in health.problems[0]
+    driver.fetch(B, 9)
+    assert offsets_of(driver.runs[0]) == [9], "the other partition goes on"
+    assert of(Commit, driver.step(events.Tick(), after_ms=60_000)) == []
+
+
+def test_resuming_a_stopped_partition_delivers_the_record_again() -> None:
+    driver = assigned(failures=FailurePolicy(retry=RetryPolicy(max_attempts=1)))
+    driver.fetch(A, 5, 6)
+    driver.fail(0, BOOM)
+    driver.step(events.ResumeRequested())
+
+    assert offsets_of(driver.runs[0]) == [5]
+    driver.finish()
+    assert offsets_of(driver.runs[0]) == [6]
+    assert driver.session.health(driver.now_ms).is_ready
+
+
+def test_an_outage_is_retried_without_counting_attempts() -> None:
+    outage = ExceptionTable().failure_of(RegistryUnavailable("503"))
+    driver = assigned(failures=FailurePolicy(retry=RetryPolicy(max_attempts=1), dead_letter_topic="dead"))
+    driver.fetch(A, 5)
+    for _ in range(50):
+        driver.fail(0, outage)
+        driver.step(events.Tick(), after_ms=20_000)
+
+    assert of(WriteDeadLetter, driver.effects) == []
+    assert offsets_of(driver.runs[0]) == [5]
+
+
+def test_the_dead_letter_budget_opens_the_circuit() -> None:
+    driver = assigned(
+        failures=FailurePolicy(retry=RetryPolicy(max_attempts=1), dead_letter_topic="dead"),
+        budget=DeadLetterBudget(burst=2, per_success=0, every_s=10),
+    )
+    driver.fetch(A, 0, 1, 2)
+    for _ in range(3):
+        driver.fail(0, BOOM)
+
+    assert len(of(WriteDeadLetter, driver.effects)) == 2
+    assert driver.runs == [], "the third waits"
+    driver.step(events.Tick(), after_ms=10_000)
+    assert offsets_of(driver.runs[0]) == [2], "and is delivered again: the outage may be over"
+
+
+def test_a_late_result_of_a_lost_partition_changes_nothing() -> None:
+    driver = assigned(commits=CommitPolicy(every_records=1, every_s=1))
+    driver.fetch(A, 5)
+    late = driver.runs.pop()
+    driver.step(events.Lost([A]))
+    driver.step(events.Assigned([A]))
+    driver.fetch(A, 5)
+    driver.runs.append(late)
+    driver.finish(late)
+
+    assert driver.session.position(A) == 5
+    assert of(Commit, driver.step(events.Tick(), after_ms=60_000)) == []
+
+
+def test_a_late_dead_letter_of_a_lost_partition_changes_nothing() -> None:
+    driver = assigned()
+    driver.fetch(A, 5)
+    letter = of(WriteDeadLetter, driver.fail(0, DEAD))[0]
+    driver.step(events.Lost([A]))
+    driver.step(events.Assigned([A]))
+    driver.fetch(A, 5)
+    driver.step(events.DeadLetterWritten(A, letter.epoch, 5))
+
+    assert driver.session.position(A) == 5
+
+
+def test_a_lost_partition_is_not_committed() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6)
+    driver.finish()
+
+    assert of(Commit, driver.step(events.Lost([A]))) == []
+    assert of(Commit, driver.step(events.Tick(), after_ms=60_000)) == []
+    assert driver.session.assignment == []
+
+
+def test_revoking_cancels_runs_and_revoked_commits_what_is_done() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6, 7)
+    run = driver.runs[0]
+    driver.step(events.Revoking([A]))
+    assert run.is_cancelled
+    assert not driver.session.is_quiet([A])
+
+    driver.finish(run, RunResult(done=run.records[:1], untouched=run.records[1:]))
+    assert driver.session.is_quiet([A])
+    assert driver.runs == [], "what was not reached is not dispatched any more"
+    assert of(Commit, driver.step(events.Revoked([A]))) == [Commit({A: (6, "")}, is_final=True)]
+
+
+def test_a_worker_that_outlasts_the_budget_has_its_progress_committed() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6, 7)
+    driver.step(events.Revoking([A]))
+    driver.runs[0].done = 1
+
+    assert of(Commit, driver.step(events.Revoked([A]))) == [Commit({A: (6, "")}, is_final=True)]
+
+
+def test_closing_drains_and_commits_like_revoking_everything() -> None:
+    driver = assigned(A, B)
+    driver.fetch(A, 5)
+    driver.finish()
+    driver.fetch(B, 9)
+    driver.step(events.CloseRequested())
+    assert driver.runs[0].is_cancelled
+    driver.finish()
+    driver.fetch(A, 6)
+
+    assert driver.runs == []
+    assert of(Commit, driver.step(events.Closed())) == [Commit({A: (6, ""), B: (10, "")}, is_final=True)]
+
+
+def test_records_of_a_partition_that_is_not_owned_are_ignored() -> None:
+    driver = assigned(A)
+    driver.fetch(B, 1)
+
+    assert driver.runs == []
+
+
+def test_records_that_the_client_repeats_are_taken_once() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6)
+    driver.finish()
+    driver.fetch(A, 5, 6, 7)
+
+    assert offsets_of(driver.runs[0]) == [7]
+
+
+def test_a_full_partition_is_paused_alone_and_resumed_when_drained() -> None:
+    limits = FlowLimits(high_records=4, low_records=1, hold_ms=5)
+    driver = assigned(A, B, flow=limits, quantum=2)
+    driver.fetch(A, 0, 1, 2, 3)
+    driver.fetch(B, 0)
+    assert driver.session.should_hold(driver.now_ms)
+    assert of(PausePartitions, driver.effects) == []
+
+    effects = driver.step(events.Tick(), after_ms=5)
+    assert of(PausePartitions, effects) == [PausePartitions([A])]
+    while driver.runs:
+        driver.finish(driver.runs[0])
+    assert of(ResumePartitions, driver.effects) == [ResumePartitions([A])]
+
+
+def test_two_partitions_take_turns_of_a_quantum() -> None:
+    driver = assigned(A, B, quantum=2)
+    driver.fetch(A, *range(6))
+    driver.fetch(B, *range(6))
+    order = []
+    while driver.runs:
+        run = driver.runs[0]
+        order += [run.topic_partition.partition] * len(run.records)
+        driver.finish(run)
+
+    assert order == [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
+
+
+def test_a_slow_handler_gets_short_turns() -> None:
+    driver = assigned(quantum=100, turn_ms=50)
+    driver.fetch(A, *range(100))
+    driver.now_ms += 2_000  # 20 ms per record
+    driver.finish()
+    driver.fetch(A, *range(100, 200))
+
+    assert 1 <= len(driver.runs[0].records) <= 10
+
+
+def test_the_pause_of_a_user_is_kept_until_he_resumes() -> None:
+    driver = assigned()
+    driver.step(events.PauseRequested([A]))
+    driver.fetch(A, 5)
+    assert driver.runs == []
+
+    driver.step(events.ResumeRequested([A]))
+    assert offsets_of(driver.runs[0]) == [5]
+
+
+def test_a_seek_drops_what_is_in_flight_and_tells_the_client() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6)
+    late = driver.runs[0]
+    effects = driver.step(events.SeekRequested(A, 0))
+    assert of(SeekPartition, effects) == [SeekPartition(A, 0)]
+    assert late.is_cancelled
+
+    driver.finish(late)
+    driver.fetch(A, 0, 1)
+    assert offsets_of(driver.runs[0]) == [0, 1]
+
+
+def test_draining_finishes_what_was_fetched() -> None:
+    driver = assigned(quantum=1)
+    driver.fetch(A, 5, 6)
+    effects = driver.step(events.DrainRequested())
+    assert of(PausePartitions, effects) == [PausePartitions([A])]
+    assert not driver.session.is_idle
+    driver.finish()
+    driver.finish()
+
+    assert driver.session.is_idle
+
+
+def test_what_is_done_out_of_order_is_committed_as_metadata() -> None:
+    driver = assigned(ordering=Ordering.UNORDERED, concurrency=3, quantum=1)
+    driver.fetch(A, 5, 6, 7)
+    driver.finish(driver.runs[1])
+    driver.finish(driver.runs[1])
+    commit = of(Commit, driver.step(events.Tick(), after_ms=5_000))[0]
+
+    offset, metadata = commit.offsets[A]
+    assert offset == 5
+    assert decode_finished(metadata, offset) == {6, 7}
+
+
+def test_what_the_metadata_names_is_not_delivered_again() -> None:
+    driver = Driver(ordering=Ordering.UNORDERED)
+    driver.step(events.Assigned([A], {A: (5, encode_finished([6, 7, 9], 5))}))
+    driver.fetch(A, 5, 6, 7)
+    driver.fetch(A, 8, 9, 10)
+    handled = []
+    while driver.runs:
+        handled += offsets_of(driver.runs[0])
+        driver.finish(driver.runs[0])
+
+    assert handled == [5, 8, 10]
+    assert driver.session.position(A) == 11
+
+
+def test_a_batch_that_fails_is_delivered_again_as_a_batch() -> None:
+    driver = assigned(is_batch=True, quantum=10)
+    driver.fetch(A, 5, 6, 7)
+    run = driver.runs[0]
+    driver.finish(run, RunResult(done=(), failures=[(r, BOOM) for r in run.records], is_batch_failure=True))
+    driver.step(events.Tick(), after_ms=1_000)
+
+    assert offsets_of(driver.runs[0]) == [5, 6, 7]
+    assert driver.runs[0].attempt == 2
+
+
+def test_one_bad_record_does_not_condemn_its_batch() -> None:
+    driver = assigned(is_batch=True, quantum=10)
+    driver.fetch(A, 5, 6, 7)
+    alone: list[list[int]] = []
+    for _ in range(20):
+        if not driver.runs:
+            driver.step(events.Tick(), after_ms=60_000)
+            if not driver.runs:
+                break
+        run = driver.runs[0]
+        if len(run.records) == 1:
+            alone.append(offsets_of(run))
+        if 6 in offsets_of(run):
+            failures = [(record, BOOM) for record in run.records]
+            driver.finish(run, RunResult(done=(), failures=failures, is_batch_failure=True))
+        else:
+            driver.finish(run)
+
+    assert [letter.record.offset for letter in of(WriteDeadLetter, driver.effects)] == [6]
+    assert alone == [[5], [6], [7]]
+
+
+def test_a_dead_worker_stops_its_partition_and_is_unhealthy() -> None:
+    driver = assigned()
+    driver.fetch(A, 5, 6)
+    run = driver.runs[0]
+    fatal = ExceptionTable().failure_of(SystemExit(1))
+    effects = driver.finish(run, RunResult(done=run.records[:1], untouched=run.records[1:], fatal=fatal))
+
+    health = driver.session.health(driver.now_ms)
+    assert not health.is_alive
+    assert not health.is_ready
+    assert driver.session.position(A) == 6
+    assert of(PausePartitions, effects) == [PausePartitions([A])]
+
+
+def test_a_record_that_is_unfinished_for_too_long_makes_unready() -> None:
+    driver = assigned()
+    driver.fetch(A, 5)
+
+    assert driver.session.health(60_000).is_ready
+    health = driver.session.health(60_001)
+    assert not health.is_ready
+    assert health.is_alive
+    assert "orders-0: offset 5 is unfinished for 60 s" in health.problems[0]
+    assert health.partitions[0].oldest_unfinished_age_ms == 60_001
+
+
+def test_one_topic_has_one_handler_in_a_group() -> None:
+    plans = [RoutePlan(name=name, topics=frozenset({"orders"})) for name in ("one", "two")]
+
+    with pytest.raises(ConfigError, match="'orders' has two handlers"):
+        plans_by_topic(plans)
+
+
+def test_the_retry_of_a_lost_partition_never_comes() -> None:
+    driver = assigned()
+    driver.fetch(A, 5)
+    driver.fail(0, RETRY)
+    driver.step(events.Lost([A]))
+    driver.step(events.Tick(), after_ms=60_000)
+    assert driver.runs == []
+
+    driver.step(events.Assigned([A]))
+    driver.fetch(A, 5)
+    driver.step(events.Tick(), after_ms=60_000)
+    assert [offsets_of(run) for run in driver.runs] == [[5]]

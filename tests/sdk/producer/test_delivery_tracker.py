@@ -1,0 +1,89 @@
+"""No failure is silent: each is raised to whoever waits for it, or else by the next flush."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.errors import DeliveryError, RetriableError, UndeliveredRecord
+from ottla.producer import DeliveryTracker, Failure, delivery_error
+
+
+@dataclass(eq=False)
+class Sent:
+    topic: str = "t"
+    key: bytes | None = None
+    is_done: bool = False
+
+    def done(self) -> bool:
+        return self.is_done
+
+
+def failure(text: str = "broken") -> Failure:
+    return Failure(UndeliveredRecord(topic="t", partition=0, key=b"k", error=text), RetriableError(text))
+
+
+def test_a_failure_is_taken_once() -> None:
+    tracker: DeliveryTracker[Sent] = DeliveryTracker()
+    tracker.failed(Sent(), failure())
+    failures, total = tracker.take_failures()
+    assert (len(failures), total) == (1, 1)
+    assert tracker.take_failures() == ([], 0)
+
+
+def test_a_failure_that_was_raised_to_its_caller_is_not_raised_again() -> None:
+    tracker: DeliveryTracker[Sent] = DeliveryTracker()
+    mine, other = Sent(), Sent()
+    tracker.failed(mine, failure("mine"))
+    tracker.failed(other, failure("other"))
+    tracker.was_raised(mine)
+    failures, total = tracker.take_failures()
+    assert [kept.record.error for kept in failures] == ["other"]
+    assert total == 1
+
+
+def test_failures_beyond_what_is_kept_are_counted() -> None:
+    tracker: DeliveryTracker[Sent] = DeliveryTracker()
+    for number in range(tracker.KEEP_FAILURES + 5):
+        tracker.failed(Sent(), failure(str(number)))
+    failures, total = tracker.take_failures()
+    assert len(failures) == tracker.KEEP_FAILURES
+    assert total == tracker.KEEP_FAILURES + 5
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=200))
+def test_sweeping_forgets_what_is_done_and_nothing_else(steps: list[tuple[bool, bool]]) -> None:
+    tracker: DeliveryTracker[Sent] = DeliveryTracker()
+    pending: list[Sent] = []
+    for is_done, sweeps in steps:
+        sent = Sent(is_done=is_done)
+        tracker.outstanding.append(sent)
+        if not is_done:
+            pending.append(sent)
+        if sweeps:
+            tracker.sweep(4)
+        assert set(map(id, tracker.unfinished())) == set(map(id, pending))
+    tracker.sweep(len(tracker.outstanding))
+    assert len(tracker.outstanding) == len(pending)
+
+
+def test_the_line_stays_short_while_one_partition_is_stuck() -> None:
+    tracker: DeliveryTracker[Sent] = DeliveryTracker()
+    tracker.outstanding.append(Sent(is_done=False))
+    for number in range(10_000):
+        tracker.outstanding.append(Sent(is_done=True))
+        if not number % 256:
+            tracker.sweep(512)
+        assert len(tracker.outstanding) <= 600
+
+
+def test_an_error_lists_failures_first_then_what_is_still_out() -> None:
+    still_out = [UndeliveredRecord(topic="t", partition=None, key=b"later", error="not acknowledged yet")]
+    error = delivery_error([failure()], 1, still_out)
+    assert isinstance(error, DeliveryError)
+    assert [record.key for record in error.undelivered] == [b"k", b"later"]
+    assert error.total == 2
+    assert isinstance(error.__cause__, RetriableError)
+    assert delivery_error([], 0, []) is None

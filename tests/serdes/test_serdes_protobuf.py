@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.errors import ConfigError, SerializationError
+from ottla.records import Malformed
+from ottla.serdes import Protobuf, SchemaRegistry, SerdeContext
+from ottla.testing.registry import EmbeddedRegistry
+
+CTX = SerdeContext("orders")
+
+
+def _messages() -> dict[str, Any]:
+    """The classes protoc would generate for two small files, one importing the other."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    field = descriptor_pb2.FieldDescriptorProto
+    common = descriptor_pb2.FileDescriptorProto(name="shop/common.proto", package="shop", syntax="proto3")
+    money = common.message_type.add(name="Money")
+    money.field.add(name="cents", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    orders = descriptor_pb2.FileDescriptorProto(
+        name="shop/orders.proto",
+        package="shop",
+        syntax="proto2",
+        dependency=["shop/common.proto", "google/protobuf/timestamp.proto"],
+    )
+    order = orders.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=field.TYPE_INT64, label=field.LABEL_REQUIRED)
+    order.field.add(name="name", number=2, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    order.field.add(
+        name="total", number=3, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL, type_name=".shop.Money"
+    )
+    refund = orders.message_type.add(name="Refund")
+    reason = refund.nested_type.add(name="Reason")
+    reason.field.add(name="text", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    for file in (common, orders):
+        pool.AddSerializedFile(file.SerializeToString())
+    names = ("Money", "Order", "Refund", "Refund.Reason")
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}")) for name in names}
+
+
+MESSAGES = _messages()
+Order, Reason = MESSAGES["Order"], MESSAGES["Refund.Reason"]
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with EmbeddedRegistry() as server:
+        yield SchemaRegistry(server.url, attempts=1)
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.text())
+def test_a_message_comes_back_equal(number: int, name: str) -> None:
+    order = Order(id=number, name=name)
+    serde: Protobuf[Any] = Protobuf(Order)
+    data = serde.serialize(order, CTX)
+    assert data == order.SerializeToString()
+    assert serde.deserialize(data, CTX) == order
+
+
+@given(st.binary())
+def test_no_bytes_make_it_raise(data: bytes) -> None:
+    found = Protobuf(Order).deserialize(data, CTX)
+    assert isinstance(found, Malformed | Order)
+    if isinstance(found, Malformed):
+        assert found.raw == data
+
+
+def test_a_missing_required_field_is_invalid_when_read_and_refused_when_written() -> None:
+    found = Protobuf(Order).deserialize(b"", CTX)
+    assert isinstance(found, Malformed)
+    assert (found.kind, found.error) == ("invalid", "not a valid Order: missing required fields: id")
+    with pytest.raises(SerializationError, match=r"orders value: .*id"):
+        Protobuf(Order).serialize(Order(name="x"), CTX)
+
+
+def test_a_rule_of_the_value_is_invalid() -> None:
+    def check(order: Any) -> None:
+        if order.id < 0:
+            raise ValueError(f"id is negative: {order.id}")
+
+    serde: Protobuf[Any] = Protobuf(Order, check=check)
+    found = serde.deserialize(serde.serialize(Order(id=-1), CTX), CTX)
+    assert isinstance(found, Malformed)
+    assert (found.kind, found.error_type) == ("invalid", "ValueError")
+    assert serde.deserialize(serde.serialize(Order(id=1), CTX), CTX) == Order(id=1)
+
+
+def test_a_message_of_another_class_is_refused() -> None:
+    with pytest.raises(SerializationError, match="expected a Order message, got Money"):
+        Protobuf(Order).serialize(MESSAGES["Money"](cents=1), CTX)
+
+
+def test_a_class_that_protoc_did_not_generate_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="protoc"):
+        Protobuf(dict)  # type: ignore[type-var]
+
+
+def test_the_place_of_the_message_in_its_file_stands_behind_the_schema_id(registry: SchemaRegistry) -> None:
+    first = Protobuf(Order, registry=registry).serialize(Order(id=1), SerdeContext("first"))
+    nested = Protobuf(Reason, registry=registry).serialize(Reason(text="a"), SerdeContext("nested"))
+    assert first is not None
+    assert nested is not None
+    assert first[5:] == b"\0" + Order(id=1).SerializeToString()
+    assert nested[5:] == bytes([4, 2, 0]) + Reason(text="a").SerializeToString()
+    assert Protobuf(Order, registry=registry).deserialize(first, CTX) == Order(id=1)
+    assert Protobuf(Reason, registry=registry).deserialize(nested, CTX) == Reason(text="a")
+
+
+def test_imported_files_are_registered_as_references_and_googles_own_are_not(registry: SchemaRegistry) -> None:
+    Protobuf(Order, registry=registry).prepare(CTX)
+    assert registry.subjects() == ["orders-value", "shop/common.proto"]
+    registered = registry.version("orders-value")
+    assert [(r.name, r.subject, r.version) for r in registered.references] == [
+        ("shop/common.proto", "shop/common.proto", 1)
+    ]
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(registered.text))
+    assert file.name == "shop/orders.proto"
+
+
+@pytest.mark.parametrize("data", [b"", b"\x08\x01", b"\0\0\0\0\1", b"\0\0\0\0\1\xff\xff\xff\xff\xff\xff\x0f"])
+def test_bytes_without_id_or_path_are_malformed(registry: SchemaRegistry, data: bytes) -> None:
+    found = Protobuf(Order, registry=registry).deserialize(data, CTX)
+    assert isinstance(found, Malformed)
+    assert found.error_type == "NotFramed"

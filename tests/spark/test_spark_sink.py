@@ -1,0 +1,171 @@
+"""`format("ottla")` as a sink, and the trap that decides its design."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.columnar import Cluster, TopicWriter, wire_settings
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_batch_write_takes_sparks_columns(topics, kafka, make_topic):
+    from pyspark.sql import functions as f
+
+    topic = make_topic(partitions=3)
+    frame = topics.spark.createDataFrame(
+        [("k1", "v1", 2, [("h", bytearray(b"1"))]), (None, None, 0, None)],
+        "key string, value string, partition int, headers array<struct<key:string,value:binary>>",
+    ).withColumn("timestamp", f.timestamp_millis(f.lit(1_700_000_000_123)))
+    topics.write(frame, topic=topic)
+    records = kafka.consume_all(topic)
+    assert [(r.partition, r.raw_key, r.raw_value, r.headers) for r in records] == [
+        (0, None, None, []),
+        (2, b"k1", b"v1", [("h", b"1")]),
+    ]
+    assert {r.timestamp_ms for r in records} == {1_700_000_000_123}
+
+
+def test_rows_go_to_the_topic_they_name(topics, kafka, make_topic):
+    one, two = make_topic("one"), make_topic("two")
+    frame = topics.spark.createDataFrame([(one, "1"), (two, "2"), (one, "3")], "topic string, value string")
+    topics.write(frame)
+    assert sorted(r.raw_value for r in kafka.consume_all(one)) == [b"1", b"3"]
+    assert [r.raw_value for r in kafka.consume_all(two)] == [b"2"]
+
+
+def test_keys_go_where_every_other_client_with_murmur2_sends_them(topics, kafka, make_topic):
+    from confluent_kafka import Producer
+
+    ours, theirs = make_topic("ours", partitions=7), make_topic("theirs", partitions=7)
+    frame = topics.spark.range(200).selectExpr("concat('key-', id) key", "cast(id as string) value")
+    topics.write(frame, topic=ours)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2"})
+    for i in range(200):
+        producer.produce(theirs, str(i), f"key-{i}")
+    assert producer.flush(10) == 0
+    placed = [{r.raw_key: r.partition for r in kafka.consume_all(t, at_least=200)} for t in (ours, theirs)]
+    assert placed[0] == placed[1]
+
+
+def test_a_stream_from_topic_to_topic_keeps_every_record_and_its_headers(topics, kafka, make_topic):
+    source, sink = make_topic("in", partitions=3), make_topic("out", partitions=2)
+    for p in range(3):
+        kafka.produce(source, [f"{p}-{i}" for i in range(500)], headers=[("p", str(p).encode())], partition=p)
+    frame = topics.stream(source, includeHeaders=True, maxOffsetsPerTrigger=400).select("key", "value", "headers")
+    query = topics.run(frame, topic=sink)
+    assert query.lastProgress.sink.numOutputRows >= 0
+    copied = kafka.consume_all(sink, at_least=1_500)
+    assert sorted(r.raw_value.decode() for r in copied) == sorted(f"{p}-{i}" for p in range(3) for i in range(500))
+    assert all(r.headers == [("p", r.raw_value[:1])] for r in copied)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "reason"),
+    [
+        ("'a' key", {"topic": "t"}, "needs a column value"),
+        ("1 value", {"topic": "t"}, "column value: found int, wanted binary or string"),
+        ("'a' value", {}, "needs the option topic, or a column topic"),
+        ("'a' value, 1 colour", {"topic": "t"}, "no column colour"),
+    ],
+)
+def test_rows_that_are_no_records_are_refused_before_any_task(topics, columns, options, reason):
+    with pytest.raises(Exception, match=reason):
+        topics.write(topics.spark.range(1).selectExpr(*columns.split(", ")), **options)
+
+
+def test_overwriting_a_topic_is_refused(topics, make_topic):
+    frame = topics.spark.range(1).selectExpr("'a' value")
+    writer = topics._with(frame.write, {"topic": make_topic()}).mode("overwrite")
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        writer.save()
+
+
+def test_a_record_over_the_limit_fails_the_write_by_its_own_name(topics, make_topic):
+    topic = make_topic(config={"max.message.bytes": 10_000})
+    frame = topics.spark.range(1).selectExpr("repeat('x', 20000) value")
+    with pytest.raises(Exception, match=r"record is 20,\d+ bytes encoded, the limit is 10,000 bytes"):
+        topics.write(frame, topic=topic)
+
+
+def test_a_killed_tasks_input_ends_normally_and_truncated(topics, tmp_path):
+    """The trap (SPARK.md 4): one task fails, Spark kills the others, and their input iterators just end.
+
+    Whatever commits at the end of a task's input commits a truncated batch. This test shows that Spark still does it;
+    the next ones show that the sink commits nothing there.
+    """
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    rows_per_task = 4_000_000
+
+    def work(batches):
+        import time as clock
+
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        number = TaskContext.get().partitionId()
+        rows = 0
+        for batch in batches:
+            rows += batch.num_rows
+            if number == 0:
+                deadline = clock.monotonic() + 20
+                while not (marks / "running").exists() and clock.monotonic() < deadline:
+                    clock.sleep(0.005)
+                raise RuntimeError("this task fails")
+            (marks / "running").touch()
+            clock.sleep(0.01)
+        (marks / f"ended-{rows}").touch()
+        yield pa.RecordBatch.from_pydict({"n": [rows]})
+
+    frame = topics.spark.range(2 * rows_per_task, numPartitions=2).mapInArrow(work, "n long")
+    with pytest.raises(Exception, match="this task fails"):
+        frame.collect()
+    import time
+
+    deadline = time.monotonic() + 20
+    while not (ended := list(marks.glob("ended-*"))) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(ended) == 1
+    assert 0 < int(ended[0].name.removeprefix("ended-")) < rows_per_task
+
+
+def test_a_failed_batch_is_written_again_and_nothing_is_missing(topics, kafka, make_topic, tmp_path):
+    """At least once: rows of the failed attempt may be there twice, none may be missing."""
+    from pyspark.sql import functions as f
+
+    source, sink = make_topic("in", partitions=2), make_topic("out")
+    for p in range(2):
+        kafka.produce(source, [f"{p}-{i}" for i in range(2_000)], partition=p)
+    fuse = tmp_path / "failed-once"
+
+    @f.udf("binary")
+    def fail_once(value):
+        if bytes(value) == b"1-1500" and not fuse.exists():
+            fuse.touch()
+            raise RuntimeError("fails once")
+        return value
+
+    options = {"rowsPerTask": 1_000, "tasks": 4}
+    frame = topics.stream(source, **options).select(fail_once("value").alias("value"))
+    with pytest.raises(Exception, match="fails once"):
+        topics.run(frame, topic=sink)
+    topics.run(frame, topic=sink)
+    values = [r.raw_value.decode() for r in kafka.consume_all(sink, at_least=4_000)]
+    assert set(values) == {f"{p}-{i}" for p in range(2) for i in range(2_000)}
+
+
+def test_an_abandoned_writer_leaves_its_connections_clean_for_the_next(kafka, make_topic):
+    """A worker that is used again must not read the answers of the task before it."""
+    import pyarrow as pa
+
+    topic = make_topic()
+    rows = pa.record_batch({"value": ["x" * 100] * 1_000})
+    with Cluster(wire_settings(bootstrap_servers=kafka.bootstrap_servers)) as cluster:
+        killed = TopicWriter(cluster, topic=topic)
+        killed.write(rows)
+        killed.abandon()
+        with TopicWriter(cluster, topic=topic) as writer:
+            writer.write(rows)
+            assert writer.flush().rows == 1_000
+    assert len(kafka.consume_all(topic)) >= 1_000

@@ -1,0 +1,8 @@
+"""The torture kit is a package of its own beside the tests: its services run as child processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,211 @@
+"""The judge finds each kind of broken promise: evidence of a good round, with one thing wrong at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from torture_kit.journal import Delivery, MemberEvent
+from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, judge
+from torture_kit.plan import Fate, Plan, fate_of, is_malformed
+
+from ottla.consumer.offset_metadata import encode_finished
+
+PLAN = replace(Plan.draw(seed=3, shell="threads", records=400, faults=6), keys=("a", "b"), partitions=2)
+FIRST = PLAN.stages[0]
+
+
+def good_evidence() -> Evidence:
+    """A round without an incident: each input once through each stage, and everything committed."""
+    evidence = Evidence()
+    waiting = [
+        Sent(PLAN.keys.index(key), 0, key, sequence, f"feed:{index}")
+        for index in range(PLAN.records)
+        for key, sequence in [PLAN.input_at(index)]
+    ]
+    at_s = 1_000.0
+    for stage in PLAN.stages:
+        ends = [0, 0]
+        evidence.topics[stage.source] = []
+        evidence.dead[stage.name] = []
+        evidence.deliveries[stage.name] = []
+        passed = []
+        for sent in waiting:
+            record = sent._replace(offset=ends[sent.partition])
+            ends[sent.partition] += 1
+            evidence.topics[stage.source].append(record)
+            last = PLAN.last_stage_of(record.key, record.sequence)
+            if last is not None and last[0] == stage.name:
+                evidence.dead[stage.name].append(DeadLetter(record.key, record.sequence, last[1]))
+                continue
+            at_s += 0.01
+            send_id = f"{stage.name}-1:{len(passed)}"
+            evidence.deliveries[stage.name].append(
+                Delivery(
+                    at_s, f"{stage.name}-1", record.partition, record.offset, 1, send_id, record.key, record.sequence
+                )
+            )
+            passed.append(record._replace(send_id=send_id))
+        for partition, end in enumerate(ends):
+            evidence.log_ends[stage.source, partition] = end
+            evidence.commits[stage.group, stage.source, partition] = [Committed(at_s + 100, end, "")]
+        waiting = passed
+    evidence.topics[PLAN.stages[-1].target] = [
+        sent._replace(offset=sum(other.partition == sent.partition for other in waiting[:index]))
+        for index, sent in enumerate(waiting)
+    ]
+    return evidence
+
+
+def deliver_again(evidence: Evidence, *, after_s: float, member: str = "other") -> Delivery:
+    """The first stage sends its first record on a second time, by another member."""
+    first = evidence.deliveries[FIRST.name][0]
+    again = replace(first, at_s=first.at_s + after_s, member=member, send_id=f"{member}:1")
+    evidence.deliveries[FIRST.name].append(again)
+    out = evidence.topics[FIRST.target]
+    end = evidence.log_ends[FIRST.target, first.partition]
+    out.append(Sent(first.partition, end, first.key, first.sequence, again.send_id))
+    evidence.log_ends[FIRST.target, first.partition] += 1
+    key = (PLAN.stages[1].group, FIRST.target, first.partition)
+    evidence.commits[key] = [Committed(evidence.commits[key][0].at_s, end + 1, "")]
+    return first
+
+
+def test_a_good_round_is_kept():
+    evidence = good_evidence()
+    assert len(evidence.dead[FIRST.name]) > 0
+    assert judge(PLAN, evidence) == []
+
+
+def swap_two(evidence: Evidence) -> None:
+    records = evidence.topics[PLAN.stages[-1].target]
+    one, other = [index for index, record in enumerate(records) if record.key == "a"][:2]
+    records[one], records[other] = (
+        records[one]._replace(offset=records[other].offset),
+        records[other]._replace(offset=records[one].offset),
+    )
+
+
+def lose_one(evidence: Evidence) -> None:
+    evidence.topics[PLAN.stages[-1].target].pop()
+
+
+def lose_an_input(evidence: Evidence) -> None:
+    evidence.topics[FIRST.source].pop()
+
+
+def lose_a_dead_letter(evidence: Evidence) -> None:
+    evidence.dead[FIRST.name].pop()
+
+
+def bury_a_good_one(evidence: Evidence) -> None:
+    sent = evidence.topics[FIRST.target][0]
+    evidence.dead[FIRST.name].append(DeadLetter(sent.key, sent.sequence, "failed"))
+
+
+def mislabel_a_dead_letter(evidence: Evidence) -> None:
+    evidence.dead[FIRST.name][0] = evidence.dead[FIRST.name][0]._replace(kind="expired")
+
+
+def log_one_send_twice(evidence: Evidence) -> None:
+    records = evidence.topics[PLAN.stages[-1].target]
+    records.append(records[-1]._replace(offset=records[-1].offset + 1))
+
+
+def use_two_partitions(evidence: Evidence) -> None:
+    records = evidence.topics[PLAN.stages[-1].target]
+    records[-1] = records[-1]._replace(partition=1 - records[-1].partition, offset=10_000)
+
+
+def repeat_without_reason(evidence: Evidence) -> None:
+    deliver_again(evidence, after_s=0.5)
+
+
+def repeat_what_was_finished_long_before(evidence: Evidence) -> None:
+    first = deliver_again(evidence, after_s=60)
+    kill_s = first.at_s + 30
+    evidence.incidents.append(Incident(kind="kill", member=first.member, from_s=kill_s, until_s=kill_s))
+    evidence.commits[FIRST.group, FIRST.source, first.partition][-1:] = [
+        Committed(first.at_s + 61, evidence.log_ends[FIRST.source, first.partition], "")
+    ]
+
+
+def repeat_what_was_committed(evidence: Evidence) -> None:
+    first = deliver_again(evidence, after_s=1)
+    kill_s = first.at_s + 0.5
+    evidence.incidents.append(Incident(kind="kill", member=first.member, from_s=kill_s, until_s=kill_s))
+    commits = evidence.commits[FIRST.group, FIRST.source, first.partition]
+    commits.insert(0, Committed(first.at_s + 0.1, first.offset + 1, ""))
+
+
+def repeat_what_metadata_named(evidence: Evidence) -> None:
+    first = evidence.deliveries[FIRST.name][5]
+    evidence.deliveries[FIRST.name].append(replace(first, at_s=first.at_s + 0.2, member="other", has_failed=True))
+    metadata = encode_finished([first.offset], 0)
+    assert metadata
+    commits = evidence.commits[FIRST.group, FIRST.source, first.partition]
+    commits.insert(0, Committed(first.at_s + 0.1, 0, metadata))
+
+
+def leave_one_uncommitted(evidence: Evidence) -> None:
+    key = (FIRST.group, FIRST.source, 0)
+    evidence.commits[key].append(Committed(2_000.0, evidence.log_ends[FIRST.source, 0] - 1, ""))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (swap_two, "for the first time behind"),
+        (lose_one, "is lost"),
+        (lose_an_input, "is not in the topic"),
+        (lose_a_dead_letter, "should be a dead letter and is not"),
+        (bury_a_good_one, "although it can be handled"),
+        (mislabel_a_dead_letter, "is dead as 'expired'"),
+        (log_one_send_twice, "in the log 2 times"),
+        (use_two_partitions, "is also in partition"),
+        (repeat_without_reason, "nothing had happened to"),
+        (repeat_what_was_finished_long_before, "commits are every"),
+        (repeat_what_was_committed, "was committed"),
+        (repeat_what_metadata_named, "named it as finished"),
+        (leave_one_uncommitted, "stopped gracefully with"),
+    ],
+)
+def test_a_broken_promise_is_found(spoil: Callable[[Evidence], None], says: str):
+    evidence = good_evidence()
+    spoil(evidence)
+    assert any(says in violation for violation in judge(PLAN, evidence)), judge(PLAN, evidence)
+
+
+def test_what_was_in_flight_when_its_member_was_killed_may_come_again():
+    evidence = good_evidence()
+    first = deliver_again(evidence, after_s=5)
+    kill_s = first.at_s + 0.2
+    evidence.incidents.append(Incident(kind="kill", member=first.member, from_s=kill_s, until_s=kill_s))
+    assert judge(PLAN, evidence) == []
+
+
+def test_what_a_member_did_before_it_was_thrown_out_may_come_again():
+    evidence = good_evidence()
+    first = deliver_again(evidence, after_s=5)
+    evidence.add_events([MemberEvent(first.at_s + 4, first.member, "partitions_lost")], session_timeout_s=3)
+    assert judge(PLAN, evidence) == []
+
+
+def test_a_seed_is_a_plan():
+    one, same = (Plan.draw(seed=7, shell="asyncio", records=100, faults=9) for _ in range(2))
+    assert one == same
+    assert one != Plan.draw(seed=8, shell="asyncio", records=100, faults=9)
+    inputs = [one.input_at(index) for index in range(500)]
+    assert len(set(inputs)) == 500
+    for key in one.keys:
+        sequences = [sequence for name, sequence in inputs if name == key]
+        assert sequences == sorted(sequences)
+
+
+def test_fates_are_spread_as_planned():
+    fates = [fate_of(1, "enrich", f"key-{number % 20}", number)[0] for number in range(20_000)]
+    assert 40 <= fates.count(Fate.INVALID) <= 80
+    assert 20 <= fates.count(Fate.BROKEN) <= 60
+    assert 300 <= fates.count(Fate.FLAKY) <= 500
+    assert 90 <= sum(is_malformed(1, "key", number) for number in range(20_000)) <= 180

@@ -1,0 +1,19 @@
+"""A short torture round in each shell; `make torture SECONDS=600 SEED=1` is the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from torture_kit.plan import Kind, Plan
+from torture_kit.round import run_round
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("shell", "seed"), [("threads", 1), ("asyncio", 1)])
+def test_a_chain_that_is_disturbed_keeps_its_promises(shell: str, seed: int, tmp_path: Path) -> None:
+    plan = Plan.draw(seed=seed, shell=shell, records=1_200, faults=len(Kind))
+    assert {fault.kind for fault in plan.faults} == set(Kind)
+    verdict = run_round(plan, tmp_path)
+    assert verdict.is_kept, str(verdict)

@@ -1,0 +1,225 @@
+"""What a seed means. Everything random about a round is drawn here, or is a pure function of the seed.
+
+Timing is the machine's own, so that two runs of one seed are not the same to the microsecond; what fails, how often,
+and which fault comes after how many records is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+
+class Fate(Enum):
+    """What becomes of a record at one stage."""
+
+    FINE = "fine"
+    FLAKY = "flaky"
+    """The handler fails at the first one or two deliveries."""
+    INVALID = "invalid"
+    """The handler raises InvalidRecord: dead at the first failure."""
+    BROKEN = "broken"
+    """The handler fails at each delivery: dead when the attempts are used up."""
+
+
+MALFORMED_ONE_IN = 150
+"""So many inputs are not decodable at all. The first stage must dead-letter them."""
+
+DEAD_KINDS = {Fate.INVALID: "invalid", Fate.BROKEN: "failed"}
+
+
+def _number(*parts: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big")
+
+
+def fate_of(seed: int, stage: str, key: str, sequence: int) -> tuple[Fate, int]:
+    """The record's fate at a stage, and at how many deliveries a flaky one fails."""
+    drawn = _number(seed, stage, key, sequence)
+    dice = drawn % 1_000
+    if dice < 3:
+        return Fate.INVALID, 0
+    if dice < 5:
+        return Fate.BROKEN, 0
+    if dice < 25:
+        return Fate.FLAKY, 1 + (drawn >> 32) % 2
+    return Fate.FINE, 0
+
+
+def work_s(seed: int, stage: str, key: str, sequence: int) -> float:
+    """How long the handler is at it: half a millisecond to three."""
+    return 0.0005 * (1 + _number(seed, "work", stage, key, sequence) % 6)
+
+
+def is_malformed(seed: int, key: str, sequence: int) -> bool:
+    return _number(seed, "malformed", key, sequence) % MALFORMED_ONE_IN == 0
+
+
+class Kind(Enum):
+    """The faults."""
+
+    JOIN = "join"
+    """One more member of a stage."""
+    REPLACE = "replace"
+    """SIGTERM to a member, and another one starts at the same moment: a rolling restart."""
+    KILL = "kill"
+    """SIGKILL to a member, and another one starts at the same moment."""
+    CUT = "cut"
+    """All TCP connections of a member are reset."""
+    DEAF = "deaf"
+    """The brokers hear a member but their answers are swallowed, then its connections are reset."""
+    STALL = "stall"
+    """Nothing passes between a member and the brokers for a while; longer than the session, sometimes."""
+
+
+_OF_CONNECTIONS = frozenset({Kind.CUT, Kind.DEAF, Kind.STALL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault: comes when so many records are through the chain."""
+
+    at_records: int
+    kind: Kind
+    stage: str
+    choice: int
+    """Which member of the stage, modulo their number."""
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """One service of the chain."""
+
+    name: str
+    source: str
+    target: str
+    ordering: str
+    concurrency: int
+    is_batch: bool
+
+    @property
+    def group(self) -> str:
+        return f"stage-{self.name}"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return f"{self.name}.dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole round."""
+
+    seed: int
+    shell: str
+    records: int
+    keys: tuple[str, ...]
+    partitions: int
+    window: int
+    stages: tuple[StagePlan, ...]
+    consumer_settings: dict[str, object]
+    faults: tuple[Fault, ...]
+    commit_every_s: float = 0.25
+    records_per_s: int = 400
+    """Slow enough that members start and leave while records flow, fast enough that there is work in flight."""
+    session_timeout_ms: int = 3_000
+    drain_s: float = 8.0
+
+    @classmethod
+    def draw(cls, *, seed: int, shell: str, records: int, faults: int) -> Plan:
+        """The round of a seed in a shell (``"threads"`` or ``"asyncio"``)."""
+        random = Random(f"{seed}/{shell}")
+        names = ("enrich", "total", "report")
+        topics = ("orders", "enriched", "totals", "reports")
+        shapes = [("partition", 1, False), ("key", 4, False), ("partition", 2, random.random() < 0.6)]
+        random.shuffle(shapes)
+        stages = tuple(
+            StagePlan(
+                name=name,
+                source=topics[index],
+                target=topics[index + 1],
+                ordering=shapes[index][0],
+                concurrency=shapes[index][1],
+                is_batch=shapes[index][2],
+            )
+            for index, name in enumerate(names)
+        )
+        settings: dict[str, object] = {}
+        if shell == "threads":
+            protocol = random.choice(["cooperative-sticky", "range", "consumer"])
+            if protocol == "consumer":
+                settings["group.protocol"] = "consumer"
+            else:
+                settings["partition.assignment.strategy"] = protocol
+        # Every kind once before any comes twice: a short round has seen them all.
+        kinds: list[Kind] = []
+        while len(kinds) < faults:
+            more = list(Kind)
+            random.shuffle(more)
+            kinds += more
+        gap = records / (faults + 1)
+        drawn = tuple(
+            Fault(
+                at_records=round(gap * (index + 0.5 + random.random() / 2)),
+                kind=kind,
+                stage=random.choice((*names, "feed") if kind in _OF_CONNECTIONS else names),
+                choice=random.randrange(1_000),
+                duration_s=_duration_s(kind, random),
+            )
+            for index, kind in enumerate(kinds[:faults])
+        )
+        return cls(
+            seed=seed,
+            shell=shell,
+            records=records,
+            keys=tuple(f"key-{number}" for number in range(random.choice([7, 24, 60]))),
+            partitions=random.choice([2, 3, 6]),
+            window=min(400, max(100, records // 4)),
+            stages=stages,
+            consumer_settings=settings,
+            faults=drawn,
+        )
+
+    def stage(self, name: str) -> StagePlan:
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def input_at(self, index: int) -> tuple[str, int]:
+        """The key and the number within its key of the input at `index`: keys take turns, unevenly."""
+        count = len(self.keys)
+        lap, position = divmod(index, count)
+        return self.keys[(position * 5 + lap) % count if count % 5 else position], lap
+
+    def last_stage_of(self, key: str, sequence: int) -> tuple[str, str] | None:
+        """The stage that dead-letters this input and the kind it gives, or None when it gets through."""
+        if is_malformed(self.seed, key, sequence):
+            return self.stages[0].name, "malformed"
+        for stage in self.stages:
+            fate, _ = fate_of(self.seed, stage.name, key, sequence)
+            if fate in DEAD_KINDS:
+                return stage.name, DEAD_KINDS[fate]
+        return None
+
+    def __str__(self) -> str:
+        stages = ", ".join(
+            f"{stage.name} (ordering {stage.ordering}, concurrency {stage.concurrency}{', batches' * stage.is_batch})"
+            for stage in self.stages
+        )
+        faults = "\n".join(
+            f"  after {fault.at_records:>6} records: {fault.kind.value} {fault.stage}"
+            + (f" for {fault.duration_s:.2f} s" if fault.duration_s else "")
+            for fault in self.faults
+        )
+        return (
+            f"seed {self.seed}, {self.shell}: {self.records} records, {len(self.keys)} keys, "
+            f"{self.partitions} partitions; {stages}; {self.consumer_settings or 'defaults'}\n{faults}"
+        )
+
+
+def _duration_s(kind: Kind, random: Random) -> float:
+    if kind is Kind.DEAF:
+        return random.uniform(0.05, 0.4)
+    if kind is Kind.STALL:
+        return random.choice([0.3, 0.8, 4.5])
+    return 0.0
