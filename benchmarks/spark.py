@@ -1,0 +1,99 @@
+"""Spark reading and writing Kafka through `format("ottla")`, beside plain confluent-kafka loops without Spark.
+
+    python benchmarks/spark.py [--records 1920000] [--partitions 48] [--rounds 5]
+
+Rows go to Spark's `noop` sink, which does nothing with them, like the plain loop. A broker runs in a child process; the
+rounds alternate and the best counts. Goals: batch read 1.5 x the plain consume() loop, micro-batches of 240,000 rows
+0.9 x, Kafka to Spark to Kafka 0.7 x the plain produce() loop. Spark's own connector stands beside it where its jar
+is on the class path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from columnar import best_of, broker_process, create_topics, fill, plain_consume, plain_produce, report
+
+import ottla.spark
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--records", type=int, default=1_920_000)
+    options.add_argument("--partitions", type=int, default=48)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--per-batch", type=int, default=240_000)
+    chosen = options.parse_args()
+    records, partitions, rounds = chosen.records, chosen.partitions, chosen.rounds
+    spark = ottla.spark.session("ottla-benchmark")
+    cores = spark.sparkContext.defaultParallelism
+    print(
+        f"{records:,} records of 100 bytes, {partitions} partitions, {cores} cores, best of {rounds} alternated rounds"
+    )
+    scratch = Path(tempfile.mkdtemp(prefix="ottla-benchmark-"))
+    with broker_process() as servers:
+        create_topics(servers, "big", "out", "plain", partitions=partitions)
+        table = fill(servers, "big", partitions=partitions, records=records)
+        rows = list(
+            zip(table.column("key").to_pylist()[:500_000], table.column("value").to_pylist()[:500_000], strict=True)
+        )
+        del table
+        runs = iter(range(1_000_000))
+
+        def source(reader: object, **extra: object) -> object:
+            named = {"kafka.bootstrap.servers": servers, "subscribe": "big"} | extra
+            reader = reader.format("ottla")  # type: ignore[attr-defined]
+            for name, value in named.items():
+                reader = reader.option(name, value)
+            return reader.load()
+
+        def batch_read(**extra: object) -> None:
+            source(spark.read, **extra).write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
+
+        def stream(sink: str, **extra: object) -> float:
+            """Seconds that the micro-batches took; starting and stopping a query costs about one more."""
+            frame = source(spark.readStream, startingOffsets="earliest", **extra)
+            if sink == "ottla":
+                frame = frame.select("key", "value")  # type: ignore[attr-defined]
+            query = (
+                frame.writeStream.format(sink)  # type: ignore[attr-defined]
+                .option("kafka.bootstrap.servers", servers)
+                .option("topic", "out")
+                .option("checkpointLocation", str(scratch / str(next(runs))))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+            triggers = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
+            return float(sum(triggers)) / 1000
+
+        batch_read()  # the first query of a session pays for the JVM's compiler and for starting workers
+        plain = lambda: plain_consume(servers, "big", partitions=partitions, records=records)  # noqa: E731
+        few_s, many_s, plain_s = best_of(rounds, batch_read, lambda: batch_read(minPartitions=partitions), plain)
+        report("batch read, planned tasks", records, few_s, "consume(10000), ignored", plain_s, 1.5)
+        report("batch read, a task per partition", records, many_s, "consume(10000), ignored", plain_s, 0.5)
+        small_s, one_s, plain_s = best_of(
+            rounds,
+            lambda: stream("noop", maxOffsetsPerTrigger=chosen.per_batch),
+            lambda: stream("noop"),
+            plain,
+        )
+        report(f"stream, {chosen.per_batch:,} rows a batch", records, small_s, "consume(10000), ignored", plain_s, 0.9)
+        report("stream, one batch", records, one_s, "consume(10000), ignored", plain_s, 1.5)
+        through_s, produce_s = best_of(rounds, lambda: stream("ottla"), lambda: plain_produce(servers, "plain", rows))
+        produce_s *= records / len(rows)
+        report("Kafka to Spark to Kafka", records, through_s, "produce() loop, no Spark", produce_s, 0.7)
+
+        def trivial_tasks() -> None:
+            tasks = spark.range(200, numPartitions=200).mapInArrow(lambda batches: batches, "id long")
+            tasks.write.format("noop").mode("overwrite").save()
+
+        (tasks_s,) = best_of(rounds, trivial_tasks)
+        print(f"a trivial Python task costs {tasks_s / 200 * cores * 1000:.1f} ms of a core")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
