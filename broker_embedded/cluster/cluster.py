@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import socket
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -29,7 +28,7 @@ from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.replication.log_settings import log_config
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.server import listen
+from broker_embedded.server.network import Listener, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import Intervals, LogManager
@@ -93,11 +92,12 @@ class Cluster:
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        sockets: dict[int, socket.socket] = {}
+        sockets: dict[int, Listener] = {}
+        network = TcpNetwork()
         for node, port in self._ports.items():
-            sockets[node] = listen(HOST, port)
+            sockets[node] = network.listen(HOST, port)
             self._running.callback(sockets[node].close)
-            self._ports[node] = sockets[node].getsockname()[1]  # the same one after a restart: clients come back to it
+            self._ports[node] = sockets[node].port  # the same one after a restart: clients come back to it
         data_dir = self._open_data_dir()
         # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
         fs = OsFileSystem(fsync=self._data_dir is not None)
@@ -116,14 +116,14 @@ class Cluster:
         gone = [node for node, broker in controller.image.brokers.items() if node not in sockets and not broker.fenced]
         if gone:
             await controller.fence_brokers(gone)
-        for node, sock in sockets.items():
+        for node, listener in sockets.items():
             logs = self._open_logs(data_dir / f"broker-{node}", fs, controller.image)
             self._running.callback(logs.close)
             self._bind(logs, node, cluster_id)
             logs.load_all()
             broker = Broker(
                 node_id=node,
-                sock=sock,
+                listener=listener,
                 loop=loop,
                 clock=self._clock,
                 random=self._random,

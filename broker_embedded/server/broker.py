@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
@@ -33,6 +32,7 @@ from broker_embedded.server import apis as apis  # fills the table that the disp
 from broker_embedded.server.background import BackgroundWork
 from broker_embedded.server.dispatcher import Dispatcher
 from broker_embedded.server.futures import Promise, then
+from broker_embedded.server.network import Listener
 from broker_embedded.server.server import SocketServer
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
@@ -47,7 +47,7 @@ class Broker:
         self,
         *,
         node_id: int,
-        sock: socket.socket,
+        listener: Listener,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         random: Random,
@@ -81,7 +81,7 @@ class Broker:
             random=random,
         )
         self.fetch_sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, clock=clock)
-        self.server = SocketServer(sock=sock, loop=loop, config=config, clock=clock, dispatcher=Dispatcher(self))
+        self.server = SocketServer(listener=listener, config=config, clock=clock, dispatcher=Dispatcher(self))
         self._random = random
         self._incarnation_id = random.randbytes(16)
         self._quorum = quorum

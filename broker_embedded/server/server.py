@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import socket
 from collections.abc import Callable
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.common.errors import StartupError
 from broker_embedded.server.connection import Connection
 from broker_embedded.server.dispatcher import Dispatcher
+from broker_embedded.server.network import Listener
 
 log = logging.getLogger(__name__)
 
@@ -24,61 +22,36 @@ socket.
 """
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound socket, or StartupError. The protocol number is given so that accepted sockets know they are TCP."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        sock.listen(1024)
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise StartupError(f"port {port} on {host} is in use: stop what listens there or choose another") from None
-        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
-    except OverflowError:
-        sock.close()
-        raise StartupError(f"port {port}: wanted a number from 0 to 65535") from None
-    return sock
-
-
 class SocketServer:
     """Accepts connections for one broker."""
 
     def __init__(
         self,
         *,
-        sock: socket.socket,
-        loop: asyncio.AbstractEventLoop,
+        listener: Listener,
         config: BrokerConfig,
         clock: Clock,
         dispatcher: Dispatcher,
         on_disconnect: Callable[[Connection], None] | None = None,
     ) -> None:
-        self.host, self.port = sock.getsockname()[:2]
+        self.host, self.port = listener.host, listener.port
         self.max_frame_bytes = config.socket_request_max_bytes
         self.dispatcher = dispatcher
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER))
         self.now_ms = clock.monotonic_ms
-        self._sock = sock
-        self._loop = loop
+        self._listener = listener
         self._on_disconnect = on_disconnect
         self._max_idle_ms = config.connections_max_idle_ms
         self._connections: set[Connection] = set()
         self._spare_buffers: list[bytearray] = []
-        self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Begin to accept."""
-        self._server = await self._loop.create_server(lambda: Connection(self), sock=self._sock, backlog=1024)
+        await self._listener.serve(lambda: Connection(self))
 
     async def stop(self) -> None:
         """Stop accepting and cut every connection."""
-        if self._server is not None:
-            self._server.close()
-        else:
-            self._sock.close()
+        self._listener.close()
         for connection in list(self._connections):
             connection.abort()
         if self._connections:  # connection_lost of an aborted transport runs in the loop's next turn

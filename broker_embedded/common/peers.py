@@ -1,0 +1,68 @@
+"""How one node of a cluster asks another: always by a request of the wire protocol, whatever node answers.
+
+The protocols here are what replication, the controller's clients, the quorum and the coordinators are given; the server
+layer implements them. So none of them knows a socket, and a link that is cut cuts all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from broker_embedded.common.errors import BrokerError
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+class PeerUnavailable(BrokerError):
+    """No answer came: refused, cut off, closed in between, or too late. The request may or may not have been done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class Peers(Protocol):
+    """All nodes of the cluster, this one included: a request to it leaves the process's sockets alone."""
+
+    def send(
+        self,
+        node: int,
+        api: ApiKey,
+        version: int,
+        body: Mapping[str, Any],
+        *,
+        channel: str = "",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> asyncio.Future[Message]:
+        """The decoded response; PeerUnavailable in the future if none comes.
+
+        Requests of one `channel` share a connection and are answered one after the other: long polls take a channel
+        of their own.
+        """
+        ...
+
+    def send_encoded(
+        self,
+        node: int,
+        api: ApiKey,
+        version: int,
+        body: bytes,
+        *,
+        channel: str = "",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> asyncio.Future[bytes]:
+        """The same for a body that is encoded already; the answer stays encoded: a request that is passed on."""
+        ...
+
+
+class ControllerRequests(Protocol):
+    """The active controller, wherever it is: found again and asked again when it moves."""
+
+    def send(
+        self, api: ApiKey, version: int, body: Mapping[str, Any], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> asyncio.Future[Message]:
+        """The decoded response. PeerUnavailable when no controller answered within the timeout."""
+        ...

@@ -1,0 +1,94 @@
+"""The network as nodes see it: listening, being connected to, connecting. Real sockets, or a simulation in their place.
+
+A node is given a `Network` and never makes a socket itself. What two nodes say to each other goes through `connect`,
+which knows who asks whom: the place where a link between them can be cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from broker_embedded.common.errors import StartupError
+
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class Listener(Protocol):
+    """A bound address. It keeps its port also when nobody serves it."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    async def serve(self, factory: ProtocolFactory) -> None:
+        """Accept connections, with a protocol of `factory` for each."""
+        ...
+
+    def close(self) -> None:
+        """Stop accepting and free the port. What was accepted lives on."""
+        ...
+
+
+class Network(Protocol):
+    """Where nodes listen and how they reach each other."""
+
+    def listen(self, host: str, port: int) -> Listener:
+        """Bind; port 0 takes a free one. StartupError says why it cannot be."""
+        ...
+
+    async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
+        """Connect a protocol of `factory` to an address. OSError if nobody is there."""
+        ...
+
+
+class TcpListener:
+    """A listening socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.host, self.port = sock.getsockname()[:2]
+        self._sock = sock
+        self._server: asyncio.Server | None = None
+
+    async def serve(self, factory: ProtocolFactory) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(factory, sock=self._sock, backlog=1024)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._sock.close()
+
+
+class TcpNetwork:
+    """Loopback sockets of this machine."""
+
+    def listen(self, host: str, port: int) -> TcpListener:
+        return TcpListener(listen(host, port))
+
+    async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
+        await asyncio.get_running_loop().create_connection(factory, host, port)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, or StartupError. The protocol number is given so that accepted sockets know they are TCP."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(1024)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StartupError(f"port {port} on {host} is in use: stop what listens there or choose another") from None
+        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    except OverflowError:
+        sock.close()
+        raise StartupError(f"port {port}: wanted a number from 0 to 65535") from None
+    return sock

@@ -1,0 +1,384 @@
+"""Requests of this node to the others, over connections of its own, and to itself without one.
+
+One connection per node and channel, made when it is first needed and again after it was lost. Whatever was under way
+when a connection ends fails with PeerUnavailable: who asked knows best whether to ask again. Before anything leaves,
+the links between the nodes are asked, so that a test can cut or slow them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerUnavailable
+from broker_embedded.server.connection import Connection
+from broker_embedded.server.dispatcher import Dispatcher, Parts
+from broker_embedded.server.futures import Promise
+from broker_embedded.server.network import Network
+from ottla_wire.protocol import ApiKey, codec, headers
+from ottla_wire.protocol.message import Message
+from ottla_wire.protocol.region import Region
+
+log = logging.getLogger(__name__)
+
+SCRATCH_BYTES = 64 * 1024
+"""Answers up to this size are received together; a larger one gets a buffer of its own."""
+
+Address = tuple[str, int]
+
+
+class Links(Protocol):
+    """The state of the cables between nodes."""
+
+    def problem(self, source: int, target: int) -> str | None:
+        """Why nothing gets from `source` to `target`, or None."""
+        ...
+
+    def delay_ms(self, source: int, target: int) -> int:
+        """How much later than usual it arrives."""
+        ...
+
+
+class GoodLinks:
+    """Nothing is cut and nothing is slow."""
+
+    def problem(self, source: int, target: int) -> str | None:
+        return None
+
+    def delay_ms(self, source: int, target: int) -> int:
+        return 0
+
+
+class PeerConnections:
+    """Implements `Peers` for one node."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        network: Network,
+        addresses: Mapping[int, Address],
+        dispatcher: Dispatcher,
+        loop: asyncio.AbstractEventLoop,
+        links: Links | None = None,
+    ) -> None:
+        """`addresses`: where each node listens for the others; read at every connect, so it may grow."""
+        self.node_id = node_id
+        self.loop = loop
+        self.links: Links = links or GoodLinks()
+        self._network = network
+        self._addresses = addresses
+        self._dispatcher = dispatcher
+        self._local = _LocalConnection()
+        self._lines: dict[tuple[int, str], _Line] = {}
+        self._is_closed = False
+        self._correlation_id = 0
+
+    # --- asking
+
+    def send(
+        self,
+        node: int,
+        api: ApiKey,
+        version: int,
+        body: Mapping[str, Any],
+        *,
+        channel: str = "",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> asyncio.Future[Message]:
+        answer: asyncio.Future[Message] = self._new_future()
+        frame = headers.encode_request_frame(api, version, self._next_id(), self._client_id, body)
+        self._ask(node, api, version, frame, channel, timeout_ms, answer, codec.decode_response)
+        return answer
+
+    def send_encoded(
+        self,
+        node: int,
+        api: ApiKey,
+        version: int,
+        body: bytes,
+        *,
+        channel: str = "",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> asyncio.Future[bytes]:
+        answer: asyncio.Future[bytes] = self._new_future()
+        frame = headers.encode_request_frame(api, version, self._next_id(), self._client_id, body)
+        self._ask(node, api, version, frame, channel, timeout_ms, answer, _keep_encoded)
+        return answer
+
+    def close(self) -> None:
+        """Cut every connection; what waits fails."""
+        self._is_closed = True
+        for line in list(self._lines.values()):
+            line.end("this node stopped")
+        self._lines.clear()
+
+    def links_changed(self) -> None:
+        """Connections over links that are cut now are gone."""
+        for (node, _), line in list(self._lines.items()):
+            problem = self.links.problem(self.node_id, node)
+            if problem is not None:
+                line.end(problem)
+
+    # --- how
+
+    @property
+    def _client_id(self) -> str:
+        return f"broker-{self.node_id}"
+
+    def _next_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    def _new_future(self) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.loop.create_future()
+        future.add_done_callback(_look_at)  # who lost interest does not leave a complaint behind
+        return future
+
+    def _ask(
+        self,
+        node: int,
+        api: ApiKey,
+        version: int,
+        frame: bytes,
+        channel: str,
+        timeout_ms: int,
+        answer: asyncio.Future[Any],
+        decode: Callable[[ApiKey, int, memoryview, int], Any],
+    ) -> None:
+        if self._is_closed:
+            answer.set_exception(PeerUnavailable(f"node {self.node_id} is stopped"))
+            return
+        asked = _Asked(api, version, frame, answer, decode)
+        if node == self.node_id:
+            self._ask_self(asked)
+        else:
+            problem = self.links.problem(self.node_id, node)
+            if problem is not None:
+                answer.set_exception(PeerUnavailable(problem))
+                return
+            self._line(node, channel).ask(asked, delay_ms=self.links.delay_ms(self.node_id, node))
+        if not answer.done():
+            timer = self.loop.call_later(timeout_ms / 1000, self._expire, asked, node, timeout_ms)
+            answer.add_done_callback(lambda _: timer.cancel())
+
+    def _expire(self, asked: _Asked, node: int, timeout_ms: int) -> None:
+        asked.fail(f"node {node} did not answer {asked.api.name} within {timeout_ms} ms")
+
+    def _ask_self(self, asked: _Asked) -> None:
+        result = self._dispatcher.dispatch(self._local, memoryview(asked.frame)[4:])
+        if isinstance(result, Promise):
+            result.add_done_callback(lambda done: asked.answer_with_parts(None if done.cancelled() else done.result()))
+        else:
+            asked.answer_with_parts(result)
+
+    def _line(self, node: int, channel: str) -> _Line:
+        line = self._lines.get((node, channel))
+        if line is None:
+            line = self._lines[node, channel] = _Line(self, node, channel)
+            task = self.loop.create_task(self._connect(line))
+            line.connecting = task
+        return line
+
+    async def _connect(self, line: _Line) -> None:
+        address = self._addresses.get(line.node)
+        if address is None:
+            line.end(f"node {line.node} is not known")
+            return
+        try:
+            await self._network.connect(*address, lambda: line)
+        except OSError as error:
+            line.end(f"node {line.node} cannot be reached: {error.strerror or error}")
+
+    def line_ended(self, line: _Line) -> None:
+        if self._lines.get((line.node, line.channel)) is line:
+            del self._lines[line.node, line.channel]
+
+
+class _Asked:
+    """One request under way."""
+
+    __slots__ = ("_decode", "answer", "api", "correlation_id", "frame", "version")
+
+    def __init__(
+        self,
+        api: ApiKey,
+        version: int,
+        frame: bytes,
+        answer: asyncio.Future[Any],
+        decode: Callable[[ApiKey, int, memoryview, int], Any],
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.frame = frame
+        self.answer = answer
+        self.correlation_id = int.from_bytes(frame[8:12], "big")
+        self._decode = decode
+
+    def fail(self, reason: str) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(PeerUnavailable(reason))
+
+    def answer_with_parts(self, parts: Parts | None) -> None:
+        if parts is None:
+            self.fail(f"{self.api.name} was not answered")
+        else:
+            self.answer_with(memoryview(b"".join(_bytes_of(parts)))[4:])
+
+    def answer_with(self, frame: memoryview) -> None:
+        if self.answer.done():
+            return
+        try:
+            correlation_id, position = headers.decode_response_header(self.api, self.version, frame)
+            if correlation_id != self.correlation_id:
+                raise ValueError(f"answers are out of order: found {correlation_id}, wanted {self.correlation_id}")
+            decoded = self._decode(self.api, self.version, frame, position)
+        except Exception as error:
+            log.exception("%s v%d: the answer cannot be read", self.api.name, self.version)
+            self.answer.set_exception(PeerUnavailable(f"the answer to {self.api.name} cannot be read: {error}"))
+        else:
+            self.answer.set_result(decoded)
+
+
+class _Line(asyncio.BufferedProtocol):
+    """One connection to a peer: requests leave in order and are answered in order."""
+
+    def __init__(self, peers: PeerConnections, node: int, channel: str) -> None:
+        self.node = node
+        self.channel = channel
+        self.connecting: asyncio.Task[None] | None = None
+        self._peers = peers
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[_Asked] = deque()
+        self._is_ended = False
+        self._last_due = 0.0
+        self._unsent: list[bytes] = []
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._kept = 0
+        self._frame: bytearray | None = None
+        self._filled = 0
+
+    # --- sending
+
+    def ask(self, asked: _Asked, *, delay_ms: int) -> None:
+        self._waiting.append(asked)
+        loop = self._peers.loop
+        due = max(loop.time() + delay_ms / 1000, self._last_due)  # a link that gets faster does not change the order
+        if due > loop.time():
+            self._last_due = due
+            loop.call_at(due, self._send, asked.frame)
+        else:
+            self._send(asked.frame)
+
+    def _send(self, frame: bytes) -> None:
+        if self._is_ended:
+            return
+        if self._transport is None:
+            self._unsent.append(frame)
+        else:
+            self._transport.write(frame)
+
+    def end(self, reason: str) -> None:
+        """The connection is over; everything that waits on it fails."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._peers.line_ended(self)
+        if self._transport is not None:
+            self._transport.abort()
+        if self.connecting is not None and not self.connecting.done():
+            self.connecting.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for asked in waiting:
+            asked.fail(reason)
+
+    # --- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._is_ended:
+            transport.abort()
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        unsent, self._unsent = self._unsent, []
+        for frame in unsent:
+            transport.write(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(f"the connection to node {self.node} was closed")
+
+    # --- receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return memoryview(self._scratch)[self._kept :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._filled += nbytes
+            if self._filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._answer(memoryview(frame))
+            return
+        size, position = self._kept + nbytes, 0
+        while size - position >= 4:
+            length = int.from_bytes(self._scratch[position : position + 4], "big")
+            if size - position - 4 < length:
+                break
+            self._answer(memoryview(bytes(memoryview(self._scratch)[position + 4 : position + 4 + length])))
+            position += 4 + length
+        rest = self._scratch[position:size]
+        if len(rest) >= 4 and int.from_bytes(rest[:4], "big") + 4 > SCRATCH_BYTES:
+            self._frame = bytearray(int.from_bytes(rest[:4], "big"))
+            self._filled = len(rest) - 4
+            self._frame[: self._filled] = rest[4:]
+            self._kept = 0
+        else:
+            self._scratch[: len(rest)] = rest
+            self._kept = len(rest)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _answer(self, frame: memoryview) -> None:
+        if self._waiting:
+            self._waiting.popleft().answer_with(frame)
+
+
+class _LocalConnection(Connection):
+    """Stands for the connection in requests that a node makes to itself."""
+
+    def __init__(self) -> None:
+        self.client_host = "127.0.0.1"
+        self.client_software = ("", "")
+
+    def close(self) -> None:
+        """There is nothing to close: the request stays unanswered, which its sender is told."""
+
+    def abort(self) -> None:
+        """As `close`."""
+
+
+def _keep_encoded(api: ApiKey, version: int, frame: memoryview, position: int) -> bytes:
+    return bytes(frame[position:])
+
+
+def _bytes_of(parts: Parts) -> list[Any]:
+    """Ranges of files are read: nobody sends them on."""
+    found: list[Any] = []
+    for part in parts:
+        found += part.buffers() if isinstance(part, Region) else [part]
+    return found
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
