@@ -227,6 +227,17 @@ class LogManager:
                     log.close_files()
             log_dir.release()
 
+    def abandon(self) -> None:
+        """Let go of everything as a killed process does: no flush, no checkpoint, no marker. The next start recovers."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.cleaner.stop()
+        for path, log_dir in self._dirs.items():
+            for log in self._logs_in(path):
+                log.close_files()
+            log_dir.release()
+
     # -- helpers
 
     def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
