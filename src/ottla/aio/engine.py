@@ -193,7 +193,8 @@ class Engine:
         return offset
 
     async def drain(self, timeout_s: float) -> bool:
-        """Take nothing new, and wait until everything fetched is done. False when `timeout_s` was not enough."""
+        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
+        short for that."""
         self._step(events.DrainRequested())
         return await self._wait(lambda: self._session.is_idle, timeout_s)
 

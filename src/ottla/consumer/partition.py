@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ottla.consumer.effects import WriteDeadLetter
+from ottla.consumer.events import Fetched
 from ottla.consumer.flow import Pace
 from ottla.consumer.lanes import lanes_for
 from ottla.consumer.offsets import OffsetTracker
@@ -53,6 +54,7 @@ class PartitionState:
         "in_flight",
         "is_draining",
         "lanes",
+        "late",
         "pace",
         "plan",
         "restored",
@@ -76,6 +78,8 @@ class PartitionState:
         self.stopped: StoppedAt | None = None
         self.is_draining = False
         self.committed: tuple[int, str] | None = None
+        self.late: list[Fetched] = []
+        """What came in while the app was drained; it waits for the resume, unregistered."""
         self.restored: frozenset[int] = frozenset()
         """Offsets beyond the committed one that an earlier owner finished, from the commit metadata."""
 

@@ -66,6 +66,7 @@ class Session:
         self._epoch_offset_ms = epoch_offset_ms
         self._unfinished_limit_ms = unfinished_limit_ms
         self._is_closing = False
+        self._is_drained = False
         self._dead_workers: list[str] = []
 
     def step(self, event: events.Event, now_ms: int) -> list[Effect]:
@@ -170,6 +171,8 @@ class Session:
                 state.restored = decode_finished(committed[1], committed[0])
             self._partitions[topic_partition] = state
             self._routes[plan.name].add(topic_partition)
+            if self._is_drained:
+                self._flow.pause(topic_partition, PauseReason.DRAIN)
         if event.partitions:
             effects.append(Notice("partitions_assigned", fields=_named(event.partitions)))
 
@@ -205,6 +208,11 @@ class Session:
     def _fetched(self, event: events.Fetched, now_ms: int, effects: list[Effect]) -> None:
         state = self._partitions.get(event.topic_partition)
         if state is None or state.is_draining or self._is_closing:
+            return
+        if self._flow.is_paused_for(event.topic_partition, PauseReason.DRAIN):
+            # The client had them before it heard of the pause. They are not registered, so nobody waits for them and
+            # no commit passes them; the client will not give them again, so they are kept until the resume.
+            state.late.append(event)
             return
         records = event.records
         end = state.tracker.end
@@ -315,9 +323,14 @@ class Session:
             self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
 
     def _resume_requested(self, event: events.ResumeRequested, now_ms: int, effects: list[Effect]) -> None:
+        if not event.partitions:
+            self._is_drained = False
         for state in self._states(event.partitions or list(self._partitions)):
-            self._flow.resume(state.topic_partition, PauseReason.USER)
-            self._flow.resume(state.topic_partition, PauseReason.STOPPED)
+            for reason in (PauseReason.USER, PauseReason.STOPPED, PauseReason.DRAIN):
+                self._flow.resume(state.topic_partition, reason)
+            late, state.late = state.late, []
+            for fetched in late:
+                self._fetched(fetched, now_ms, effects)
             stopped, state.stopped = state.stopped, None
             for group in stopped.groups if stopped is not None else ():
                 for record in group:
@@ -335,13 +348,20 @@ class Session:
         if state is None:
             return
         self._stop_work(state)
-        self._drop(state)
+        # What the user asked for outlives the seek; what the old records were the reason of does not.
+        kept = [reason for reason in _OF_THE_USER if self._flow.is_paused_for(state.topic_partition, reason)]
+        for reason in PauseReason:
+            self._flow.resume(state.topic_partition, reason)
+        for reason in kept:
+            self._flow.pause(state.topic_partition, reason)
+        self._routes[state.plan.name].scheduler.forget(state.topic_partition)
         fresh = PartitionState(event.topic_partition, self._take_epoch(), state.plan, now_ms)
         self._partitions[event.topic_partition] = fresh
         self._routes[state.plan.name].add(event.topic_partition)
         effects.append(SeekPartition(event.topic_partition, event.offset))
 
     def _drain_requested(self, event: events.DrainRequested, now_ms: int, effects: list[Effect]) -> None:
+        self._is_drained = True
         for topic_partition in self._partitions:
             self._flow.pause(topic_partition, PauseReason.DRAIN)
 
@@ -437,6 +457,8 @@ class Session:
     def _is_current(self, state: PartitionState) -> bool:
         return self._partitions.get(state.topic_partition) is state and not state.is_draining
 
+
+_OF_THE_USER = (PauseReason.USER, PauseReason.DRAIN)
 
 ANY_TOPIC = "*"
 """A plan with this topic takes the partitions that no other plan names (a subscription by pattern)."""

@@ -223,7 +223,8 @@ class Engine:
             raise error_of(error.args[0], self._settings["bootstrap.servers"]) from error
 
     def drain(self, timeout_s: float) -> bool:
-        """Take nothing new, and wait until everything fetched is done. False when `timeout_s` was not enough."""
+        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
+        short for that."""
         self._step(events.DrainRequested())
         return self._wait(lambda: self._session.is_idle, timeout_s)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -50,6 +51,18 @@ class Shell:
                 if errors:
                     raise errors[0]
                 return
+
+    def ask(self, app: App, verb: Callable[[Any], Any]) -> Any:
+        """Call a verb of the running app's runner where that shell wants it called, and give what it answers."""
+        runner = app.runner
+        if self.name == "threads":
+            return verb(runner)
+
+        async def on_the_loop() -> Any:
+            answer = verb(runner)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return asyncio.run_coroutine_threadsafe(on_the_loop(), runner._loop).result(30)
 
     def error_of(self, app: App, timeout_s: float = 20) -> BaseException | None:
         """Wait for the app to end by itself, and return what it raised."""

@@ -472,6 +472,63 @@ def test_draining_finishes_what_was_fetched() -> None:
     assert driver.session.is_idle
 
 
+def test_a_drained_session_keeps_what_comes_late_until_someone_resumes() -> None:
+    driver = assigned(A)
+    driver.step(events.DrainRequested())
+    driver.fetch(A, 5, 6)  # the client had them in hand before it heard of the pause
+    driver.fetch(A, 7)
+
+    assert driver.runs == []
+    assert driver.session.is_idle
+    assert of(Commit, driver.step(events.Tick(), after_ms=60_000)) == []
+    effects = driver.step(events.ResumeRequested())
+    assert of(ResumePartitions, effects) == [ResumePartitions([A])]
+    assert offsets_of(driver.runs[0]) == [5, 6, 7]
+
+
+def test_what_came_late_to_a_drained_partition_goes_with_the_partition() -> None:
+    driver = assigned(A)
+    driver.step(events.DrainRequested())
+    driver.fetch(A, 5, 6)
+    driver.step(events.Revoking([A]))
+
+    assert of(Commit, driver.step(events.Revoked([A]))) == []
+
+
+def test_a_partition_that_is_assigned_to_a_drained_session_waits_too() -> None:
+    driver = assigned(A)
+    driver.step(events.DrainRequested())
+    effects = driver.step(events.Assigned([B]))
+    driver.fetch(B, 5)
+
+    assert of(PausePartitions, effects) == [PausePartitions([B])]
+    assert driver.runs == []
+    driver.step(events.ResumeRequested())
+    assert offsets_of(driver.runs[0]) == [5]
+
+
+def test_a_seek_of_a_full_partition_lets_the_client_fetch_again() -> None:
+    driver = assigned(flow=FlowLimits(high_records=2, low_records=1, hold_ms=0))
+    assert of(PausePartitions, driver.fetch(A, 5, 6)) == [PausePartitions([A])]
+
+    effects = driver.step(events.SeekRequested(A, 0))
+    assert of(SeekPartition, effects) == [SeekPartition(A, 0)]
+    assert of(ResumePartitions, effects) == [ResumePartitions([A])]
+
+
+@pytest.mark.parametrize("request_", [events.PauseRequested(), events.DrainRequested()])
+def test_a_seek_does_not_end_the_pause_that_a_user_asked_for(request_: events.Event) -> None:
+    driver = assigned()
+    driver.step(request_)
+    effects = driver.step(events.SeekRequested(A, 0))
+    assert of(ResumePartitions, effects) == []
+    driver.fetch(A, 0)
+    assert driver.runs == []
+
+    assert of(ResumePartitions, driver.step(events.ResumeRequested())) == [ResumePartitions([A])]
+    assert offsets_of(driver.runs[0]) == [0]
+
+
 def test_what_is_done_out_of_order_is_committed_as_metadata() -> None:
     driver = assigned(ordering=Ordering.UNORDERED, concurrency=3, quantum=1)
     driver.fetch(A, 5, 6, 7)

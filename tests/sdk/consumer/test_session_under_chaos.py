@@ -102,8 +102,8 @@ class SessionUnderChaos(RuleBasedStateMachine):
         self.log[partition] += keys
 
     @rule(partition=st.sampled_from(PARTITIONS), most=st.integers(1, 10))
-    def fetch(self, partition: TopicPartition, most: int) -> None:
-        if partition not in self.owned or partition in self.paused:
+    def fetch(self, partition: TopicPartition, most: int, despite_pause: bool = False) -> None:
+        if partition not in self.owned or (partition in self.paused and not despite_pause):
             return
         start = self.owned[partition]
         keys = self.log[partition][start : start + most]
@@ -184,8 +184,17 @@ class SessionUnderChaos(RuleBasedStateMachine):
         at = self.committed.get(partition, (0, ""))[0]
         self.owned[partition] = at
         self.order[partition] = []
-        self.paused.discard(partition)
-        self.step(events.SeekRequested(partition, at))
+        self.step(events.SeekRequested(partition, at))  # a seek does not end the client's pause
+
+    @rule(late=st.lists(st.sampled_from(PARTITIONS), max_size=3))
+    def someone_drains(self, late: list[TopicPartition]) -> None:
+        self.step(events.DrainRequested())
+        before = {partition: list(self.order[partition]) for partition in PARTITIONS}
+        unregistered = {name: self.session._partitions[name].tracker.end for name in self.owned}
+        for partition in late:  # what the client had in hand before it heard of the pause
+            self.fetch(partition, 4, despite_pause=True)
+        assert {name: self.session._partitions[name].tracker.end for name in self.owned} == unregistered
+        assert {partition: self.order[partition] for partition in PARTITIONS} == before
 
     # What must hold
 
