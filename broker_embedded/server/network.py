@@ -35,11 +35,21 @@ class Listener(Protocol):
         ...
 
 
+class Reservation(Protocol):
+    """An address that is kept for somebody who does not listen now."""
+
+    def release(self) -> None: ...
+
+
 class Network(Protocol):
     """Where nodes listen and how they reach each other."""
 
     def listen(self, host: str, port: int) -> Listener:
         """Bind; port 0 takes a free one. StartupError says why it cannot be."""
+        ...
+
+    def reserve(self, host: str, port: int) -> Reservation:
+        """Keep a port from others while its owner is down: connecting to it is refused."""
         ...
 
     async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
@@ -65,11 +75,29 @@ class TcpListener:
         self._sock.close()
 
 
+class _BoundSocket:
+    """Bound without listening: the system gives the port to nobody else and refuses who connects."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._sock.bind((host, port))
+        except OSError:  # somebody was faster; the restart will say so
+            self._sock.close()
+
+    def release(self) -> None:
+        self._sock.close()
+
+
 class TcpNetwork:
     """Loopback sockets of this machine."""
 
     def listen(self, host: str, port: int) -> TcpListener:
         return TcpListener(listen(host, port))
+
+    def reserve(self, host: str, port: int) -> Reservation:
+        return _BoundSocket(host, port)
 
     async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
         await asyncio.get_running_loop().create_connection(factory, host, port)

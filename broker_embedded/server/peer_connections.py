@@ -62,7 +62,6 @@ class PeerConnections:
         node_id: int,
         network: Network,
         addresses: Mapping[int, Address],
-        dispatcher: Dispatcher,
         loop: asyncio.AbstractEventLoop,
         links: Links | None = None,
     ) -> None:
@@ -72,11 +71,15 @@ class PeerConnections:
         self.links: Links = links or GoodLinks()
         self._network = network
         self._addresses = addresses
-        self._dispatcher = dispatcher
+        self._dispatcher: Dispatcher | None = None
         self._local = _LocalConnection()
         self._lines: dict[tuple[int, str], _Line] = {}
         self._is_closed = False
         self._correlation_id = 0
+
+    def serve_locally(self, dispatcher: Dispatcher) -> None:
+        """Who answers what this node asks itself. Until it is given, nobody does."""
+        self._dispatcher = dispatcher
 
     # --- asking
 
@@ -170,6 +173,9 @@ class PeerConnections:
         asked.fail(f"node {node} did not answer {asked.api.name} within {timeout_ms} ms")
 
     def _ask_self(self, asked: _Asked) -> None:
+        if self._dispatcher is None:
+            asked.fail(f"node {self.node_id} is starting")
+            return
         result = self._dispatcher.dispatch(self._local, memoryview(asked.frame)[4:])
         if isinstance(result, Promise):
             result.add_done_callback(lambda done: asked.answer_with_parts(None if done.cancelled() else done.result()))
