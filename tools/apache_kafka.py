@@ -1,0 +1,222 @@
+"""Apache Kafka itself, from its packages on the Maven registry, as a process (or three) that ends with its `with` block.
+
+The contract suite runs on it and the benchmarks measure beside it. Needs Java 17 and Maven; the packages are copied
+once into a cache below the user's home. Nothing here is used by the product.
+
+    python tools/apache_kafka.py [--brokers 3]      start it, print the bootstrap servers, stop at Ctrl-C
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+VERSION = "4.1.0"
+START_TIMEOUT_S = 90.0
+
+
+class Unavailable(Exception):
+    """Apache Kafka cannot be had here; the message says what is missing."""
+
+
+def libraries() -> Path:
+    """The folder with Kafka's jars, fetched if this is the first time. Unavailable says what is missing."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla" / f"apache-kafka-{VERSION}"
+    if (folder / "complete").exists():
+        return folder
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise Unavailable(f"{program} is not on the PATH: Apache Kafka {VERSION} comes from Maven and runs on Java")
+    folder.mkdir(parents=True, exist_ok=True)
+    pom = Path(__file__).with_suffix(".xml")
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    except subprocess.TimeoutExpired:
+        raise Unavailable("Maven did not answer within 600 s") from None
+    if done.returncode != 0:
+        reason = next((line for line in done.stdout.splitlines() if line.strip()), done.stderr.strip())
+        raise Unavailable(f"Maven could not copy Apache Kafka {VERSION}: {reason[:300]}")
+    (folder / "complete").touch()
+    return folder
+
+
+class ApacheKafka:
+    """Combined brokers and controllers (KRaft) on loopback, in a temporary folder unless `data_dir` is given."""
+
+    def __init__(
+        self, brokers: int = 1, config: Mapping[str, object] | None = None, *, data_dir: Path | None = None
+    ) -> None:
+        self._libraries = libraries()
+        self._temporary = Path(tempfile.mkdtemp(prefix="ottla-apache-kafka-"))
+        self.data_dir = data_dir or self._temporary
+        self._nodes = range(1, brokers + 1)
+        ports = _free_ports(2 * brokers)
+        self._ports = dict(zip(self._nodes, ports[:brokers], strict=True))
+        self._controller_ports = dict(zip(self._nodes, ports[brokers:], strict=True))
+        self._config = dict(config or {})
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+
+    def __enter__(self) -> Self:
+        try:
+            cluster_id = "MkU3OEVBNTcwNTJENDM2Qg" if self.data_dir is not self._temporary else _new_id()
+            for node in self._nodes:
+                self._write_properties(node)
+                formatting = ["format", "-t", cluster_id, "--ignore-formatted", "-c", str(self._properties(node))]
+                self.tool("kafka.tools.StorageTool", *formatting)
+            for node in self._nodes:
+                self.start(node)
+            self._wait()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def start(self, node: int) -> None:
+        """Start one node (again)."""
+        log = (self._temporary / f"node-{node}.log").open("ab")
+        with log:
+            self._processes[node] = subprocess.Popen(
+                [*self._java("-Xmx1g"), "kafka.Kafka", str(self._properties(node))],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self, node: int) -> None:
+        """`kill -9`."""
+        process = self._processes.pop(node)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def cpu_seconds(self) -> float:
+        """Processor time that all nodes have used so far."""
+        ticks = 0
+        for process in self._processes.values():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
+    def tool(self, main_class: str, *arguments: str) -> str:
+        """Run one of Kafka's command line tools; what it printed. RuntimeError if it failed."""
+        done = subprocess.run(
+            [*self._java("-Xmx256m"), main_class, *arguments], capture_output=True, text=True, timeout=120
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{main_class} {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def _java(self, heap: str) -> list[str]:
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return ["java", heap, quiet, "-cp", f"{self._libraries}/*"]
+
+    def _properties(self, node: int) -> Path:
+        return self._temporary / f"node-{node}.properties"
+
+    def _write_properties(self, node: int) -> None:
+        count = len(self._nodes)
+        settings: dict[str, object] = {
+            "process.roles": "broker,controller",
+            "node.id": node,
+            "controller.quorum.voters": ",".join(
+                f"{other}@127.0.0.1:{port}" for other, port in self._controller_ports.items()
+            ),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[node]},"
+            f"CONTROLLER://127.0.0.1:{self._controller_ports[node]}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._ports[node]}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self.data_dir / f"broker-{node}",
+            "offsets.topic.replication.factor": min(3, count),
+            "transaction.state.log.replication.factor": min(3, count),
+            "transaction.state.log.min.isr": min(2, count),
+            "share.coordinator.state.topic.replication.factor": min(3, count),
+            "share.coordinator.state.topic.min.isr": min(2, count),
+            "group.initial.rebalance.delay.ms": 0,
+            **self._config,
+        }
+        self._properties(node).write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def _wait(self) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            dead = [node for node, process in self._processes.items() if process.poll() is not None]
+            if dead:
+                log = (self._temporary / f"node-{dead[0]}.log").read_text(errors="replace")
+                raise RuntimeError(f"Apache Kafka's node {dead[0]} ended while it started:\n{log[-3000:]}")
+            try:
+                if len(admin.list_topics(timeout=1).brokers) == len(self._nodes):
+                    return
+            except KafkaException:
+                pass
+            time.sleep(0.1)
+        raise RuntimeError(f"Apache Kafka did not start within {START_TIMEOUT_S:g} s")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [sock.getsockname()[1] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return ports
+
+
+def _new_id() -> str:
+    import base64
+
+    return base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run Apache Kafka on loopback until Ctrl-C.")
+    parser.add_argument("--brokers", type=int, default=1)
+    options = parser.parse_args()
+    try:
+        with ApacheKafka(options.brokers) as kafka:
+            sys.stdout.write(f"ready bootstrap={kafka.bootstrap_servers}\n")
+            sys.stdout.flush()
+            signal.pause()
+    except Unavailable as reason:
+        sys.exit(str(reason))
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()
