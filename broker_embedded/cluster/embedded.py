@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from broker_embedded.cluster.cluster import Cluster
-from broker_embedded.common.clock import Clock
+from broker_embedded.cluster.time import new_event_loop
+from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import UNSET, NewTopic
 
@@ -43,8 +44,9 @@ class EmbeddedCluster:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
         self._cluster = Cluster(
-            brokers=brokers, port=port, data_dir=data_dir, config=config, clock=clock, random=random
+            brokers=brokers, port=port, data_dir=data_dir, config=config, clock=self._clock, random=random
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -55,6 +57,11 @@ class EmbeddedCluster:
         return self._cluster.bootstrap_servers
 
     @property
+    def clock(self) -> Any:
+        """The clock the cluster was given; a `VirtualClock` can be moved. Any, so that its own methods are seen."""
+        return self._clock
+
+    @property
     def is_running(self) -> bool:
         return self._thread is not None
 
@@ -62,7 +69,7 @@ class EmbeddedCluster:
         """Start; returns when clients can connect. Raises StartupError if something it needs cannot be had."""
         if self._thread is not None:
             raise RuntimeError("the cluster is running")
-        self._loop = asyncio.SelectorEventLoop()
+        self._loop = new_event_loop(self._clock)
         self._thread = threading.Thread(target=self._loop.run_forever, name="embedded-kafka", daemon=True)
         self._thread.start()
         _lower_switch_interval()

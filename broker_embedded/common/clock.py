@@ -1,8 +1,15 @@
-"""Time as an argument. Broker code never asks the operating system for the time; it asks the clock it was given."""
+"""Time as an argument. Broker code never asks the operating system for the time; it asks the clock it was given.
+
+There may be two times. What the cluster does by itself (retention, expiry, sessions, elections) follows its clock and
+its loop, which a test can freeze and move. What a client asked it to wait for follows the client's time, which nobody
+can: `client_timer` and `client_monotonic_ms` are that one. Where there is one time only, they are the same.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -49,3 +56,15 @@ class ManualClock:
         if ms < 0:
             raise ValueError(f"time moves forward only, got {ms} ms")
         self._now_ms += ms
+
+
+def client_timer(loop: asyncio.AbstractEventLoop) -> Callable[..., asyncio.TimerHandle]:
+    """`call_later` for a wait that a client asked for."""
+    timer: Callable[..., asyncio.TimerHandle] = getattr(loop, "call_later_real", loop.call_later)
+    return timer
+
+
+def client_monotonic_ms(clock: Clock) -> Callable[[], int]:
+    """`monotonic_ms` for what is measured between two actions of a client."""
+    monotonic_ms: Callable[[], int] = getattr(clock, "real_monotonic_ms", clock.monotonic_ms)
+    return monotonic_ms

@@ -4,6 +4,8 @@ An operation is watched under one or more keys (usually partitions). An event on
 there look again; the one that is satisfied completes, leaves all its keys and cancels its timer. Nothing is ever found
 by polling: the timer only decides when to stop waiting. Everything runs on the loop's thread, so an operation completes
 exactly once without a lock.
+
+How long a client waits is the client's time, how long a node waits for another one is the cluster's (`common.clock`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
+
+from broker_embedded.common.clock import client_timer
 
 K = TypeVar("K", bound=Hashable)
 
@@ -42,18 +46,22 @@ class Purgatory(Generic[K]):
     """Where operations wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._call_later = loop.call_later
+        self._client_call_later = client_timer(loop)
         self._watched: dict[K, list[DelayedOperation[K]]] = {}
 
     def watch(self, operation: DelayedOperation[K], keys: Iterable[K], *, timeout_ms: int) -> None:
-        """Let `operation` wait for events on `keys`, at most `timeout_ms`.
+        """Let `operation` wait for events on `keys`, at most `timeout_ms` of the client that asked for it.
 
         The caller has just found it unsatisfied, on this same thread: no event can slip in between.
         """
-        operation._keys = tuple(keys)
-        for key in operation._keys:
-            self._watched.setdefault(key, []).append(operation)
-        operation._timer = self._loop.call_later(timeout_ms / 1000, self._expire, operation)
+        self._enter(operation, keys)
+        operation._timer = self._client_call_later(timeout_ms / 1000, self._expire, operation)
+
+    def watch_for_node(self, operation: DelayedOperation[K], keys: Iterable[K], *, timeout_ms: int) -> None:
+        """The same for a wait that a node of the cluster asked for: a follower's fetch."""
+        self._enter(operation, keys)
+        operation._timer = self._call_later(timeout_ms / 1000, self._expire, operation)
 
     def is_watched(self, key: K) -> bool:
         """Whether anybody waits on `key`: the producer's path asks this before it does more."""
@@ -89,6 +97,11 @@ class Purgatory(Generic[K]):
         if not operation.is_done:
             self._leave(operation)
             operation.on_expire()
+
+    def _enter(self, operation: DelayedOperation[K], keys: Iterable[K]) -> None:
+        operation._keys = tuple(keys)
+        for key in operation._keys:
+            self._watched.setdefault(key, []).append(operation)
 
     def _leave(self, operation: DelayedOperation[K]) -> None:
         operation.is_done = True

@@ -1,0 +1,50 @@
+"""How a long stretch of time passes: which moments the clock visits between here and there.
+
+Up to `WALK_NS` every timer runs at its own moment, in order, and whatever it starts has come to rest before time moves
+on. That is exact, and for a week it would be too much of a good thing: three nodes that tell each other ten times a
+second that they are alive say it six million times. So a longer stretch is leapt over, in a few leaps:
+
+    now ──leap──▶ walk 1 s ──leap──▶ walk 1 s ── ... ──leap──▶ walk the last minute ──▶ target
+
+A leap is what a suspended machine sees. Timers that were due soon (within `NEAR_NS`: heartbeats, elections, requests
+under way) keep the time they had left, so nobody seems dead who was merely asleep; they run in the walk that follows.
+Timers further away than that run when the leap ends. Several leaps, because what a timer starts may set another one: a
+check finds an old segment, and a minute later its file is removed.
+
+Pure: no loop, no clock. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.facts import fact
+
+SECOND_NS = 1_000_000_000
+WALK_NS = 120 * SECOND_NS
+"""Longer stretches are leapt over."""
+NEAR_NS = 60 * SECOND_NS
+"""The last walk lasts as long, so that every timer that a leap carried along has run when the target is reached."""
+LEAPS = 8
+REST_NS = SECOND_NS
+"""The walk between two leaps."""
+
+
+@fact
+class Stage:
+    """Reach `until_ns`, timer by timer or in one leap."""
+
+    until_ns: int
+    is_leap: bool
+
+
+def plan(*, now_ns: int, target_ns: int) -> list[Stage]:
+    """The stages from now to the target, in order."""
+    stages: list[Stage] = []
+    if target_ns - now_ns > WALK_NS:
+        to_leap_ns = target_ns - NEAR_NS - now_ns
+        for number in range(1, LEAPS + 1):
+            landing_ns = now_ns + to_leap_ns * number // LEAPS
+            stages.append(Stage(until_ns=landing_ns, is_leap=True))
+            if number < LEAPS:
+                stages.append(Stage(until_ns=landing_ns + REST_NS, is_leap=False))
+    stages.append(Stage(until_ns=target_ns, is_leap=False))
+    return stages
