@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from broker_embedded.common.clock import Clock
+from broker_embedded.common.clock import Clock, client_monotonic_ms
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.server.connection import Connection
 from broker_embedded.server.dispatcher import Dispatcher
@@ -38,11 +38,11 @@ class SocketServer:
         self.max_frame_bytes = config.socket_request_max_bytes
         self.dispatcher = dispatcher
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER))
-        self.now_ms = clock.monotonic_ms
+        self.now_ms = client_monotonic_ms(clock)  # a client that is not idle in its own time is not cut off
         self._listener = listener
         self._on_disconnect = on_disconnect
         self._max_idle_ms = config.connections_max_idle_ms
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order of their coming
         self._spare_buffers: list[bytearray] = []
 
     async def start(self) -> None:
@@ -58,8 +58,8 @@ class SocketServer:
             await asyncio.sleep(0)
 
     @property
-    def connections(self) -> set[Connection]:
-        return self._connections
+    def connections(self) -> Collection[Connection]:
+        return self._connections.keys()
 
     def close_idle(self) -> None:
         """Close who has not sent anything for connections.max.idle.ms and waits for no answer."""
@@ -75,10 +75,10 @@ class SocketServer:
 
     def connection_opened(self, connection: Connection) -> None:
         connection.last_active_ms = self.now_ms()
-        self._connections.add(connection)
+        self._connections[connection] = None
 
     def connection_closed(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if self._on_disconnect is not None:
             self._on_disconnect(connection)
 
