@@ -1,4 +1,4 @@
-"""Apache Kafka itself, from its packages on the Maven registry, as a process (or three) that ends with its `with` block.
+"""Apache Kafka itself, from its packages on the Maven registry, as processes that end with their `with` block.
 
 The contract suite runs on it and the benchmarks measure beside it. Needs Java 17 and Maven; the packages are copied
 once into a cache below the user's home. Nothing here is used by the product.
