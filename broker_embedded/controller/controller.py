@@ -57,14 +57,18 @@ class Controller:
         )
 
     def _commit(self, records: Sequence[MetadataRecord], answer: T) -> asyncio.Future[T]:
-        """A promise of `answer`, kept when `records` are committed."""
+        """A promise of `answer`: kept when `records` are committed, broken when another node leads the quorum."""
         future: asyncio.Future[T] = self._loop.create_future()
 
-        def committed() -> None:
-            if not future.done():
+        def done(error: BrokerError | None) -> None:
+            if future.done():
+                return
+            if error is None:
                 future.set_result(answer)
+            else:
+                future.set_exception(error)
 
-        self._quorum.append(records, committed)
+        self._quorum.append(records, done)
         return future
 
     # --- brokers

@@ -1,61 +1,153 @@
-"""Who keeps the metadata log. One interface, so that a raft quorum can take the place of the single voter."""
+"""Who keeps the metadata log: the interface, and the quorum of one voter. `raft.raft_quorum` has that of several."""
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.metadata import serde
+from broker_embedded.common.facts import fact
+from broker_embedded.controller.commits import CommitFeed, CommittedBatch, Subscriber
+from broker_embedded.controller.raft import wire
+from broker_embedded.controller.raft.answers import answer_fetch, refuse_request
+from broker_embedded.controller.raft.fetches import Answer, MetadataFetches, decode_fetch
+from broker_embedded.controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    ElectionRequest,
+    EndQuorumEpochRequest,
+    FetchAnswer,
+    FetchRequest,
+    VoteRequest,
+)
+from broker_embedded.controller.raft.stored_log import StoredLog, encode_records
 from broker_embedded.metadata.records import MetadataRecord
-from broker_embedded.storage.log import AppendOrigin, Log
+from broker_embedded.storage.log import Log
 from ottla_wire.protocol import ErrorCode
-from ottla_wire.records import batch, record
+from ottla_wire.protocol.message import Message
 
-log = logging.getLogger(__name__)
+__all__ = [
+    "CommittedBatch",
+    "LeadershipListener",
+    "MetadataQuorum",
+    "OnDone",
+    "QuorumReplica",
+    "QuorumView",
+    "SingleVoterQuorum",
+]
 
-READ_BYTES = 1024 * 1024
+OnDone = Callable[[BrokerError | None], None]
+"""None: committed, and every subscriber of this node has it. NOT_CONTROLLER: leadership was lost before that was known;
+the records may still be committed by the next leader."""
+
+LeadershipListener = Callable[[bool, int], None]
+"""(whether this node may act as the controller, epoch). Called when that, the known leader or the epoch changes."""
 
 
-class CommittedBatch(NamedTuple):
-    """Records that a majority of the quorum has, in log order. `last_offset` is that of the last one."""
+@fact
+class QuorumReplica:
+    """A voter or an observer as the leader sees it; times are milliseconds since 1970, -1 unknown."""
 
-    records: Sequence[MetadataRecord]
-    last_offset: int
+    replica_id: int
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@fact
+class QuorumView:
+    """DescribeQuorum."""
+
+    leader_id: int
     epoch: int
+    high_watermark: int
+    voters: Sequence[QuorumReplica]
+    observers: Sequence[QuorumReplica]
 
 
 class MetadataQuorum(Protocol):
-    """The metadata log as the controller and the brokers see it."""
+    """The metadata log as the controller and the brokers see it, and the requests of other nodes that concern it."""
 
     @property
-    def leader_id(self) -> int: ...
+    def leader_id(self) -> int:
+        """-1 while none is known."""
+        ...
 
     @property
     def epoch(self) -> int: ...
 
-    def append(self, records: Sequence[MetadataRecord], on_commit: Callable[[], None]) -> None:
-        """Append as the leader, atomically. `on_commit` runs after every subscriber has got the batch."""
+    @property
+    def is_leader(self) -> bool:
+        """This node leads and may act: everything before its epoch is committed and was given to the subscribers."""
         ...
 
-    def subscribe(self, subscriber: Callable[[CommittedBatch], None]) -> None:
-        """Give `subscriber` everything committed so far, then each batch as it commits."""
+    def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
+        """Append as the leader, atomically. `on_done` is called once, at the latest when the quorum is closed."""
+        ...
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Give `subscriber` everything committed so far, then each batch as it commits; on every node."""
+        ...
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Tell `listener` of each change; at once if this node is the active controller already."""
+        ...
+
+    def start(self) -> None:
+        """Take part. Until then nothing is sent and no timer runs."""
+        ...
+
+    async def resign(self) -> None:
+        """Before a clean stop: give leadership up, and tell the others so that they need not wait for a timeout."""
+        ...
+
+    def close(self) -> None:
+        """Stop at once, as if the node had died. Appends that wait are told NOT_CONTROLLER. The log is left open."""
+        ...
+
+    def handle_fetch(self, request: Message) -> Answer: ...
+
+    def handle_vote(self, request: Message) -> dict[str, Any]: ...
+
+    def handle_begin_quorum_epoch(self, request: Message) -> dict[str, Any]: ...
+
+    def handle_end_quorum_epoch(self, request: Message) -> dict[str, Any]: ...
+
+    def describe(self) -> QuorumView:
+        """What the leader knows of the replicas. NOT_LEADER_OR_FOLLOWER on any other node."""
         ...
 
 
 class SingleVoterQuorum:
-    """A quorum of one: appended is committed. Each start is a new epoch, which fences what an earlier start wrote."""
+    """A quorum of one: appended is committed. Each start is a new epoch, which fences what an earlier start wrote.
 
-    def __init__(self, *, voter_id: int, metadata_log: Log, clock: Clock) -> None:
+    Observers fetch its log over the wire as they would from any leader. It leads from its construction on.
+    """
+
+    def __init__(
+        self,
+        *,
+        voter_id: int,
+        metadata_log: Log,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
         self._voter_id = voter_id
         self._log = metadata_log
+        self._stored = StoredLog(metadata_log)
         self._clock = clock
-        self._subscribers: list[Callable[[CommittedBatch], None]] = []
-        self._committed: list[CommittedBatch] = []
-        self._load()
-        self._epoch = max((each.epoch for each in self._committed), default=0) + 1
+        self._loop = loop
+        self._cluster_id = cluster_id
+        self._feed = CommitFeed()
+        self._feed.restore(list(self._stored.committed(metadata_log.log_start_offset, metadata_log.log_end_offset)))
+        self._epoch = self._feed.last_epoch + 1
+        self._log.update_high_watermark(self._log.log_end_offset)
+        self._fetches: MetadataFetches | None = None
+        self._replicas: dict[int, QuorumReplica] = {}
+        self._is_closed = False
 
     @property
     def leader_id(self) -> int:
@@ -65,52 +157,102 @@ class SingleVoterQuorum:
     def epoch(self) -> int:
         return self._epoch
 
-    def append(self, records: Sequence[MetadataRecord], on_commit: Callable[[], None]) -> None:
+    @property
+    def is_leader(self) -> bool:
+        return not self._is_closed
+
+    def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
+        if self._is_closed:
+            on_done(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller has stopped"))
+            return
         if records:
-            now_ms = self._clock.now_ms()
-            data = bytearray(
-                record.encode_batch(
-                    [
-                        record.RecordData(
-                            offset=index, timestamp_ms=now_ms, key=None, value=serde.encode(each), headers=()
-                        )
-                        for index, each in enumerate(records)
-                    ]
-                )
-            )
-            info = self._log.append_as_leader(
-                memoryview(data), leader_epoch=self._epoch, origin=AppendOrigin.COORDINATOR
-            )
-            self._log.flush()  # a quorum of one has committed when its disk has: nobody else could bring it back
+            data = encode_records(records, now_ms=self._clock.now_ms())
+            # A quorum of one has committed when its disk has: nobody else could bring it back.
+            info = self._stored.append(data, epoch=self._epoch)
             self._log.update_high_watermark(self._log.log_end_offset)
-            committed = CommittedBatch(tuple(records), info.last_offset, self._epoch)
-            self._committed.append(committed)
-            for subscriber in self._subscribers:
-                subscriber(committed)
-        on_commit()
+            self._feed.publish(CommittedBatch(tuple(records), info.last_offset, self._epoch))
+            if self._fetches is not None:
+                self._fetches.wake()
+        self._feed.call(partial(on_done, None))
 
-    def subscribe(self, subscriber: Callable[[CommittedBatch], None]) -> None:
-        if self._committed:  # as one batch: what was made and removed again leaves no trace, and opens no log
-            history = [record for committed in self._committed for record in committed.records]
-            last = self._committed[-1]
-            subscriber(CommittedBatch(history, last.last_offset, last.epoch))
-        self._subscribers.append(subscriber)
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._feed.subscribe(subscriber)
 
-    def _load(self) -> None:
-        """Read the log from its start. What cannot be read is an error: metadata is never guessed."""
-        offset = self._log.log_start_offset
-        while offset < self._log.log_end_offset:
-            data = b"".join(self._log.read(offset, READ_BYTES).buffers())
-            position = 0
-            for header in batch.iter_headers(data):
-                self._committed.append(self._decode(data, position, header))
-                position += header.size_in_bytes
-                offset = header.next_offset
-            if position == 0:
-                raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be read at offset {offset}")
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        listener(True, self._epoch)
 
-    @staticmethod
-    def _decode(data: bytes, position: int, header: batch.BatchHeader) -> CommittedBatch:
-        records = [serde.decode(each.value) for each in record.decode_batch(data, position) if each.value is not None]
-        known = [each for each in records if each is not None]
-        return CommittedBatch(known, header.last_offset, header.partition_leader_epoch)
+    def start(self) -> None:
+        """Nothing to do: it leads already."""
+
+    async def resign(self) -> None:
+        """Nobody could take over."""
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._fetches is not None:
+            self._fetches.close()
+
+    # --- requests of observers
+
+    def handle_fetch(self, request: Message) -> Answer:
+        incoming = decode_fetch(request, cluster_id=self._cluster_id)
+        if isinstance(incoming, dict):
+            return incoming
+        if self._fetches is None:
+            loop = self._loop or asyncio.get_running_loop()
+            self._fetches = MetadataFetches(loop=loop, log=self._log, answer=self._answer)
+        answer = self._answer(incoming.fetch)
+        if answer.may_have_batches and incoming.fetch.replica_id >= 0:
+            self._note(incoming.fetch)
+        return self._fetches.serve(incoming, answer)
+
+    def handle_vote(self, request: Message) -> dict[str, Any]:
+        return self._already_decided(VoteRequest, request)
+
+    def handle_begin_quorum_epoch(self, request: Message) -> dict[str, Any]:
+        return self._already_decided(BeginQuorumEpochRequest, request)
+
+    def handle_end_quorum_epoch(self, request: Message) -> dict[str, Any]:
+        return self._already_decided(EndQuorumEpochRequest, request)
+
+    def describe(self) -> QuorumView:
+        end_offset, now_ms = self._log.log_end_offset, self._clock.now_ms()
+        own = QuorumReplica(
+            replica_id=self._voter_id, log_end_offset=end_offset, last_fetch_ms=now_ms, last_caught_up_ms=now_ms
+        )
+        return QuorumView(
+            leader_id=self._voter_id,
+            epoch=self._epoch,
+            high_watermark=self._log.high_watermark,
+            voters=[own],
+            observers=[self._replicas[node] for node in sorted(self._replicas)],
+        )
+
+    def _answer(self, fetch: FetchRequest) -> FetchAnswer:
+        return answer_fetch(
+            fetch,
+            log=self._stored,
+            epoch=self._epoch,
+            leader_id=self._voter_id,
+            is_leader=not self._is_closed,
+            high_watermark=self._log.high_watermark,
+        )
+
+    def _note(self, fetch: FetchRequest) -> None:
+        now_ms = self._clock.now_ms()
+        known = self._replicas.get(fetch.replica_id)
+        is_caught_up = fetch.fetch_offset >= self._log.log_end_offset
+        self._replicas[fetch.replica_id] = QuorumReplica(
+            replica_id=fetch.replica_id,
+            log_end_offset=fetch.fetch_offset,
+            last_fetch_ms=now_ms,
+            last_caught_up_ms=now_ms if is_caught_up else -1 if known is None else known.last_caught_up_ms,
+        )
+
+    def _already_decided(self, kind: type[ElectionRequest], request: Message) -> dict[str, Any]:
+        """Whoever asks to lead, or claims to: there is one voter, and it is this node."""
+        decoded = wire.decode_request(kind, request, node_id=self._voter_id, cluster_id=self._cluster_id)
+        if isinstance(decoded, ErrorCode):
+            return wire.refuse(decoded)
+        node = self._voter_id
+        return wire.encode_response(refuse_request(decoded, node_id=node, epoch=self._epoch, leader_id=node))

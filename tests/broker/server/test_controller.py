@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller import brokers, placement, topic_names
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import CommittedBatch
@@ -38,12 +39,12 @@ class MemoryQuorum:
         self.records: list[MetadataRecord] = []
         self._subscribers: list[Callable[[CommittedBatch], None]] = []
 
-    def append(self, records: Sequence[MetadataRecord], on_commit: Callable[[], None]) -> None:
+    def append(self, records: Sequence[MetadataRecord], on_done: Callable[[BrokerError | None], None]) -> None:
         if records:
             self.records += records
             for subscriber in self._subscribers:
                 subscriber(CommittedBatch(records, len(self.records) - 1, self.epoch))
-        on_commit()
+        on_done(None)
 
     def subscribe(self, subscriber: Callable[[CommittedBatch], None]) -> None:
         self._subscribers.append(subscriber)
