@@ -111,6 +111,11 @@ class FetchSessionCache:
     def remove(self, session_id: int) -> None:
         self._sessions.pop(session_id, None)
 
+    def partitions_of(self, session_id: int) -> list[SessionKey]:
+        """What a session reads; nothing if it is not known. Leaves its age alone."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions)
+
     def _evict_idle(self, now_ms: int) -> bool:
         if not self._sessions:
             return False

@@ -16,6 +16,7 @@ from uuid import UUID
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig, InvalidConfig
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
@@ -57,6 +58,7 @@ class Broker:
         controller: Controller,
         quorum: MetadataQuorum,
         logs: LogManager,
+        faults: FaultHook = NO_FAULTS,
     ) -> None:
         self.node_id = node_id
         self.loop = loop
@@ -67,6 +69,7 @@ class Broker:
         self.config = config
         self.controller = controller
         self.logs = logs
+        self.faults = faults
         self.metadata = MetadataCache(cluster_id)
         self.metadata.add_listener(self._on_metadata)
         self.replicas = ReplicaManager(

@@ -55,7 +55,10 @@ class Dispatcher:
             return None
         context = RequestContext(self._broker, connection, version, header.correlation_id, header.client_id)
         try:
-            answer = api.handler(context, request)
+            handler = api.handler
+            if self._broker.faults.is_armed:
+                handler = self._broker.faults.around(api, handler)
+            answer = handler(context, request)
         except Exception as error:
             answer = self._failure(connection, api, version, request, error)
         if answer is None:

@@ -16,15 +16,21 @@ from ottla_wire.protocol.message import Message
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {
         "topics": [
-            {"name": topic.name, "partitions": [_partition(ctx, topic.name, each) for each in topic.partitions]}
+            {
+                "name": topic.name,
+                "partitions": [_partition(ctx, request, topic.name, each) for each in topic.partitions],
+            }
             for topic in request.topics
         ]
     }
 
 
-def _partition(ctx: RequestContext, topic: str, wanted: Message) -> Body:
+def _partition(ctx: RequestContext, request: Message, topic: str, wanted: Message) -> Body:
     index = wanted.partition_index
+    faults = ctx.broker.faults
     try:
+        if faults.is_armed:
+            faults.check_partition(ApiKey.DELETE_RECORDS, ctx.client_id, request, topic, index)
         partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, index))
         if not partition.config.deletes_old_segments:
             raise BrokerError(ErrorCode.POLICY_VIOLATION, f"{topic}: cleanup.policy has no delete")

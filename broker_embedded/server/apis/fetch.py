@@ -174,6 +174,9 @@ class _Fetch(DelayedOperation[TopicPartition]):
             if name is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic_partition = TopicPartition(name, wanted.partition)
+            faults = self.ctx.broker.faults
+            if faults.is_armed and self._promise is None:  # once per request, not again when it is woken
+                faults.check_partition(ApiKey.FETCH, self.ctx.client_id, self.request, name, wanted.partition)
             partition = self.ctx.broker.replicas.leader_partition(topic_partition)
             partition.check_leader_epoch(wanted.current_leader_epoch)
             log = partition.log

@@ -32,6 +32,7 @@ def _error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     image = ctx.broker.metadata.image
+    faults = ctx.broker.faults
     shard = ctx.broker.groups.shard_of(request.group_id)
     names = {topic.topic_id: _name_of(topic.topic_id, image) for topic in request.topics} if version >= 10 else {}
     commits: list[PartitionCommit] = []
@@ -45,6 +46,12 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             if image.partition(TopicPartition(name, partition.partition_index)) is None:
                 refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
+            if faults.is_armed:
+                try:
+                    faults.check_partition(ApiKey.OFFSET_COMMIT, ctx.client_id, request, name, key.partition)
+                except BrokerError as error:
+                    refused[key] = error.code
+                    continue
             commits.append(
                 PartitionCommit(
                     key=key,

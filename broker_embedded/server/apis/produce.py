@@ -43,6 +43,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     if acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks: found {acks}, wanted -1, 0 or 1")
     replicas = ctx.broker.replicas
+    faults = ctx.broker.faults
     uses_ids = ctx.api_version >= 13
     names = ctx.broker.metadata.image.topic_names
     waiting: Waiting = {}
@@ -64,6 +65,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
                     )
                 if data.records is None:
                     raise BrokerError(ErrorCode.INVALID_RECORD, f"{topic_partition}: no records")
+                if faults.is_armed:
+                    faults.check_partition(ApiKey.PRODUCE, ctx.client_id, request, name, index)
                 partition, info = replicas.append_to_leader(topic_partition, data.records, acks=acks)
             except BrokerError as error:
                 failed = True

@@ -1,0 +1,23 @@
+"""Faults on demand: of requests, of links between nodes, of disks.
+
+`FaultModel` holds the faults of a cluster; each broker has a view of it that its dispatcher and handlers ask.
+"""
+
+from broker_embedded.cluster.faults.actions import Action, Corrupt, Delay, Disconnect, Fail, Hold, Phase
+from broker_embedded.cluster.faults.model import ArmedFault, FaultModel
+from broker_embedded.cluster.faults.selector import InvalidFault, Selector, Source
+
+__all__ = [
+    "Action",
+    "ArmedFault",
+    "Corrupt",
+    "Delay",
+    "Disconnect",
+    "Fail",
+    "FaultModel",
+    "Hold",
+    "InvalidFault",
+    "Phase",
+    "Selector",
+    "Source",
+]

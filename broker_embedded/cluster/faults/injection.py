@@ -1,0 +1,240 @@
+"""Puts the faults of one request around its handler: late, refused, cut off, or with a different answer.
+
+The order is the one of a request's life: delays and holds before it is applied, then an error or a cut instead of it;
+the handler; errors and corruption of entries of its answer, delays and holds, then an error or a cut instead of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker_embedded.cluster.faults.actions import Corrupt, Delay, Disconnect, Fail, Hold, Phase
+from broker_embedded.cluster.faults.answers import corrupt_records, fail_groups, fail_partitions
+from broker_embedded.cluster.faults.levels import READS_OF_GROUPS, Level, level_of
+from broker_embedded.cluster.faults.subject import Subject, Target
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.server.dispatcher import error_body
+from broker_embedded.server.futures import Promise
+from broker_embedded.server.registry import Api, Body, Handler, RequestContext, Response
+from ottla_wire.protocol import ApiKey, codec
+from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.cluster.faults.model import ArmedFault, BrokerFaults, FaultModel
+
+Step = Callable[[], None]
+
+
+class Injection:
+    """A handler with the faults around it; called as the handler is."""
+
+    __slots__ = ("_api", "_handler", "_model", "_view")
+
+    def __init__(self, model: FaultModel, view: BrokerFaults, api: Api, handler: Handler) -> None:
+        self._model = model
+        self._view = view
+        self._api = api
+        self._handler = handler
+
+    def __call__(self, ctx: RequestContext, request: Message) -> Response:
+        subject = Subject(
+            api=self._api.key,
+            broker=self._view.node_id,
+            client_id=ctx.client_id,
+            request=request,
+            topic_names=ctx.broker.metadata.image.topic_names,
+            session_targets=_session_targets(ctx, self._api.key, request),
+        )
+        acting, on_answer = self._choose(subject)
+        if not acting and not on_answer:
+            return self._handler(ctx, request)
+        return _Passage(self._api, self._handler, self._view, ctx, subject, acting, on_answer).start()
+
+    def _choose(self, subject: Subject) -> tuple[list[ArmedFault], list[ArmedFault]]:
+        """Those that act on the request as a whole (and have counted it), and those that look into the answer."""
+        acting, on_answer = [], []
+        for fault in self._model.armed:
+            level = level_of(fault.selector, fault.action, subject.api)
+            if level is Level.ANSWER and fault.matches(subject, by_name=False):
+                on_answer.append(fault)
+            elif level is Level.REQUEST and fault.matches(subject, by_name=True) and fault.take():
+                acting.append(fault)
+        return acting, on_answer
+
+
+class _Passage:
+    """One request on its way through its faults."""
+
+    def __init__(
+        self,
+        api: Api,
+        handler: Handler,
+        view: BrokerFaults,
+        ctx: RequestContext,
+        subject: Subject,
+        acting: list[ArmedFault],
+        on_answer: list[ArmedFault],
+    ) -> None:
+        self._api = api
+        self._handler = handler
+        self._view = view
+        self._ctx = ctx
+        self._subject = subject
+        self._request = subject.request
+        self._before = [fault for fault in acting if _phase(fault) is Phase.BEFORE_APPLY]
+        self._after = [fault for fault in acting if _phase(fault) is Phase.AFTER_APPLY]
+        self._on_answer = on_answer
+        self._promise: Promise[Body] = Promise()
+
+    def start(self) -> Promise[Body]:
+        if any(isinstance(fault.action, Delay | Hold) for fault in self._before):
+            _own(self._request)  # its bytes lie in a buffer that the next request overwrites
+        self._wait(self._before, self._apply)
+        return self._promise
+
+    def _wait(self, faults: list[ArmedFault], go_on: Step) -> None:
+        """Go on when every delay has passed and every hold was released."""
+        for at, fault in enumerate(faults):
+            if isinstance(fault.action, Delay | Hold):
+                self._pause(fault, partial(self._wait, faults[:at] + faults[at + 1 :], go_on))
+                return
+        go_on()
+
+    def _pause(self, fault: ArmedFault, go_on: Step) -> None:
+        def let_go() -> None:
+            if not self._view.is_closed:
+                go_on()
+
+        if isinstance(fault.action, Delay):
+            self._ctx.loop.call_later(fault.action.ms / 1000, let_go)
+        elif fault.is_released:
+            go_on()
+        else:
+            fault.held.append(let_go)
+
+    def _apply(self) -> None:
+        if self._ends(self._before):
+            return
+        try:
+            answer = self._handler(self._ctx, self._request)
+        except Exception as error:
+            self._fail(error)
+            return
+        if answer is None or isinstance(answer, (dict, bytes)):
+            self._answered(answer)
+            return
+        later = answer
+
+        def done(finished: Any) -> None:
+            if finished.cancelled():
+                self._promise.cancel()
+                return
+            error = finished.exception()
+            if error is None:
+                self._answered(finished.result())
+            else:
+                self._fail(error)
+
+        def drop(promise: Promise[Body]) -> None:
+            if promise.cancelled() and not later.done():
+                later.cancel()
+
+        later.add_done_callback(done)
+        self._promise.add_done_callback(drop)
+
+    def _answered(self, answer: Body | bytes | None) -> None:
+        body = answer
+        if self._on_answer and answer is not None:
+            decoded: Body = self._decode(answer) if isinstance(answer, bytes) else answer
+            body = self._change(decoded)
+        self._wait(self._after, lambda: self._leave(body))
+
+    def _change(self, body: Body) -> Body:
+        """The faults of single entries of the answer."""
+        names = self._ctx.broker.metadata.image.topic_names
+        for fault in self._on_answer:
+            action = fault.action
+            if isinstance(action, Corrupt):
+                corrupt_records(body, fault, action, names)
+            elif isinstance(action, Fail):
+                if fault.selector.names_partitions:
+                    fail_partitions(body, fault, action, self._subject, names)
+                elif not fail_groups(body, fault, action) and self._is_about_one_group(fault):
+                    refused = self._refusal(fault, action)
+                    body = body if refused is None else refused
+        return body
+
+    def _is_about_one_group(self, fault: ArmedFault) -> bool:
+        """A version that asks about one group has no entries: then its answer as a whole is the entry."""
+        is_batch = any(getattr(self._request, name, None) for name in ("groups", "coordinator_keys", "group_ids"))
+        asks = self._api.key in READS_OF_GROUPS and not is_batch
+        return asks and fault.selector.matches_groups(self._subject) and fault.take()
+
+    def _leave(self, body: Body | bytes | None) -> None:
+        if self._ends(self._after):
+            return
+        if not self._promise.done():
+            self._promise.set_result(body)  # type: ignore[arg-type]  # None: there is nothing to send (acks=0)
+
+    def _ends(self, faults: list[ArmedFault]) -> bool:
+        """An error or a cut in the place of what would come now."""
+        for fault in faults:
+            if isinstance(fault.action, Disconnect):
+                self._cut()
+                return True
+            if isinstance(fault.action, Fail):
+                refused = self._refusal(fault, fault.action)
+                if refused is None or getattr(self._request, "acks", None) == 0:
+                    self._cut()
+                elif not self._promise.done():
+                    self._promise.set_result(refused)
+                return True
+        return False
+
+    def _cut(self) -> None:
+        self._ctx.connection.abort()
+        if not self._promise.done():
+            self._promise.set_result(None)  # type: ignore[arg-type]  # nothing is sent
+
+    def _refusal(self, fault: ArmedFault, action: Fail) -> Body | None:
+        error = BrokerError(action.code, action.message or f"fault {fault.id} injected")
+        return error_body(self._api, self._ctx.api_version, self._request, error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._promise.done():
+            self._promise.set_exception(error)
+
+    def _decode(self, encoded: bytes) -> Body:
+        """A handler may answer in bytes: passed on from another broker, or kept ready."""
+        return codec.decode_response(self._api.key, self._ctx.api_version, memoryview(encoded), 0).to_dict()
+
+
+def _phase(fault: ArmedFault) -> Phase:
+    return Phase.AFTER_APPLY if isinstance(fault.action, Corrupt) else fault.action.phase
+
+
+def _own(message: Message) -> None:
+    """Copy every byte range that the message only refers to. Writable: the log patches batches in place."""
+    for field in message.FIELDS:
+        value = getattr(message, field)
+        if isinstance(value, memoryview):
+            setattr(message, field, memoryview(bytearray(value)))
+        else:
+            for child in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(child, Message):
+                    _own(child)
+
+
+def _session_targets(ctx: RequestContext, api: ApiKey, request: Message) -> tuple[Target, ...]:
+    """What an incremental fetch reads without naming it (KIP-227)."""
+    if api is not ApiKey.FETCH or not request.session_id:
+        return ()
+    names = ctx.broker.metadata.image.topic_names
+    partitions = ctx.broker.fetch_sessions.partitions_of(request.session_id)
+    return tuple(
+        (name, partition)
+        for key, partition in partitions
+        if (name := key if isinstance(key, str) else names.get(key)) is not None
+    )

@@ -1,0 +1,61 @@
+"""Where a fault acts: on the request as a whole, inside the handler, or on entries of the answer.
+
+Errors of single partitions and groups belong where real ones arise, so that the rest of the request gets real answers.
+What changes something is asked in its handler before it does; what only reads is answered truly, and the entries
+that were picked carry the error instead.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from broker_embedded.cluster.faults.actions import Action, Corrupt, Fail, Phase
+from broker_embedded.cluster.faults.selector import InvalidFault, Selector
+from ottla_wire.protocol import ApiKey
+
+
+class Level(Enum):
+    """Who applies a fault."""
+
+    REQUEST = "request"
+    """The injection around the handler, to the request or its answer as a whole."""
+    HANDLER = "handler"
+    """The handler, for each partition: it calls `check_partition`."""
+    ANSWER = "answer"
+    """The injection, on entries of the handler's answer."""
+
+
+ASKED_BY_HANDLER = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.DELETE_RECORDS})
+"""Their handlers call `check_partition` for each partition, before it is applied."""
+
+READS = frozenset(
+    {
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
+"""They change nothing: an error in the answer is all there is to see."""
+
+READS_OF_GROUPS = frozenset(
+    {ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE}
+)
+"""Questions about several groups in one request."""
+
+
+def level_of(selector: Selector, action: Action, api: ApiKey | None) -> Level:
+    """`api`: of the request at hand, or of the selector when the fault is made."""
+    if isinstance(action, Corrupt):
+        if api not in (None, ApiKey.FETCH):
+            raise InvalidFault(f"corrupt: found {api.name}, wanted FETCH: no other response has records")
+        return Level.ANSWER
+    if not isinstance(action, Fail):
+        return Level.REQUEST
+    if selector.names_partitions:
+        if api in READS or (action.phase is Phase.AFTER_APPLY and api in ASKED_BY_HANDLER):
+            return Level.ANSWER
+        return Level.HANDLER if api in ASKED_BY_HANDLER else Level.REQUEST
+    return Level.ANSWER if selector.names_groups and api in READS_OF_GROUPS else Level.REQUEST

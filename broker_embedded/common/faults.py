@@ -1,0 +1,39 @@
+"""What a broker asks about injected faults, and the answer when there are none.
+
+`cluster.faults` has the model; here is the part that the dispatcher and the handlers see. A broker without faults pays
+one look at `is_armed` per request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+class FaultHook:
+    """One broker's view of the faults. This one has none, and never will."""
+
+    __slots__ = ("is_armed",)
+
+    def __init__(self) -> None:
+        self.is_armed = False
+        """Whether any fault may concern a request to this broker. Look here before calling anything below."""
+
+    def around(self, api: Any, handler: H) -> H:
+        """The handler with the faults of whole requests and of answers around it."""
+        return handler
+
+    def check_partition(
+        self, api: ApiKey, client_id: str | None, request: Message, topic: str | None, partition: int
+    ) -> None:
+        """Raise the BrokerError that was injected for one partition of a request, at the place where a real one would
+        arise; the request's other partitions go on.
+        """
+
+
+NO_FAULTS = FaultHook()
