@@ -130,6 +130,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _leap(self, to_ns: int) -> None:
         now_ns = self._clock.monotonic_ns()
+        if to_ns <= now_ns:  # a running clock may be there already
+            return
         near_s, leap_s = (now_ns + NEAR_NS) / 1e9, (to_ns - now_ns) / 1e9
         for handle in self._scheduled:
             if handle.when() < near_s:
