@@ -1,10 +1,11 @@
-"""The broker beside librdkafka's mock cluster, in the same run: rates, broker CPU, latency, memory.
+"""The broker beside its peers in the same run: rates, broker CPU, latency, memory.
 
-    python benchmarks/broker.py            about three minutes
+    python benchmarks/broker.py            about three minutes for each peer
     python benchmarks/broker.py --quick    about twenty seconds, figures are rough
     python benchmarks/broker.py --written 10    only this: the broker's memory while 10 GB are written
 
-Both brokers are child processes and are measured in turn, round after round, with the same confluent-kafka client
+Peers: librdkafka's mock cluster always; kfake where Go is installed, Apache Kafka where Java and Maven are (`--peers`
+names fewer). All are child processes and are measured in turn, round after round, with the same confluent-kafka client
 (idempotent, acks=all). Ratios come first, because absolute rates are those of the machine and of its neighbours; the
 broker's CPU time is read from /proc, so it needs Linux. The mock keeps about 5 MB per partition and wakes no long poll,
 so it is no peer for consuming and for latency; there our figures stand alone.
@@ -15,10 +16,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import shutil
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,6 +44,8 @@ print(f"ready bootstrap={broker.host}:{broker.port}", flush=True)
 sys.stdin.read()
 """
 
+HERE = Path(__file__).resolve().parent
+PEERS = ("mock", "kfake", "kafka")
 SIZES = (100, 1000)
 CODECS = ("none", "lz4")
 
@@ -98,10 +103,66 @@ def started(name: str, command: list[str]) -> Iterator[Server]:
         process.wait(20)
 
 
+@contextlib.contextmanager
+def mock() -> Iterator[Server]:
+    with started("mock", [sys.executable, "-c", MOCK]) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def kfake() -> Iterator[Server]:
+    """franz-go's fake, built here from its Go module."""
+    with tempfile.TemporaryDirectory(prefix="ottla-kfake-") as folder:
+        program = f"{folder}/kfake"
+        build = ["go", "build", "-o", program, "."]
+        done = subprocess.run(build, cwd=HERE / "peers" / "kfake", capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Missing(f"kfake could not be built: {done.stderr.strip()[-300:]}")
+        with started("kfake", [program]) as server:
+            yield server
+
+
+@contextlib.contextmanager
+def kafka() -> Iterator[Server]:
+    """Apache Kafka, one node, as its packages on the Maven registry are."""
+    sys.path.insert(0, str(HERE.parent / "tools"))
+    from apache_kafka import ApacheKafka, Unavailable
+
+    begun = time.perf_counter()
+    try:
+        running = ApacheKafka(config={"log.retention.hours": 168})
+    except Unavailable as reason:
+        raise Missing(str(reason)) from None
+    with running:
+        server = Server("kafka", running.bootstrap_servers, running.pids()[0])
+        server.note("process start to ready, ms", (time.perf_counter() - begun) * 1000)
+        server.note("RSS empty, MB", server.rss_mb())
+        yield server
+
+
+class Missing(Exception):
+    """A peer cannot be had on this machine."""
+
+
+def peers(wanted: list[str], stack: contextlib.ExitStack) -> list[Server]:
+    """Those of `wanted` that can be had; the others are named with the reason."""
+    found = []
+    for name in wanted:
+        if name == "kfake" and shutil.which("go") is None:
+            print("kfake is left out: Go is not installed")
+            continue
+        try:
+            found.append(stack.enter_context({"mock": mock, "kfake": kfake, "kafka": kafka}[name]()))
+        except Missing as reason:
+            print(f"{name} is left out: {reason}")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--written", type=float, default=0, metavar="GB", help="only: memory while so much is written")
     options = parser.parse_args()
     if options.written:
@@ -116,29 +177,41 @@ def main() -> None:
         return
     rounds, scale = (1, 0.2) if options.quick else (options.rounds, 1.0)
     ours = [sys.executable, "-m", "broker_embedded", "--log-level", "error"]
-    with started("ottla", ours) as ottla, started("mock", [sys.executable, "-c", MOCK]) as mock:
-        produce(mock, 1000, "none", "warm", scale)  # the client's own memory is touched for the first time here
-        mock.figures = {name: values for name, values in mock.figures.items() if not name.startswith("produce")}
+    with contextlib.ExitStack() as stack:
+        ottla = stack.enter_context(started("ottla", ours))
+        others = peers(options.peers, stack)
+        servers = [ottla, *others]
+        for server in servers:  # memory is touched, and Java compiled, for the first time here
+            for size in SIZES:
+                produce(server, size, "none", "warm", scale)
+            server.figures = {name: all_ for name, all_ in server.figures.items() if not name.startswith("produce")}
         for round_number in range(rounds):
+            # Who comes later finds the machine warmer: they take turns.
+            turn = round_number % len(servers)
+            in_turn = servers[turn:] + servers[:turn]
             for size in SIZES:
                 for codec in CODECS:
-                    # Who comes second finds the machine warmer: they take turns.
-                    for server in (ottla, mock) if round_number % 2 else (mock, ottla):
+                    for server in in_turn:
                         produce(server, size, codec, round_number, scale)
-                    consume(ottla, size, codec, round_number)
-            for server in (ottla, mock):
+                    for server in in_turn:
+                        if server.name != "mock":
+                            consume(server, size, codec, round_number)
+            for server in in_turn:
                 small_requests(server, scale)
                 acknowledged(server, scale)
-            with idle_connections(ottla, 200), idle_connections(mock, 200):
-                for server in (ottla, mock):
+            with contextlib.ExitStack() as idle:
+                for server in in_turn:
+                    idle.enter_context(idle_connections(server, 200))
+                for server in in_turn:
                     acknowledged(server, scale, suffix=", 200 idle connections")
-            for server in (ottla, mock):
+            for server in in_turn:
                 group_start(server, round_number)
-            end_to_end(ottla, scale)
+                if server.name != "mock":
+                    end_to_end(server, scale)
             in_process(ottla, round_number, scale)
-        for server in (ottla, mock):
+        for server in servers:
             server.note("RSS at the end, MB", server.rss_mb())
-        report(ottla, mock, rounds)
+        report(ottla, others, rounds)
 
 
 # --- what is measured
@@ -152,6 +225,7 @@ def producer_for(server: Server, codec: str, **settings: Any) -> Any:
             "acks": "all",
             "compression.type": codec,
             "linger.ms": 5,
+            "enable.metrics.push": False,
             "queue.buffering.max.messages": 2_000_000,
             "queue.buffering.max.kbytes": 1_048_576,
             **settings,
@@ -195,6 +269,7 @@ def consume(server: Server, size: int, codec: str, round_number: object) -> None
         {
             "bootstrap.servers": server.bootstrap,
             "group.id": "bench",
+            "enable.metrics.push": False,
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 2,
             "queued.max.messages.kbytes": 262_144,
@@ -234,7 +309,14 @@ def end_to_end(server: Server, scale: float) -> None:
     producer = producer_for(server, "none", **{"linger.ms": 0})
     producer.produce("e2e", b"warm", partition=0)
     producer.flush(10)
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "e2e", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": "e2e",
+            "enable.auto.commit": False,
+            "enable.metrics.push": False,
+        }
+    )
     consumer.assign([TopicPartition("e2e", 0, 0)])
     while consumer.poll(0.5) is not None:
         pass
@@ -273,7 +355,13 @@ def group_start(server: Server, round_number: int) -> None:
 
 
 def first_record(server: Server, label: str, topic: str, group: str, **settings: Any) -> None:
-    config = {"bootstrap.servers": server.bootstrap, "group.id": group, "auto.offset.reset": "earliest", **settings}
+    config = {
+        "bootstrap.servers": server.bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.metrics.push": False,
+        **settings,
+    }
     begun = time.perf_counter()
     consumer = Consumer(config)
     consumer.subscribe([topic])
@@ -387,16 +475,17 @@ def idle_connections(server: Server, count: int) -> Iterator[None]:
 # --- the report
 
 
-def report(ottla: Server, mock: Server, rounds: int) -> None:
-    print(f"medians of {rounds} rounds; ratio = ottla / mock (for rates more is better, for CPU and times less is)")
-    print(f"{'':58}{'ratio':>8}{'ottla':>12}{'mock':>12}")
+def report(ottla: Server, others: list[Server], rounds: int) -> None:
+    print(f"medians of {rounds} rounds; ratio = ottla / peer (for rates more is better, for CPU and times less is)")
+    print(f"{'':52}{'ottla':>10}" + "".join(f"{each.name:>10}{'ratio':>8}" for each in others))
     for name in ottla.figures:
-        value = ottla.median(name)
-        if name in mock.figures and mock.median(name):
-            other = mock.median(name)
-            print(f"{name:58}{value / other:8.2f}{value:12.1f}{other:12.1f}")
-        else:
-            print(f"{name:58}{'':8}{value:12.1f}")
+        line = f"{name:52}{ottla.median(name):10.1f}"
+        for each in others:
+            if name in each.figures and each.median(name):
+                line += f"{each.median(name):10.1f}{ottla.median(name) / each.median(name):8.2f}"
+            else:
+                line += f"{'':18}"
+        print(line.rstrip())
 
 
 if __name__ == "__main__":
