@@ -4,7 +4,10 @@
 """
 
 from broker_embedded.cluster.faults.actions import Action, Corrupt, Delay, Disconnect, Fail, Hold, Phase
+from broker_embedded.cluster.faults.links import Links
 from broker_embedded.cluster.faults.model import ArmedFault, FaultModel
+from broker_embedded.cluster.faults.on_loop import OnLoop
+from broker_embedded.cluster.faults.public import Fault, Faults
 from broker_embedded.cluster.faults.selector import InvalidFault, Selector, Source
 
 __all__ = [
@@ -14,9 +17,13 @@ __all__ = [
     "Delay",
     "Disconnect",
     "Fail",
+    "Fault",
     "FaultModel",
+    "Faults",
     "Hold",
     "InvalidFault",
+    "Links",
+    "OnLoop",
     "Phase",
     "Selector",
     "Source",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from broker_embedded.cluster.faults.actions import Action, Corrupt, Fail, Phase
-from broker_embedded.cluster.faults.selector import InvalidFault, Selector
+from broker_embedded.cluster.faults.selector import Selector
 from ottla_wire.protocol import ApiKey
 
 
@@ -46,11 +46,9 @@ READS_OF_GROUPS = frozenset(
 """Questions about several groups in one request."""
 
 
-def level_of(selector: Selector, action: Action, api: ApiKey | None) -> Level:
-    """`api`: of the request at hand, or of the selector when the fault is made."""
+def level_of(selector: Selector, action: Action, api: ApiKey) -> Level:
+    """Where the fault acts on a request of this API."""
     if isinstance(action, Corrupt):
-        if api not in (None, ApiKey.FETCH):
-            raise InvalidFault(f"corrupt: found {api.name}, wanted FETCH: no other response has records")
         return Level.ANSWER
     if not isinstance(action, Fail):
         return Level.REQUEST

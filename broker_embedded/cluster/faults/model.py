@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from broker_embedded.cluster.faults.actions import Action, Fail, Hold, Phase, action_to_json
+from broker_embedded.cluster.faults.actions import Action, Corrupt, Fail, Hold, Phase, action_to_json
 from broker_embedded.cluster.faults.injection import Injection
 from broker_embedded.cluster.faults.levels import Level, level_of
 from broker_embedded.cluster.faults.selector import InvalidFault, Selector
@@ -180,7 +180,8 @@ class FaultModel:
             raise InvalidFault(f"count: found {count}, wanted 1 or more, or none for no limit")
         if skip < 0:
             raise InvalidFault(f"skip: found {skip}, wanted 0 or more")
-        level_of(selector, action, selector.api)  # refuses what cannot be
+        if isinstance(action, Corrupt) and selector.api not in (None, ApiKey.FETCH):
+            raise InvalidFault(f"corrupt: found {selector.api.name}, wanted FETCH: no other response has records")
         with self._lock:
             fault = ArmedFault(self, self._next_id, selector, action, count=count, skip=skip)
             self._next_id += 1

@@ -1,0 +1,142 @@
+"""A cluster whose requests can be made to fail, and a client that says exactly what it wants to ask."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.cluster.faults import FaultModel, Faults, OnLoop
+from ottla_wire.protocol import ApiKey, codec, headers
+from ottla_wire.protocol.message import Message
+from ottla_wire.records.compression import CompressionType
+from ottla_wire.records.record import RecordData, encode_batch
+
+DEADLINE_S = 30
+
+
+class Asker:
+    """One connection of a client by this name."""
+
+    def __init__(self, address: str, client_id: str = "asker") -> None:
+        host, port = address.split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_S)
+        self.client_id = client_id
+        self._sent: tuple[ApiKey, int] | None = None
+
+    def send(self, api: ApiKey, version: int, body: dict[str, Any]) -> None:
+        self._sent = (api, version)
+        self.socket.sendall(headers.encode_request_frame(api, version, 1, self.client_id, body))
+
+    def receive(self) -> Message:
+        assert self._sent is not None
+        api, version = self._sent
+        frame = self._read(int.from_bytes(self._read(4), "big"))
+        _, position = headers.decode_response_header(api, version, frame)
+        return codec.decode_response(api, version, frame, position)
+
+    def call(self, api: ApiKey, version: int, body: dict[str, Any]) -> Message:
+        self.send(api, version, body)
+        return self.receive()
+
+    def produce(self, topic: str, values: dict[int, bytes], *, acks: int = -1) -> dict[int, Message]:
+        """One record per partition; the answers by partition."""
+        self.send_produce(topic, values, acks=acks)
+        response = self.receive()
+        return {each.index: each for topic in response.responses for each in topic.partition_responses}
+
+    def send_produce(self, topic: str, values: dict[int, bytes], *, acks: int = -1) -> None:
+        self.send(ApiKey.PRODUCE, 9, produce_body(topic, values, acks=acks))
+
+    def fetch(self, topic: str, *partitions: int, max_wait_ms: int = 0, **fields: Any) -> dict[int, Message]:
+        """The answers of those partitions that the response has, by partition."""
+        response = self.call(ApiKey.FETCH, 11, fetch_body(topic, *partitions, max_wait_ms=max_wait_ms, **fields))
+        return {each.partition_index: each for topic in response.responses for each in topic.partitions}
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        wanted = {"partition_index": partition, "timestamp": -1}
+        response = self.call(
+            ApiKey.LIST_OFFSETS, 5, {"replica_id": -1, "topics": [{"name": topic, "partitions": [wanted]}]}
+        )
+        answer = response.topics[0].partitions[0]
+        assert answer.error_code == 0
+        offset: int = answer.offset
+        return offset
+
+    def is_closed_by_peer(self) -> bool:
+        """Wait for the end of the stream. False if an answer comes instead."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the broker closed the connection")
+            data += piece
+        return bytes(data)
+
+
+def batch_of(value: bytes) -> bytes:
+    record = RecordData(offset=0, timestamp_ms=1_700_000_000_000, key=None, value=value, headers=())
+    return bytes(encode_batch([record], compression=CompressionType.NONE))
+
+
+def produce_body(topic: str, values: dict[int, bytes], *, acks: int = -1) -> dict[str, Any]:
+    partitions = [{"index": index, "records": batch_of(value)} for index, value in values.items()]
+    return {
+        "acks": acks,
+        "timeout_ms": DEADLINE_S * 1_000,
+        "topic_data": [{"name": topic, "partition_data": partitions}],
+    }
+
+
+def fetch_body(topic: str, *partitions: int, max_wait_ms: int = 0, **fields: Any) -> dict[str, Any]:
+    wanted = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1_048_576} for index in partitions]
+    topics = [{"topic": topic, "partitions": wanted}] if wanted else []
+    return {"max_wait_ms": max_wait_ms, "min_bytes": 1, "max_bytes": 52_428_800, "topics": topics, **fields}
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running:
+        running.create_topic("t", partitions=3)
+        yield running
+
+
+@pytest.fixture
+def faults(cluster: EmbeddedCluster) -> Faults:
+    if hasattr(cluster, "faults"):
+        wired: Faults = cluster.faults
+        return wired
+    model = FaultModel()
+    for node, broker in cluster._cluster.brokers.items():
+        broker.faults = model.on_broker(node)
+    return Faults(model, OnLoop(lambda: cluster._loop))
+
+
+@pytest.fixture
+def connect(cluster: EmbeddedCluster) -> Iterator[Callable[..., Asker]]:
+    opened: list[Asker] = []
+
+    def open_one(client_id: str = "asker") -> Asker:
+        opened.append(Asker(cluster.bootstrap_servers.split(",")[0], client_id))
+        return opened[-1]
+
+    yield open_one
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def asker(connect: Callable[..., Asker]) -> Asker:
+    return connect()
