@@ -152,6 +152,43 @@ class BrokerConfig:
     replica_fetch_max_bytes: int = setting(
         _INT, 1_048_576, "bytes per partition a follower asks for", check=at_least(1)
     )
+    replica_fetch_response_max_bytes: int = setting(
+        _INT, 10_485_760, "bytes a follower asks for in one request", check=at_least(0)
+    )
+    replica_fetch_backoff_ms: int = setting(
+        _INT,
+        1_000,
+        "longest pause of a follower after an error. Kafka always waits this long; here the pause doubles from 10 ms "
+        "up to it, so that a new topic does not wait for a broker that hears of it a moment later",
+        check=at_least(0),
+    )
+    replica_socket_timeout_ms: int = setting(_INT, 30_000, "how long a follower waits for an answer", check=at_least(1))
+    num_replica_fetchers: int = setting(
+        _INT, 1, "connections to each leader that a follower fetches by", check=at_least(1)
+    )
+    replica_selector_class: str = setting(
+        _STRING,
+        "",
+        "which replica consumers are told to read from (KIP-392); empty: the leader",
+        check=one_of(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    )
+    # --- controller and brokers
+    broker_rack: str | None = setting(
+        _STRING, None, "the rack of the broker: replicas are spread over racks, consumers fetch from their own"
+    )
+    broker_session_timeout_ms: int = setting(
+        _INT,
+        9_000,
+        "a broker without a heartbeat for this time is fenced, and others lead what it led",
+        check=at_least(1),
+    )
+    broker_heartbeat_interval_ms: int = setting(
+        _INT, 2_000, "how often a broker tells the controller that it is alive", check=at_least(1)
+    )
     auto_leader_rebalance_enable: bool = setting(_BOOLEAN, True, "move leaders back to the preferred replica")
     leader_imbalance_check_interval_seconds: int = setting(
         _LONG, 300, "how often leaders are rebalanced", check=at_least(1)
@@ -239,6 +276,24 @@ class BrokerConfig:
     )
     transaction_state_log_replication_factor: int = setting(
         _LONG, 1, "replicas of __transaction_state. Kafka's default is 3", check=at_least(1)
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        _INT, 104_857_600, "segment.bytes of __transaction_state", check=at_least(1)
+    )
+    transaction_state_log_min_isr: int = setting(
+        _INT, 2, "min.insync.replicas of __transaction_state, never more than it has replicas", check=at_least(1)
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        _INT, 10_000, "how often transactions are found that are open for too long", check=at_least(1)
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        _INT, 3_600_000, "how often idle transactional ids are forgotten", check=at_least(1)
+    )
+    transaction_partition_verification_enable: bool = setting(
+        _BOOLEAN,
+        True,
+        "a leader asks the coordinator before it takes the first batch of a transaction (KIP-890)",
+        update=_CLUSTER,
     )
     transactional_id_expiration_ms: int = setting(
         _INT, 7 * _DAY_MS, "an idle transactional id is forgotten", check=at_least(1)

@@ -1,52 +1,146 @@
-"""Brokers that come and go, and what that means for the partitions they lead."""
+"""Brokers that register, are fenced, come back, shut down and leave; and what that means for what they hold.
+
+A broker starts fenced and gets into the cluster by a heartbeat that shows it has caught up with the metadata. Each
+function takes the image and gives the records; whether somebody is still alive is for `sessions` to say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from broker_embedded.common.types import NO_LEADER
-from broker_embedded.metadata.image import ClusterImage, PartitionImage
+from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller import elections, features
+from broker_embedded.metadata.delta import image_after
+from broker_embedded.metadata.image import LOST_DIRECTORY, BrokerImage, ClusterImage, PartitionImage
 from broker_embedded.metadata.records import (
     BrokerRegistrationChange,
     ChangePartition,
     MetadataRecord,
     RegisterBroker,
+    UnregisterBroker,
 )
+from ottla_wire.protocol import ErrorCode
 
 
-def register(image: ClusterImage, registration: RegisterBroker) -> list[MetadataRecord]:
-    """A broker starts. What it led before it leads again in a new epoch: its log may have lost an unflushed tail."""
-    node = registration.broker_id
-    records: list[MetadataRecord] = [registration]
-    for topic in image.topics.values():
-        for state in topic.partitions.values():
-            can_lead = state.leader == node or (state.leader == NO_LEADER and node in state.isr)
-            if can_lead:
-                records.append(ChangePartition(topic_id=topic.topic_id, partition=state.partition, leader=node))
-    return records
+def check_epoch(image: ClusterImage, node: int, epoch: int) -> BrokerImage:
+    """The registered broker; STALE_BROKER_EPOCH if a newer incarnation, or nobody, is registered."""
+    broker = image.brokers.get(node)
+    if broker is None:
+        raise BrokerError(ErrorCode.STALE_BROKER_EPOCH, f"broker {node} is not registered")
+    if broker.epoch != epoch:
+        raise BrokerError(
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {node} is registered with epoch {broker.epoch}, found {epoch}"
+        )
+    return broker
 
 
-def fence(image: ClusterImage, nodes: Collection[int]) -> list[MetadataRecord]:
-    """Brokers are gone.
+def register(
+    image: ClusterImage, wanted: RegisterBroker, *, has_session: bool, config: BrokerConfig
+) -> list[MetadataRecord]:
+    """The records of a registration. The same incarnation may ask again and stays what it was, with its epoch.
 
-    Another in-sync replica leads; a partition without one has no leader until its broker is back.
+    A new incarnation has restarted: what the old one led is led by others until the new one has caught up. It is
+    refused while the old one is alive (`has_session`), unless that is shutting down.
     """
-    gone = set(nodes)
-    records: list[MetadataRecord] = [
-        BrokerRegistrationChange(broker_id=node, broker_epoch=image.brokers[node].epoch, fenced=True)
-        for node in sorted(gone)
-        if not image.brokers[node].fenced
+    features.check_supported(image, wanted)
+    before = image.brokers.get(wanted.broker_id)
+    if before is None:
+        return [replace(wanted, fenced=True)]
+    if before.incarnation_id == wanted.incarnation_id:
+        again = replace(
+            wanted,
+            broker_epoch=before.epoch,
+            fenced=before.fenced,
+            in_controlled_shutdown=before.in_controlled_shutdown,
+        )
+        return [again]
+    if has_session and not before.in_controlled_shutdown:
+        raise BrokerError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker {wanted.broker_id} is registered by another process that is alive ({before.host}:{before.port})",
+        )
+    records: list[MetadataRecord] = [replace(wanted, fenced=True)]
+    lost = _lost_directories(image, before, wanted)
+    after = image_after(image, [*records, *lost])
+    return [*records, *lost, *elections.remove_from_isr(after, wanted.broker_id, config=config)]
+
+
+def _lost_directories(image: ClusterImage, before: BrokerImage, now: RegisterBroker) -> list[MetadataRecord]:
+    """Marks for replicas whose log directory has not come back (KAFKA-3410).
+
+    Such a broker has an empty log. It may be the last member of an ISR; led by it, the other replicas would delete what
+    they have. A partition that nobody else has a replica of is left alone: there is nothing to protect.
+    """
+    if not before.log_dirs or not now.log_dirs:
+        return []
+    came_back = set(now.log_dirs)
+    knows_none = came_back.isdisjoint(before.log_dirs)
+
+    def is_lost(state: PartitionImage) -> bool:
+        directory = state.directory_of(now.broker_id)
+        return knows_none or (directory in before.log_dirs and directory not in came_back)
+
+    return [
+        ChangePartition(
+            topic_id=topic.topic_id,
+            partition=state.partition,
+            directories=tuple(
+                LOST_DIRECTORY if node == now.broker_id else state.directory_of(node) for node in state.replicas
+            ),
+        )
+        for topic in image.topics.values()
+        for state in topic.partitions.values()
+        if now.broker_id in state.replicas and len(state.replicas) > 1 and is_lost(state)
     ]
-    alive = {broker.broker_id for broker in image.live_brokers()} - gone
-    for topic in image.topics.values():
-        records += [
-            ChangePartition(topic_id=topic.topic_id, partition=state.partition, leader=elect(state, alive))
-            for state in topic.partitions.values()
-            if state.leader in gone
-        ]
+
+
+def fence(image: ClusterImage, nodes: Collection[int], *, config: BrokerConfig) -> list[MetadataRecord]:
+    """Brokers are gone. In-sync replicas elsewhere lead; where there is none nobody does until a broker is back."""
+    records: list[MetadataRecord] = []
+    for node in sorted(nodes):
+        broker = image.brokers[node]
+        if not broker.fenced:
+            records.append(BrokerRegistrationChange(broker_id=node, broker_epoch=broker.epoch, fenced=True))
+    after = image_after(image, records)
+    for node in sorted(nodes):
+        changes = elections.remove_from_isr(after, node, config=config)
+        records += changes
+        after = image_after(after, changes)
     return records
 
 
-def elect(state: PartitionImage, alive: Collection[int]) -> int:
-    """The first replica, in order of preference, that is alive and in sync; NO_LEADER if there is none."""
-    return next((node for node in state.replicas if node in state.isr and node in alive), NO_LEADER)
+def unfence(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
+    """A broker is there. It leads what has no leader and may be led by it."""
+    change = BrokerRegistrationChange(broker_id=node, broker_epoch=image.brokers[node].epoch, fenced=False)
+    return [change, *elections.elect_for_leaderless(image_after(image, [change]), config=config)]
+
+
+def begin_shutdown(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
+    """A broker wants to go: others lead first, while it still serves."""
+    epoch = image.brokers[node].epoch
+    change = BrokerRegistrationChange(broker_id=node, broker_epoch=epoch, in_controlled_shutdown=True)
+    return [change, *elections.remove_from_isr(image_after(image, [change]), node, config=config)]
+
+
+def unregister(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
+    """A broker is forgotten. Its replicas stay assigned to it until they are reassigned."""
+    broker = image.brokers.get(node)
+    if broker is None:
+        raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node} is not registered")
+    change = UnregisterBroker(broker_id=node, broker_epoch=broker.epoch)
+    return [*elections.remove_from_isr(image_after(image, [change]), node, config=config), change]
+
+
+def take_directories_offline(
+    image: ClusterImage, node: int, offline: Sequence[bytes], *, config: BrokerConfig
+) -> list[MetadataRecord]:
+    """Log directories of a broker failed: what it led from there is led by others, as far as assignments are known."""
+    broker = image.brokers[node]
+    online = tuple(directory for directory in broker.log_dirs if directory not in offline)
+    if online == broker.log_dirs or not online:
+        return []
+    change = BrokerRegistrationChange(broker_id=node, broker_epoch=broker.epoch, log_dirs=online)
+    after = image_after(image, [change])
+    return [change, *elections.remove_failed_replicas(after, node, set(offline), config=config)]

@@ -1,35 +1,45 @@
 """The controller: checks a request against the image, turns it into metadata records, answers when they are committed.
 
 It never changes the image itself; replaying what the quorum committed does. So what a follower of the metadata log
-knows, and what a restart finds, is exactly what the controller acted on.
+knows, and what a restart finds, is exactly what the controller acted on. Every node has one; only that of the node
+which leads the quorum is active, the others refuse with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import TypeVar
 
+from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.controller import brokers, configs, topics
+from broker_embedded.controller import brokers, configs, elections, features, topics
+from broker_embedded.controller.broker_lives import BrokerLives
+from broker_embedded.controller.change_queue import ChangeQueue, Decision
+from broker_embedded.controller.features import FeatureUpdate
+from broker_embedded.controller.partition_requests import Outcome, PartitionRequests
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
 from broker_embedded.controller.requests import ConfigChange, NewPartitions, NewTopic, TopicResult
+from broker_embedded.controller.sessions import BrokerSessions
+from broker_embedded.controller.timers import PeriodicTimer
 from broker_embedded.metadata.cache import MetadataCache
-from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage, TopicImage
-from broker_embedded.metadata.records import MetadataRecord, RegisterBroker, ReserveProducerIds
+from broker_embedded.metadata.records import MetadataRecord, RegisterBroker, ReserveProducerIds, SetConfig
 from ottla_wire.protocol import ErrorCode
+
+log = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
 
-T = TypeVar("T")
-Outcome = BrokerError | None
+W = TypeVar("W")
 
 
 class Controller:
-    """The active controller of a cluster. Lives on the loop that owns the cluster."""
+    """The controller of one node. Lives on the loop that owns the node."""
 
     def __init__(
         self,
@@ -39,124 +49,214 @@ class Controller:
         config: BrokerConfig,
         random: Random,
         loop: asyncio.AbstractEventLoop,
+        clock: Clock | None = None,
     ) -> None:
+        """`clock`: brokers keep sessions by heartbeats and replicate. Without one they are registered by a call, live
+        until they are fenced by a call, and only leaders hold data.
+        """
         self._quorum = quorum
         self._config = config
         self._random = random
-        self._loop = loop
         self._cache = MetadataCache(cluster_id)
+        self._replicates = clock is not None
+        self._active_epoch: int | None = None
+        self._changes = ChangeQueue(quorum=quorum, loop=loop)
+        sessions = BrokerSessions(clock=clock or SystemClock(), timeout_ms=config.broker_session_timeout_ms)
+        self.lives = BrokerLives(
+            image=lambda: self.image,
+            changes=self._changes,
+            sessions=sessions,
+            config=config,
+            next_epoch=self.next_broker_epoch,
+        )
+        self.partitions = PartitionRequests(image=lambda: self.image, changes=self._changes, config=config)
+        self._timers: list[PeriodicTimer] = []
+        if clock is not None:
+            self._timers = [
+                PeriodicTimer(loop=loop, interval_s=sessions.check_interval_ms / 1000, work=self.lives.fence_expired),
+                PeriodicTimer(
+                    loop=loop, interval_s=config.leader_imbalance_check_interval_seconds, work=self._rebalance
+                ),
+            ]
         quorum.subscribe(self._replay)
+        quorum.add_leadership_listener(self._on_leadership)
 
     @property
     def image(self) -> ClusterImage:
         return self._cache.image
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node's controller is the one that decides."""
+        return self._quorum.is_leader
+
+    def close(self) -> None:
+        """Stop acting; what waits is told NOT_CONTROLLER."""
+        self._deactivate()
 
     def _replay(self, batch: CommittedBatch) -> None:
         self._cache.replay(
             batch.records, offset=batch.last_offset, epoch=batch.epoch, controller_id=self._quorum.leader_id
         )
 
-    def _commit(self, records: Sequence[MetadataRecord], answer: T) -> asyncio.Future[T]:
-        """A promise of `answer`: kept when `records` are committed, broken when another node leads the quorum."""
-        future: asyncio.Future[T] = self._loop.create_future()
+    # --- becoming active, and no longer being it
 
-        def done(error: BrokerError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(answer)
-            else:
-                future.set_exception(error)
+    def _on_leadership(self, is_leader: bool, epoch: int) -> None:
+        if not is_leader:
+            self._deactivate()
+        elif epoch != self._active_epoch:
+            self._active_epoch = epoch
+            self._activate()
 
-        self._quorum.append(records, done)
-        return future
+    def _activate(self) -> None:
+        log.info("the controller is active, epoch %d", self._active_epoch or 0)
+        self.lives.activate()
 
-    # --- brokers
+        def decide() -> Decision[None]:
+            records = features.initial_levels(self.image)
+            # What the last controller did not get to: it may have died between a broker's return and its election.
+            return [*records, *elections.elect_for_leaderless(self.image, config=self._config)], None
+
+        self._changes.submit(decide)
+        for timer in self._timers:
+            timer.start()
+
+    def _deactivate(self) -> None:
+        self._active_epoch = None
+        for timer in self._timers:
+            timer.stop()
+        self._changes.fail_all()
+
+    def _rebalance(self) -> None:
+        if not self._config.auto_leader_rebalance_enable:
+            return
+
+        def decide() -> Decision[int]:
+            percentage = self._config.leader_imbalance_per_broker_percentage
+            records = elections.rebalance(self.image, percentage=percentage)
+            return records, len(records)
+
+        def again(done: asyncio.Future[int]) -> None:
+            has_more = not done.cancelled() and done.exception() is None
+            if has_more and done.result() == elections.MAX_ELECTIONS_PER_BALANCING:
+                self._rebalance()
+
+        self._changes.submit(decide).add_done_callback(again)
+
+    # --- brokers that send no heartbeats
 
     def register_broker(self, registration: RegisterBroker) -> asyncio.Future[None]:
-        return self._commit(brokers.register(self.image, registration), None)
+        """Let in at once a broker of this process."""
+
+        def decide() -> Decision[None]:
+            records = brokers.register(self.image, registration, has_session=False, config=self._config)
+            after = image_after(self.image, records)
+            return [*records, *brokers.unfence(after, registration.broker_id, config=self._config)], None
+
+        return self._changes.submit(decide)
 
     def next_broker_epoch(self) -> int:
         """Kafka's rule: the offset of the registration in the metadata log."""
         return self.image.offset + 1
 
     def fence_brokers(self, nodes: Collection[int]) -> asyncio.Future[None]:
-        return self._commit(brokers.fence(self.image, nodes), None)
+        return self._changes.submit(lambda: (brokers.fence(self.image, nodes, config=self._config), None))
 
     # --- topics
 
     def create_topics(self, wanted: Sequence[NewTopic], *, validate_only: bool) -> asyncio.Future[list[TopicResult]]:
         """Create what can be created; each topic has its own result, in order."""
-        results: list[TopicResult] = []
-        records: list[MetadataRecord] = []
-        image = self.image
-        for topic in wanted:
-            try:
-                created, result = topics.create_topic(image, topic, config=self._config, random=self._random)
-            except BrokerError as error:
-                results.append(TopicResult(name=topic.name, error=error))
-                continue
-            results.append(result)
-            records += created
-            if len(wanted) > 1:  # the next topic is checked against, and its leaders are placed beside, this one
-                image = _after(image, created)
-        return self._commit([] if validate_only else records, results)
+
+        def decide() -> Decision[list[TopicResult]]:
+            results: list[TopicResult] = []
+            records: list[MetadataRecord] = []
+            image = self.image
+            for topic in wanted:
+                try:
+                    created, result = topics.create_topic(
+                        image, topic, config=self._config, random=self._random, replicates=self._replicates
+                    )
+                except BrokerError as error:
+                    results.append(TopicResult(name=topic.name, error=error))
+                    continue
+                results.append(result)
+                records += created
+                if len(wanted) > 1:  # the next topic is checked against, and its leaders are placed beside, this one
+                    image = image_after(image, created)
+            return [] if validate_only else records, results
+
+        return self._changes.submit(decide)
 
     def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool
     ) -> asyncio.Future[list[Outcome]]:
-        outcomes: list[Outcome] = []
-        records: list[MetadataRecord] = []
-        for topic in wanted:
-            try:
-                records += topics.grow_topic(self.image, topic)
-            except BrokerError as error:
-                outcomes.append(error)
-            else:
-                outcomes.append(None)
-        return self._commit([] if validate_only else records, outcomes)
+        def grow(topic: NewPartitions) -> Sequence[MetadataRecord]:
+            return topics.grow_topic(self.image, topic, replicates=self._replicates)
+
+        return self._each(wanted, grow, validate_only=validate_only)
 
     def delete_topics(self, doomed: Sequence[TopicImage]) -> asyncio.Future[list[Outcome]]:
-        outcomes: list[Outcome] = []
-        records: list[MetadataRecord] = []
-        for topic in doomed:
-            try:
-                records += topics.delete_topic(topic, config=self._config)
-            except BrokerError as error:
-                outcomes.append(error)
-            else:
-                outcomes.append(None)
-        return self._commit(records, outcomes)
+        def delete(topic: TopicImage) -> Sequence[MetadataRecord]:
+            if self.image.topic_by_id(topic.topic_id) is None:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} is gone already")
+            return topics.delete_topic(topic, config=self._config)
 
-    # --- settings
+        return self._each(doomed, delete, validate_only=False)
+
+    # --- settings and features
 
     def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool) -> asyncio.Future[list[Outcome]]:
-        outcomes: list[Outcome] = []
-        records: list[MetadataRecord] = []
-        for change in changes:
-            try:
-                records += configs.change_configs(self.image, change)
-            except BrokerError as error:
-                outcomes.append(error)
-            else:
-                outcomes.append(None)
-        return self._commit([] if validate_only else records, outcomes)
+        def change(wanted: ConfigChange) -> Sequence[MetadataRecord]:
+            records = configs.change_configs(self.image, wanted)
+            named = {record.name for record in records if isinstance(record, SetConfig)}
+            if elections.UNCLEAN_SETTING in named:  # who waits for a leader need not wait for another event
+                records += elections.elect_for_leaderless(image_after(self.image, records), config=self._config)
+            return records
+
+        return self._each(changes, change, validate_only=validate_only)
+
+    def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> asyncio.Future[None]:
+        """All of the updates or none."""
+
+        def decide() -> Decision[None]:
+            records = features.update(self.image, updates)
+            return [] if validate_only else records, None
+
+        return self._changes.submit(decide)
 
     # --- producer ids
 
-    def allocate_producer_ids(self, broker_id: int) -> asyncio.Future[range]:
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int | None = None) -> asyncio.Future[range]:
         """The next block of producer ids for a broker. What it does not use is lost, as in Kafka."""
-        broker = self.image.brokers.get(broker_id)
-        if broker is None or broker.fenced:
-            raise BrokerError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
-        first = self.image.next_producer_id
-        block = range(first, first + PRODUCER_ID_BLOCK)
-        record = ReserveProducerIds(broker_id=broker_id, broker_epoch=broker.epoch, next_producer_id=block.stop)
-        return self._commit([record], block)
 
+        def decide() -> Decision[range]:
+            image = self.image
+            broker = image.brokers.get(broker_id)
+            if broker is None or (broker.fenced and broker_epoch is None):
+                raise BrokerError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
+            if broker_epoch is not None:
+                brokers.check_epoch(image, broker_id, broker_epoch)
+            block = range(image.next_producer_id, image.next_producer_id + PRODUCER_ID_BLOCK)
+            record = ReserveProducerIds(broker_id=broker_id, broker_epoch=broker.epoch, next_producer_id=block.stop)
+            return [record], block
 
-def _after(image: ClusterImage, records: Sequence[MetadataRecord]) -> ClusterImage:
-    """The image as it would be with `records`."""
-    delta = MetadataDelta(image)
-    delta.replay_all(records)
-    return delta.apply(offset=image.offset, epoch=image.epoch, controller_id=image.controller_id)
+        return self._changes.submit(decide)
+
+    def _each(
+        self, wanted: Sequence[W], records_of: Callable[[W], Sequence[MetadataRecord]], *, validate_only: bool
+    ) -> asyncio.Future[list[Outcome]]:
+        """One change of many wishes: those that can be are done, each has its outcome, in order."""
+
+        def decide() -> Decision[list[Outcome]]:
+            records: list[MetadataRecord] = []
+            outcomes: list[Outcome] = []
+            for each in wanted:
+                try:
+                    records += records_of(each)
+                except BrokerError as error:
+                    outcomes.append(error)
+                else:
+                    outcomes.append(None)
+            return [] if validate_only else records, outcomes
+
+        return self._changes.submit(decide)

@@ -1,9 +1,14 @@
-"""Which brokers get the replicas of new partitions, and who of them leads."""
+"""Which brokers get the replicas of new partitions, and who of them leads.
+
+As Kafka's StripedReplicaPlacer: leaders are spread over brokers, the replicas of a partition over racks, and a broker
+that is fenced may get a replica when there are not enough others, but does not lead. Unlike there no chance is
+involved: the broker that leads least leads next.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage
@@ -11,29 +16,54 @@ from ottla_wire.protocol import ErrorCode
 
 
 def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """Replicas of each new partition, the preferred leader first: the broker that leads least leads next.
-
-    Followers are the brokers after the leader in a circle that starts one further on each round, so that the replicas
-    of one broker's partitions do not all sit on the same neighbour.
-    """
-    brokers = sorted(broker.broker_id for broker in image.live_brokers())
-    if replication_factor > len(brokers):
+    """Replicas of each new partition, the preferred leader first."""
+    usable = [broker for broker in image.brokers.values() if not broker.in_controlled_shutdown]
+    live = sorted(broker.broker_id for broker in usable if not broker.fenced)
+    fenced = sorted(broker.broker_id for broker in usable if broker.fenced)
+    if replication_factor > len(usable):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} cannot be reached: {len(brokers)} brokers are alive",
+            f"replication factor {replication_factor} cannot be reached: {len(live)} brokers are alive"
+            + (f", {len(fenced)} are fenced" if fenced else ""),
         )
-    leads = Counter(dict.fromkeys(brokers, 0))
+    if not live:
+        raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced: nobody could lead")
+    racks = {broker.broker_id: broker.rack for broker in usable}
+    leads = Counter(dict.fromkeys(live, 0))
     for topic in image.topics.values():
         leads.update(state.leader for state in topic.partitions.values() if state.leader in leads)
-    return [_choose(brokers, leads, round_number, replication_factor) for round_number in range(partitions)]
+    placed = []
+    for round_number in range(partitions):
+        leader = min(live, key=lambda broker: (leads[broker], broker))
+        leads[leader] += 1
+        circle = _circle(live, leader, round_number)
+        chosen = _spread([leader], circle, racks, replication_factor)
+        placed.append(tuple(_spread(chosen, fenced, racks, replication_factor)))
+    return placed
 
 
-def _choose(brokers: Sequence[int], leads: Counter[int], round_number: int, replication_factor: int) -> tuple[int, ...]:
-    leader = min(brokers, key=lambda broker: (leads[broker], broker))
-    leads[leader] += 1
+def _circle(brokers: Sequence[int], leader: int, round_number: int) -> list[int]:
+    """The brokers after the leader, in a circle that starts one further on each round.
+
+    So the replicas of one broker's partitions do not all sit on the same neighbour.
+    """
     others = [broker for broker in brokers if broker != leader]
     if not others:
-        return (leader,)
+        return []
     start = (brokers.index(leader) + round_number // len(brokers)) % len(others)
-    circle = others[start:] + others[:start]
-    return (leader, *circle[: replication_factor - 1])
+    return others[start:] + others[:start]
+
+
+def _spread(
+    chosen: Sequence[int], candidates: Sequence[int], racks: Mapping[int, str | None], wanted: int
+) -> list[int]:
+    """`chosen` and as many of `candidates` as are wanted: always the next one of a rack that has fewest replicas."""
+    result = list(chosen)
+    left = list(candidates)
+    used = Counter(racks[broker] for broker in result)
+    while left and len(result) < wanted:
+        following = min(left, key=lambda broker: used[racks[broker]])  # of equal ones the first in the circle
+        left.remove(following)
+        result.append(following)
+        used[racks[following]] += 1
+    return result

@@ -26,7 +26,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
 def create_topic(
-    image: ClusterImage, wanted: NewTopic, *, config: BrokerConfig, random: Random
+    image: ClusterImage, wanted: NewTopic, *, config: BrokerConfig, random: Random, replicates: bool = True
 ) -> tuple[list[MetadataRecord], TopicResult]:
     """The records that create `wanted`; BrokerError if it cannot be."""
     _check_name(image, wanted.name)
@@ -42,7 +42,10 @@ def create_topic(
         SetConfig(resource_type=ResourceType.TOPIC, resource_name=wanted.name, name=name, value=value)
         for name, value in configs.items()
     ]
-    records += [new_partition(topic_id, number, brokers) for number, brokers in enumerate(replicas)]
+    records += [
+        new_partition(image, topic_id, number, brokers, replicates=replicates)
+        for number, brokers in enumerate(replicas)
+    ]
     result = TopicResult(
         name=wanted.name,
         topic_id=topic_id,
@@ -53,16 +56,31 @@ def create_topic(
     return records, result
 
 
-def new_partition(topic_id: bytes, number: int, replicas: Sequence[int]) -> CreatePartition:
-    """A fresh partition.
+def new_partition(
+    image: ClusterImage, topic_id: bytes, number: int, replicas: Sequence[int], *, replicates: bool = True
+) -> CreatePartition:
+    """A fresh partition: every live replica is in sync, for there is nothing to lag behind, and the first one leads.
 
-    Only its leader is in sync: followers do not fetch yet, and the ISR never names who holds no data.
+    Where followers do not fetch (`replicates` is false) only the leader is in sync: the ISR never names who will hold
+    no data.
     """
-    leader = replicas[0]
-    return CreatePartition(topic_id=topic_id, partition=number, replicas=tuple(replicas), isr=(leader,), leader=leader)
+    isr = tuple(node for node in replicas if image.is_active(node))
+    if not isr:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"partition {number}: all brokers of {list(replicas)} are fenced or shutting down",
+        )
+    leader = isr[0]
+    return CreatePartition(
+        topic_id=topic_id,
+        partition=number,
+        replicas=tuple(replicas),
+        isr=isr if replicates else (leader,),
+        leader=leader,
+    )
 
 
-def grow_topic(image: ClusterImage, wanted: NewPartitions) -> list[MetadataRecord]:
+def grow_topic(image: ClusterImage, wanted: NewPartitions, *, replicates: bool = True) -> list[MetadataRecord]:
     """The records that add partitions; BrokerError if they cannot be added."""
     topic = image.topic(wanted.name)
     if topic is None:
@@ -81,11 +99,15 @@ def grow_topic(image: ClusterImage, wanted: NewPartitions) -> list[MetadataRecor
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{added} partitions would be added, the request assigns {len(wanted.assignments)}",
             )
-        replicas = [_check_replicas(image, each) for each in wanted.assignments]
+        replicas = [check_replicas(image, each) for each in wanted.assignments]
     else:
-        replication_factor = len(topic.partitions[0].replicas)
+        first = topic.partitions[0]
+        replication_factor = len(first.replicas) - len(first.adding_replicas)
         replicas = placement.place(image, partitions=added, replication_factor=replication_factor)
-    return [new_partition(topic.topic_id, present + index, each) for index, each in enumerate(replicas)]
+    return [
+        new_partition(image, topic.topic_id, present + index, each, replicates=replicates)
+        for index, each in enumerate(replicas)
+    ]
 
 
 def delete_topic(topic: TopicImage, *, config: BrokerConfig) -> list[MetadataRecord]:
@@ -132,7 +154,7 @@ def _assigned(image: ClusterImage, wanted: NewTopic) -> list[tuple[int, ...]]:
             f"partitions must be numbered from 0 without gaps, found {sorted(assignments)}",
         )
     _check_partition_count(len(assignments))
-    replicas = [_check_replicas(image, assignments[number]) for number in range(len(assignments))]
+    replicas = [check_replicas(image, assignments[number]) for number in range(len(assignments))]
     factors = {len(each) for each in replicas}
     if len(factors) > 1:
         raise BrokerError(
@@ -142,7 +164,7 @@ def _assigned(image: ClusterImage, wanted: NewTopic) -> list[tuple[int, ...]]:
     return replicas
 
 
-def _check_replicas(image: ClusterImage, replicas: Sequence[int]) -> tuple[int, ...]:
+def check_replicas(image: ClusterImage, replicas: Sequence[int]) -> tuple[int, ...]:
     if not replicas or len(set(replicas)) != len(replicas):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition needs replicas on different brokers, found {replicas}"

@@ -76,7 +76,9 @@ class MetadataDelta:
             port=record.port,
             rack=record.rack,
             log_dirs=record.log_dirs,
+            features=record.features,
             fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
         )
         self._brokers = {**self._brokers, record.broker_id: image}
         self.brokers_changed = True
@@ -86,7 +88,14 @@ class MetadataDelta:
         self.brokers_changed = True
 
     def _change_registration(self, record: BrokerRegistrationChange) -> None:
-        image = replace(self._brokers[record.broker_id], fenced=record.fenced)
+        changes: dict[str, Any] = {}
+        if record.fenced is not None:
+            changes["fenced"] = record.fenced
+        if record.in_controlled_shutdown:
+            changes["in_controlled_shutdown"] = True
+        if record.log_dirs is not None:
+            changes["log_dirs"] = record.log_dirs
+        image = replace(self._brokers[record.broker_id], **changes)
         self._brokers = {**self._brokers, record.broker_id: image}
         self.brokers_changed = True
 
@@ -123,20 +132,14 @@ class MetadataDelta:
                 partition_epoch=record.partition_epoch,
                 adding_replicas=record.adding_replicas,
                 removing_replicas=record.removing_replicas,
+                leader_recovery_state=record.leader_recovery_state,
+                directories=record.directories,
             ),
         )
 
     def _change_partition(self, record: ChangePartition) -> None:
         before = self._topics[self._topic_names[record.topic_id]].partitions[record.partition]
-        changes: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
-        for name in ("isr", "replicas", "adding_replicas", "removing_replicas"):
-            value = getattr(record, name)
-            if value is not None:
-                changes[name] = value
-        if record.leader is not None:
-            changes["leader"] = record.leader
-            changes["leader_epoch"] = before.leader_epoch + 1
-        self._put_partition(record.topic_id, replace(before, **changes))
+        self._put_partition(record.topic_id, changed_partition(before, record))
 
     def _put_partition(self, topic_id: bytes, image: PartitionImage) -> None:
         name = self._topic_names[topic_id]
@@ -181,6 +184,8 @@ class MetadataDelta:
         self._next_producer_id = record.next_producer_id
 
 
+_CHANGEABLE = ("isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state", "directories")
+
 _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     RegisterBroker: MetadataDelta._register_broker,
     UnregisterBroker: MetadataDelta._unregister_broker,
@@ -193,3 +198,25 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     ReserveProducerIds: MetadataDelta._reserve_producer_ids,
     SetFeatureLevel: MetadataDelta._set_feature,
 }
+
+
+def changed_partition(before: PartitionImage, record: ChangePartition) -> PartitionImage:
+    """A partition after a change. Every change moves the partition epoch, a leader given moves the leader epoch."""
+    changes: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
+    if record.replicas is not None and before.directories:
+        changes["directories"] = tuple(before.directory_of(node) for node in record.replicas)
+    for name in _CHANGEABLE:
+        value = getattr(record, name)
+        if value is not None:
+            changes[name] = value
+    if record.leader is not None:
+        changes["leader"] = record.leader
+        changes["leader_epoch"] = before.leader_epoch + 1
+    return replace(before, **changes)
+
+
+def image_after(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterImage:
+    """The image as it would be with `records`, at the same offset: for who decides one step after the other."""
+    delta = MetadataDelta(image)
+    delta.replay_all(records)
+    return delta.apply(offset=image.offset, epoch=image.epoch, controller_id=image.controller_id)

@@ -11,7 +11,12 @@ from dataclasses import field
 
 from broker_embedded.common.facts import fact
 from broker_embedded.common.types import NO_LEADER, TopicPartition
-from broker_embedded.metadata.records import ResourceType
+from broker_embedded.metadata.records import LeaderRecoveryState, ResourceType, SupportedFeature
+
+UNASSIGNED_DIRECTORY = bytes(16)
+"""The replica's log directory is not known: its broker has one only, or has not said yet."""
+LOST_DIRECTORY = bytes(15) + b"\x01"
+"""The replica was in a log directory that is gone. It holds nothing until it is in sync again."""
 
 
 @fact
@@ -25,7 +30,20 @@ class BrokerImage:
     port: int
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
+    features: tuple[SupportedFeature, ...] = ()
     fenced: bool = False
+    in_controlled_shutdown: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead, and may be added to an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def has_directory(self, directory: bytes) -> bool:
+        """Whether a replica in this directory can be served. What is not known is taken for granted."""
+        if directory == LOST_DIRECTORY:
+            return False
+        return directory == UNASSIGNED_DIRECTORY or not self.log_dirs or directory in self.log_dirs
 
 
 @fact
@@ -40,10 +58,23 @@ class PartitionImage:
     partition_epoch: int
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    directories: tuple[bytes, ...] = ()
+    """The log directory of each replica, in the order of `replicas`; empty when none is known."""
 
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def directory_of(self, node: int) -> bytes:
+        """The log directory of a broker's replica; UNASSIGNED_DIRECTORY if it is not known."""
+        if not self.directories or node not in self.replicas:
+            return UNASSIGNED_DIRECTORY
+        return self.directories[self.replicas.index(node)]
 
 
 @fact
@@ -93,3 +124,16 @@ class ClusterImage:
 
     def live_brokers(self) -> list[BrokerImage]:
         return [broker for broker in self.brokers.values() if not broker.fenced]
+
+    def is_active(self, node: int) -> bool:
+        """Whether a broker may lead: registered, not fenced, not on its way out."""
+        broker = self.brokers.get(node)
+        return broker is not None and broker.is_active
+
+    def offline_replicas(self, state: PartitionImage) -> list[int]:
+        """The replicas of a partition that nobody can read now, as Metadata lists them."""
+        return [node for node in state.replicas if not self._serves(node, state)]
+
+    def _serves(self, node: int, state: PartitionImage) -> bool:
+        broker = self.brokers.get(node)
+        return broker is not None and not broker.fenced and broker.has_directory(state.directory_of(node))

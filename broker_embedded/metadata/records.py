@@ -22,6 +22,22 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+class LeaderRecoveryState(IntEnum):
+    """Whether the leader was elected from the in-sync replicas, or may lack what they had (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@fact
+class SupportedFeature:
+    """The levels of one feature that a broker can work with."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
 @fact
 class RegisterBroker:
     """A broker joined (or joined again, with a higher epoch)."""
@@ -33,7 +49,9 @@ class RegisterBroker:
     port: int
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
+    features: tuple[SupportedFeature, ...] = ()
     fenced: bool = False
+    in_controlled_shutdown: bool = False
 
 
 @fact
@@ -46,11 +64,13 @@ class UnregisterBroker:
 
 @fact
 class BrokerRegistrationChange:
-    """A live broker was fenced, or a fenced one came back."""
+    """What changed about a registered broker; None is no change. A shutdown that began is never taken back."""
 
     broker_id: int
     broker_epoch: int
-    fenced: bool
+    fenced: bool | None = None
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[bytes, ...] | None = None
 
 
 @fact
@@ -81,6 +101,9 @@ class CreatePartition:
     partition_epoch: int = 0
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    directories: tuple[bytes, ...] = ()
+    """The log directory of each replica, in the order of `replicas`; empty when none is known."""
 
 
 @fact
@@ -97,6 +120,8 @@ class ChangePartition:
     replicas: tuple[int, ...] | None = None
     adding_replicas: tuple[int, ...] | None = None
     removing_replicas: tuple[int, ...] | None = None
+    leader_recovery_state: LeaderRecoveryState | None = None
+    directories: tuple[bytes, ...] | None = None
 
 
 @fact

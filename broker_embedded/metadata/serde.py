@@ -10,6 +10,7 @@ from broker_embedded.metadata.records import (
     ChangePartition,
     CreatePartition,
     CreateTopic,
+    LeaderRecoveryState,
     MetadataRecord,
     RegisterBroker,
     RemoveTopic,
@@ -17,12 +18,16 @@ from broker_embedded.metadata.records import (
     ResourceType,
     SetConfig,
     SetFeatureLevel,
+    SupportedFeature,
     UnregisterBroker,
 )
 from ottla_wire.protocol import codec
 from ottla_wire.protocol.message import Message
 
 _NO_LEADER_CHANGE = -2
+_NO_RECOVERY_CHANGE = -1
+_FENCE, _UNFENCE = 1, -1
+_UNKNOWN_DIRECTORY = bytes(16)
 _PLAINTEXT = 0
 
 
@@ -52,8 +57,17 @@ def _write_register(record: RegisterBroker) -> Encoded:
             "incarnation_id": record.incarnation_id,
             "broker_epoch": record.broker_epoch,
             "end_points": [endpoint],
+            "features": [
+                {
+                    "name": feature.name,
+                    "min_supported_version": feature.min_level,
+                    "max_supported_version": feature.max_level,
+                }
+                for feature in record.features
+            ],
             "rack": record.rack,
             "fenced": record.fenced,
+            "in_controlled_shutdown": record.in_controlled_shutdown,
             "log_dirs": list(record.log_dirs),
         },
     )
@@ -68,18 +82,37 @@ def _read_register(message: Message) -> RegisterBroker:
         host=endpoint.host,
         port=endpoint.port,
         rack=message.rack,
+        features=tuple(
+            SupportedFeature(name=each.name, min_level=each.min_supported_version, max_level=each.max_supported_version)
+            for each in message.features
+        ),
         fenced=message.fenced,
+        in_controlled_shutdown=message.in_controlled_shutdown,
         log_dirs=tuple(message.log_dirs),
     )
 
 
 def _write_registration_change(record: BrokerRegistrationChange) -> Encoded:
-    body = {
+    body: dict[str, Any] = {
         "broker_id": record.broker_id,
         "broker_epoch": record.broker_epoch,
-        "fenced": 1 if record.fenced else -1,
+        "fenced": 0 if record.fenced is None else _FENCE if record.fenced else _UNFENCE,
+        "in_controlled_shutdown": int(record.in_controlled_shutdown),
     }
+    if record.log_dirs is not None:
+        body["log_dirs"] = list(record.log_dirs)
     return "BrokerRegistrationChangeRecord", 2, body
+
+
+def _read_registration_change(message: Message) -> BrokerRegistrationChange:
+    return BrokerRegistrationChange(
+        broker_id=message.broker_id,
+        broker_epoch=message.broker_epoch,
+        fenced=None if message.fenced == 0 else message.fenced == _FENCE,
+        in_controlled_shutdown=message.in_controlled_shutdown > 0,
+        # As in Kafka, no directories and no change of them look the same: a broker always has one.
+        log_dirs=tuple(message.log_dirs) or None,
+    )
 
 
 def _write_partition(record: CreatePartition) -> Encoded:
@@ -95,8 +128,9 @@ def _write_partition(record: CreatePartition) -> Encoded:
             "removing_replicas": list(record.removing_replicas),
             "leader": record.leader,
             "leader_epoch": record.leader_epoch,
+            "leader_recovery_state": int(record.leader_recovery_state),
             "partition_epoch": record.partition_epoch,
-            "directories": [bytes(16)] * len(record.replicas),
+            "directories": list(record.directories) or [_UNKNOWN_DIRECTORY] * len(record.replicas),
         },
     )
 
@@ -112,7 +146,14 @@ def _read_partition(message: Message) -> CreatePartition:
         partition_epoch=message.partition_epoch,
         adding_replicas=tuple(message.adding_replicas),
         removing_replicas=tuple(message.removing_replicas),
+        leader_recovery_state=LeaderRecoveryState(message.leader_recovery_state),
+        directories=_known(message.directories),
     )
+
+
+def _known(directories: list[bytes]) -> tuple[bytes, ...]:
+    """Directories as partitions keep them: nothing at all where none is known."""
+    return tuple(directories) if any(each != _UNKNOWN_DIRECTORY for each in directories) else ()
 
 
 def _write_partition_change(record: ChangePartition) -> Encoded:
@@ -127,6 +168,10 @@ def _write_partition_change(record: ChangePartition) -> Encoded:
             "replicas": _optional_list(record.replicas),
             "adding_replicas": _optional_list(record.adding_replicas),
             "removing_replicas": _optional_list(record.removing_replicas),
+            "leader_recovery_state": (
+                _NO_RECOVERY_CHANGE if record.leader_recovery_state is None else int(record.leader_recovery_state)
+            ),
+            "directories": None if record.directories is None else list(record.directories),
         },
     )
 
@@ -140,6 +185,12 @@ def _read_partition_change(message: Message) -> ChangePartition:
         replicas=_optional_tuple(message.replicas),
         adding_replicas=_optional_tuple(message.adding_replicas),
         removing_replicas=_optional_tuple(message.removing_replicas),
+        leader_recovery_state=(
+            None
+            if message.leader_recovery_state == _NO_RECOVERY_CHANGE
+            else LeaderRecoveryState(message.leader_recovery_state)
+        ),
+        directories=None if message.directories is None else tuple(message.directories),
     )
 
 
@@ -194,9 +245,7 @@ _FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
     "UnregisterBrokerRecord": lambda message: UnregisterBroker(
         broker_id=message.broker_id, broker_epoch=message.broker_epoch
     ),
-    "BrokerRegistrationChangeRecord": lambda message: BrokerRegistrationChange(
-        broker_id=message.broker_id, broker_epoch=message.broker_epoch, fenced=message.fenced > 0
-    ),
+    "BrokerRegistrationChangeRecord": _read_registration_change,
     "TopicRecord": lambda message: CreateTopic(name=message.name, topic_id=message.topic_id),
     "RemoveTopicRecord": lambda message: RemoveTopic(topic_id=message.topic_id),
     "PartitionRecord": _read_partition,

@@ -15,7 +15,7 @@ from broker_embedded.controller import brokers, placement, topic_names
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import CommittedBatch
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation, NewPartitions, NewTopic
-from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.delta import MetadataDelta, image_after
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import (
     BrokerRegistrationChange,
@@ -34,6 +34,7 @@ class MemoryQuorum:
 
     leader_id = 1
     epoch = 1
+    is_leader = True
 
     def __init__(self) -> None:
         self.records: list[MetadataRecord] = []
@@ -48,6 +49,9 @@ class MemoryQuorum:
 
     def subscribe(self, subscriber: Callable[[CommittedBatch], None]) -> None:
         self._subscribers.append(subscriber)
+
+    def add_leadership_listener(self, listener: Callable[[bool, int], None]) -> None:
+        listener(True, self.epoch)
 
 
 def registration(node: int) -> RegisterBroker:
@@ -254,17 +258,18 @@ def test_a_partition_of_a_lost_broker_is_led_by_the_next_in_sync_replica_or_by_n
         CreatePartition(topic_id=topic_id, partition=1, replicas=(1, 2), isr=(1,), leader=1),
         CreatePartition(topic_id=topic_id, partition=2, replicas=(2, 1), isr=(2, 1), leader=2),
     )
-    records = brokers.fence(image, [1])
+    records = brokers.fence(image, [1], config=BrokerConfig())
     assert records == [
         BrokerRegistrationChange(broker_id=1, broker_epoch=1, fenced=True),
-        ChangePartition(topic_id=topic_id, partition=0, leader=3),
+        ChangePartition(topic_id=topic_id, partition=0, leader=3, isr=(3,)),
         ChangePartition(topic_id=topic_id, partition=1, leader=-1),
+        ChangePartition(topic_id=topic_id, partition=2, isr=(2,)),
     ]
-    delta = MetadataDelta(image)
-    delta.replay_all(records)
-    after = delta.apply(offset=1, epoch=1, controller_id=1)
-    back = brokers.register(after, registration(1))
-    assert back[1:] == [ChangePartition(topic_id=topic_id, partition=1, leader=1)]
+    back = brokers.unfence(image_after(image, records), 1, config=BrokerConfig())
+    assert back == [
+        BrokerRegistrationChange(broker_id=1, broker_epoch=1, fenced=False),
+        ChangePartition(topic_id=topic_id, partition=1, leader=1),
+    ]
 
 
 @pytest.mark.parametrize("name", [".", "..", "", "a b", "ä", "x" * 250])

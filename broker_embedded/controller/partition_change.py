@@ -1,0 +1,142 @@
+"""The one place that decides who leads a partition: from its state and what shall become of it to a change record.
+
+The rules are those of Kafka's KRaft controller without eligible leader replicas (KIP-966):
+
+- The ISR is never empty. Its last member stays in it when it is gone: it alone is known to have everything that was
+  acknowledged, so nobody else may lead without an unclean election.
+- A clean leader is alive and in the ISR: the present one if it still is, else the first in order of preference.
+- An unclean election takes the first replica that is alive. It is then alone in the ISR, and RECOVERING.
+- The leader epoch moves when the leader changes and when a replica is taken away (its fetches have to be fenced), not
+  when the ISR shrinks or grows (KAFKA-15021). The partition epoch moves with every change.
+- A reassignment is complete when all replicas that are added are in the ISR and one member remains without those that
+  are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from broker_embedded.common.facts import fact
+from broker_embedded.common.types import NO_LEADER
+from broker_embedded.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionImage
+from broker_embedded.metadata.records import ChangePartition, LeaderRecoveryState
+
+
+class Election(Enum):
+    """Who may be elected."""
+
+    ONLINE = "online"
+    """From the ISR, to keep the partition online; the present leader stays if it can."""
+    PREFERRED = "preferred"
+    """From the ISR, the first replica before the present leader."""
+    UNCLEAN = "unclean"
+    """From the ISR, else whoever is alive: what only the others had is lost."""
+
+
+@fact
+class Target:
+    """What a partition shall become; None stays as it is."""
+
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    recovery: LeaderRecoveryState | None = None
+
+
+UNCHANGED = Target()
+
+
+def change_partition(
+    image: ClusterImage,
+    topic_id: bytes,
+    state: PartitionImage,
+    target: Target = UNCHANGED,
+    *,
+    election: Election = Election.ONLINE,
+) -> ChangePartition | None:
+    """The record that makes `target` of the partition and elects a leader for it; None if nothing changes.
+
+    Who is alive is what `image` says.
+    """
+    isr = state.isr if target.isr is None else target.isr
+    replicas = state.replicas if target.replicas is None else target.replicas
+    adding = state.adding_replicas if target.adding is None else target.adding
+    removing = state.removing_replicas if target.removing is None else target.removing
+    recovery = state.leader_recovery_state if target.recovery is None else target.recovery
+    if adding or removing:
+        completed = _without(isr, removing)
+        if completed and set(adding) <= set(completed):
+            isr, replicas = completed, _without(replicas, removing)
+            adding = removing = ()
+    leader, is_clean = _elect(image, state, replicas, isr, election)
+    if not is_clean:
+        isr, recovery = (leader,), LeaderRecoveryState.RECOVERING
+    isr = isr or state.isr
+    takes_replica_away = not set(state.replicas) <= set(replicas)
+    names_leader = leader != state.leader or takes_replica_away
+    change = ChangePartition(
+        topic_id=topic_id,
+        partition=state.partition,
+        isr=_if_new(isr, state.isr),
+        leader=leader if names_leader else None,
+        replicas=_if_new(replicas, state.replicas),
+        adding_replicas=_if_new(adding, state.adding_replicas),
+        removing_replicas=_if_new(removing, state.removing_replicas),
+        leader_recovery_state=None if recovery == state.leader_recovery_state else recovery,
+        directories=_directories(state, isr, replicas, leader),
+    )
+    nothing = ChangePartition(topic_id=topic_id, partition=state.partition)
+    return None if change == nothing else change
+
+
+def _elect(
+    image: ClusterImage, state: PartitionImage, replicas: Sequence[int], isr: Sequence[int], election: Election
+) -> tuple[int, bool]:
+    """(leader, whether it was elected cleanly); NO_LEADER if nobody can be elected."""
+    able = [node for node in replicas if _holds_data(image, state, node)]
+    candidates = [node for node in able if node in isr]
+    if election is Election.PREFERRED and candidates and candidates[0] == replicas[0]:
+        return candidates[0], True
+    if state.leader in candidates:
+        return state.leader, True
+    if candidates:
+        return candidates[0], True
+    if election is Election.UNCLEAN:
+        # Whoever has some of the data comes before who has lost its directory.
+        alive = [*able, *(node for node in replicas if image.is_active(node))]
+        if alive:
+            return alive[0], False
+    return NO_LEADER, True
+
+
+def _holds_data(image: ClusterImage, state: PartitionImage, node: int) -> bool:
+    """Whether a replica's broker may lead, and still has the directory that the replica was in."""
+    broker = image.brokers.get(node)
+    return broker is not None and broker.is_active and broker.has_directory(state.directory_of(node))
+
+
+def _directories(
+    state: PartitionImage, isr: Sequence[int], replicas: Sequence[int], leader: int
+) -> tuple[bytes, ...] | None:
+    """A replica that lost its directory and is in sync again, or leads, counts as whole, wherever it is now."""
+    if LOST_DIRECTORY not in state.directories:
+        return None
+
+    def directory(node: int) -> bytes:
+        is_whole_again = node == leader or (node in isr and node not in state.isr)
+        known = state.directory_of(node)
+        return UNASSIGNED_DIRECTORY if is_whole_again and known == LOST_DIRECTORY else known
+
+    after = tuple(directory(node) for node in replicas)
+    before = tuple(state.directory_of(node) for node in replicas)
+    return None if after == before else after
+
+
+def _without(nodes: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
+    return tuple(node for node in nodes if node not in gone)
+
+
+def _if_new(after: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if after == before else after

@@ -1,0 +1,97 @@
+"""Who has been heard of lately. Known to the active controller only, never written to the metadata log.
+
+A controller that has just become active has heard of nobody: every registered broker gets a whole session to call, and
+a new process may take over a broker's id at once, because there is no sign that the old one lives. The newer broker
+epoch fences the old one if it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_embedded.common.clock import Clock
+
+
+class _Session:
+    __slots__ = ("has_called", "last_contact_ms", "metadata_offset", "shutdown_offset")
+
+    def __init__(self, now_ms: int) -> None:
+        self.last_contact_ms = now_ms
+        self.has_called = False
+        self.metadata_offset = -1
+        self.shutdown_offset: int | None = None
+
+
+class BrokerSessions:
+    """The sessions of registered brokers. The clock moves them; nothing here has a timer."""
+
+    def __init__(self, *, clock: Clock, timeout_ms: int) -> None:
+        self._clock = clock
+        self.timeout_ms = timeout_ms
+        self._sessions: dict[int, _Session] = {}
+        self._checked_ms = clock.monotonic_ms()
+
+    @property
+    def check_interval_ms(self) -> int:
+        """How often `expired` should be asked."""
+        return max(self.timeout_ms // 8, 1)
+
+    def restart(self, nodes: Iterable[int]) -> None:
+        """Forget what an earlier term knew and give each of `nodes` a fresh session."""
+        now_ms = self._checked_ms = self._clock.monotonic_ms()
+        self._sessions = {node: _Session(now_ms) for node in nodes}
+
+    def touch(self, node: int, *, metadata_offset: int = -1) -> None:
+        """A broker called."""
+        session = self._session(node)
+        session.last_contact_ms = self._clock.monotonic_ms()
+        session.has_called = True
+        session.metadata_offset = max(session.metadata_offset, metadata_offset)
+
+    def begin(self, node: int) -> None:
+        """A broker registered: its session starts anew."""
+        self._sessions.pop(node, None)
+        self.touch(node)
+
+    def forget(self, node: int) -> None:
+        self._sessions.pop(node, None)
+
+    def is_alive(self, node: int) -> bool:
+        """Whether the broker has called this controller within its session."""
+        session = self._sessions.get(node)
+        if session is None or not session.has_called:
+            return False
+        return self._clock.monotonic_ms() - session.last_contact_ms < self.timeout_ms
+
+    def expired(self, nodes: Iterable[int]) -> list[int]:
+        """Those of `nodes` that have not called for a whole session.
+
+        When this question itself comes late, the loop was busy or the process was stopped, and heartbeats may lie
+        unread: everybody gets the lateness as extra time. A slow controller must not take its brokers for dead.
+        """
+        now_ms = self._clock.monotonic_ms()
+        lateness_ms = now_ms - self._checked_ms - self.check_interval_ms
+        self._checked_ms = now_ms
+        if lateness_ms > 0:
+            for session in self._sessions.values():
+                session.last_contact_ms = min(session.last_contact_ms + lateness_ms, now_ms)
+        return [node for node in nodes if now_ms - self._session(node).last_contact_ms >= self.timeout_ms]
+
+    # --- controlled shutdown
+
+    def set_shutdown_offset(self, node: int, offset: int) -> None:
+        """The metadata offset at which others lead what this broker led."""
+        self._session(node).shutdown_offset = offset
+
+    def have_seen_shutdown(self, node: int, active: Iterable[int]) -> bool:
+        """Whether all `active` brokers have read the metadata that far: then nobody sends to this broker any more."""
+        offset = self._session(node).shutdown_offset
+        if offset is None:
+            return True  # another controller began it; that the leaders have moved has to do
+        return all(self._session(other).metadata_offset >= offset for other in active if other != node)
+
+    def _session(self, node: int) -> _Session:
+        session = self._sessions.get(node)
+        if session is None:
+            session = self._sessions[node] = _Session(self._clock.monotonic_ms())
+        return session
