@@ -5,7 +5,8 @@ Small responses are joined and sent in one call, larger ones written from their 
 region that the socket does not take at once waits here as a region: a client that reads slowly costs some
 `REGION_PIECE`, not the size of its response.
 
-asyncio's transport keeps the right to the socket while it has bytes of its own, so nothing is sent past it then.
+asyncio's transport keeps the right to the socket while it has bytes of its own, so nothing is sent past it then. A
+transport without a socket (descriptor -1) gets everything as bytes.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ _IOV_MAX = 1024
 class ResponseWriter:
     """The sending half of one connection. Methods raise OSError if the socket or a file failed."""
 
-    __slots__ = ("_file_descriptor", "_transport", "_unsent", "is_paused")
+    __slots__ = ("_file_descriptor", "_has_socket", "_transport", "_unsent", "is_paused")
 
     def __init__(self, transport: asyncio.Transport, file_descriptor: int) -> None:
         self._transport = transport
         self._file_descriptor = file_descriptor
+        self._has_socket = file_descriptor >= 0
         self._unsent: Parts = []
         self.is_paused = False
         """The transport's buffer is full: the client does not read what it gets."""
@@ -65,7 +67,7 @@ class ResponseWriter:
     def _go_on(self) -> None:
         transport = self._transport
         while self._unsent and not self.is_paused:
-            if not transport.get_write_buffer_size():
+            if self._has_socket and not transport.get_write_buffer_size():
                 self._send()
                 if not self._unsent:
                     return
