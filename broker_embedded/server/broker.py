@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -17,12 +17,14 @@ from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig, InvalidConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
+from broker_embedded.common.peers import Peers
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.coordinator.group.coordinator import GroupCoordinator
 from broker_embedded.coordinator.runtime.partitioner import partition_for
+from broker_embedded.coordinator.transaction.coordinator import TransactionCoordinator
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
@@ -83,6 +85,19 @@ class Broker:
             metadata=self.metadata,
             random=random,
         )
+        self.peers: Peers | None = None
+        """The other brokers, once there is a way to them."""
+        self.transactions = TransactionCoordinator(
+            node_id=node_id,
+            config=lambda: self.config,
+            clock=clock,
+            loop=loop,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            offsets=self.groups,
+            new_producer_id=self._tell_producer_id,
+            peers=lambda: self.peers,
+        )
         self.fetch_sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, clock=clock)
         self.server = SocketServer(listener=listener, config=config, clock=clock, dispatcher=Dispatcher(self))
         self._random = random
@@ -112,6 +127,7 @@ class Broker:
         )
         await self.controller.register_broker(registration)
         self.groups.start()
+        self.transactions.start()
         await self.server.start()
         self._background.start()
 
@@ -119,6 +135,7 @@ class Broker:
         """Cut the clients, stop waiting, close the logs cleanly."""
         self._background.stop()
         self.groups.stop()
+        self.transactions.stop()
         await self.server.stop()
         self.replicas.close()
         self.logs.close()
@@ -195,7 +212,12 @@ class Broker:
         elif name == TRANSACTION_STATE_TOPIC:
             partitions = config.transaction_state_log_num_partitions
             factor = config.transaction_state_log_replication_factor
-            configs = {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
+            configs = {
+                "compression.type": "uncompressed",
+                "unclean.leader.election.enable": "false",
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "min.insync.replicas": str(min(config.transaction_state_log_min_isr, factor, brokers)),
+            }
         else:
             return None
         return NewTopic(
@@ -223,8 +245,27 @@ class Broker:
             self._producer_ids = iter(block)
             promise.set_result(next(self._producer_ids))
 
+        def refused(done: Promise[None]) -> None:
+            error = done.exception()
+            if error is not None:
+                promise.set_exception(error)
+
         try:
-            then(self.controller.allocate_producer_ids(self.node_id), use)
+            allocated = then(self.controller.allocate_producer_ids(self.node_id), use)
         except BrokerError as error:
             promise.set_exception(error)
+        else:
+            if isinstance(allocated, Promise):
+                allocated.add_done_callback(refused)
         return promise
+
+    def _tell_producer_id(self, tell: Callable[[int | BrokerError], None]) -> None:
+        def done(promise: Promise[int]) -> None:
+            error = promise.exception()
+            if error is None:
+                tell(promise.result())
+            else:
+                message = "no producer id can be had at the moment"
+                tell(error if isinstance(error, BrokerError) else BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+
+        self.next_producer_id().add_done_callback(done)

@@ -101,3 +101,34 @@ def then(source: Later[A], convert: Callable[[A], B]) -> B | Promise[B]:
 
     source.add_done_callback(done)
     return converted
+
+
+def resolve(promise: Promise[Any], work: Callable[[], Any]) -> None:
+    """Keep `promise` with what `work` returns, also if that is a promise itself; a cancelled promise cancels it."""
+    try:
+        answer = work()
+    except Exception as error:
+        promise.set_exception(error)
+        return
+    if not isinstance(answer, (Promise, asyncio.Future)):
+        promise.set_result(answer)
+        return
+
+    def keep(done: Later[Any]) -> None:
+        if promise.done():
+            return
+        if done.cancelled():
+            promise.cancel()
+            return
+        error = done.exception()
+        if error is None:
+            promise.set_result(done.result())
+        else:
+            promise.set_exception(error)
+
+    def drop(done: Promise[Any]) -> None:
+        if done.cancelled():
+            answer.cancel()
+
+    answer.add_done_callback(keep)
+    promise.add_done_callback(drop)

@@ -41,6 +41,7 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "current_transaction_first_offset",
+        "last_marker_offset",
         "last_timestamp_ms",
         "producer_epoch",
         "producer_id",
@@ -53,6 +54,8 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.last_timestamp_ms = -1
         self.current_transaction_first_offset = NO_OFFSET
+        self.last_marker_offset = NO_OFFSET
+        """Of the marker that ended its last transaction here, as far as this process has seen one."""
         self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
         self.used_at_ms = used_at_ms
         """When it last appended, by the broker's clock: expiry goes by this. Kafka goes by the record's timestamp, so a

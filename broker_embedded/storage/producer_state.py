@@ -154,6 +154,7 @@ class ProducerStateManager:
         first_offset = entry.current_transaction_first_offset
         entry.set_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_marker_offset = header.base_offset
         entry.last_timestamp_ms = header.max_timestamp
         entry.current_transaction_first_offset = NO_OFFSET
         if first_offset == NO_OFFSET:

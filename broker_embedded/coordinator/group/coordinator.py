@@ -99,6 +99,17 @@ class GroupCoordinator:
         member_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
         return replace(request, member_id=member_id)
 
+    # -- transactions
+
+    def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """The marker of a transaction is in a partition of `__consumer_offsets`. A shard that is being replayed finds
+        it in the log."""
+        try:
+            shard = self.runtime.shard(partition)
+        except BrokerError:
+            return
+        shard.replay_end_of_transaction(producer_id, committed=committed)
+
     # -- across shards
 
     def list_groups(self) -> list[ListedGroup]:

@@ -12,6 +12,7 @@ from .offsets.committed import NO_LEADER_EPOCH, NO_OFFSET, OffsetKey
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
+NO_PRODUCER_ID = -1
 
 
 @fact
@@ -34,6 +35,13 @@ class CommitOffsets:
     retention_ms: int | None = None
     knows_member_epochs: bool = True
     """OffsetCommit 9 and later."""
+    producer_id: int = NO_PRODUCER_ID
+    """TxnOffsetCommit: the offsets count when this producer's transaction is committed."""
+    producer_epoch: int = -1
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
 
 
 @fact

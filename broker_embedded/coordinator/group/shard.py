@@ -180,16 +180,27 @@ class GroupShard:
     def _check_commit(self, request: CommitOffsets) -> ErrorCode:
         modern = self.consumer.get(request.group_id)
         if modern is not None:
-            return modern.check_offset_commit(
-                request.member_id, request.generation, knows_member_epochs=request.knows_member_epochs
+            error = modern.check_offset_commit(
+                request.member_id,
+                request.generation,
+                knows_member_epochs=request.knows_member_epochs,
+                is_transactional=request.is_transactional,
             )
+            # TxnOffsetCommit was made before member epochs: it has no word for a stale one.
+            is_stale = request.is_transactional and error is ErrorCode.STALE_MEMBER_EPOCH
+            return ErrorCode.ILLEGAL_GENERATION if is_stale else error
         group = self.classic.get(request.group_id)
         if group is None:
             if request.generation >= 0:
                 return ErrorCode.ILLEGAL_GENERATION
             # An operator, or a consumer that assigns its partitions by hand: a group that only has offsets.
             group = self.classic.get_or_create(request.group_id)
-        error = group.check_offset_commit(request.member_id, request.group_instance_id, request.generation)
+        error = group.check_offset_commit(
+            request.member_id,
+            request.group_instance_id,
+            request.generation,
+            is_transactional=request.is_transactional,
+        )
         member = group.members.get(request.member_id)
         if error is ErrorCode.NONE and member is not None:
             group.reset_session(member, now_ms=self._context.monotonic_ms())

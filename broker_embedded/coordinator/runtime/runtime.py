@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Shard)
 
+REPLICATION_WAIT_MS = 30_000
+"""After this long somebody looks again; waiting itself has no end."""
+
 
 class _Phase(Enum):
     LOADING = "loading"
@@ -172,14 +175,29 @@ class _Host(Generic[S]):
         return self.runtime.cache.image
 
     def append(self, records: Sequence[CoordinatorRecord], on_done: Callable[[ErrorCode], None]) -> None:
-        timestamp_ms = self.now_ms()
-        batch = encode_batch(
-            [
-                RecordData(offset=position, timestamp_ms=timestamp_ms, key=key, value=value, headers=[])
-                for position, (key, value) in enumerate(records)
-            ]
-        )
+        self._append(encode_batch(self._record_data(records)), on_done)
 
+    def append_in_transaction(
+        self,
+        records: Sequence[CoordinatorRecord],
+        on_done: Callable[[ErrorCode], None],
+        *,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> None:
+        batch = encode_batch(
+            self._record_data(records), producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        self._append(batch, on_done)
+
+    def _record_data(self, records: Sequence[CoordinatorRecord]) -> list[RecordData]:
+        timestamp_ms = self.now_ms()
+        return [
+            RecordData(offset=position, timestamp_ms=timestamp_ms, key=key, value=value, headers=[])
+            for position, (key, value) in enumerate(records)
+        ]
+
+    def _append(self, batch: bytes, on_done: Callable[[ErrorCode], None]) -> None:
         def done(result: AppendResult) -> None:
             # A shard that was closed, or replayed anew, no longer knows what this append was for; its client still
             # waits.
@@ -187,6 +205,26 @@ class _Host(Generic[S]):
             on_done(result.error if is_active else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
         self.runtime.replicas.append(self.topic_partition, batch, acks=-1, on_complete=done)
+
+    def when_replicated(self, callback: Callable[[], None]) -> None:
+        replicas = self.runtime.replicas
+        partition = replicas.leader_partition(self.topic_partition)
+        end_offset = partition.log.log_end_offset
+
+        def look(timed_out: bool = False) -> None:
+            if self.phase is not _Phase.ACTIVE:
+                return
+            if partition.high_watermark >= end_offset:
+                callback()
+            elif partition.is_leader:
+                replicas.wait_for_replication(
+                    {self.topic_partition: (partition, end_offset)}, timeout_ms=REPLICATION_WAIT_MS, on_done=look
+                )
+
+        look()
+
+    def leader_epoch(self) -> int:
+        return self.runtime.replicas.leader_partition(self.topic_partition).leader_epoch
 
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         delay_ms = max(0, deadline_ms - self.monotonic_ms())

@@ -38,6 +38,25 @@ class ShardContext(Protocol):
         tell the client. May be called before this returns."""
         ...
 
+    def append_in_transaction(
+        self,
+        records: Sequence[CoordinatorRecord],
+        on_done: Callable[[ErrorCode], None],
+        *,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> None:
+        """As `append`, as part of a producer's transaction: the records count when its marker says so."""
+        ...
+
+    def when_replicated(self, callback: Callable[[], None]) -> None:
+        """Call back when the high watermark has passed everything that is in the log now; perhaps at once."""
+        ...
+
+    def leader_epoch(self) -> int:
+        """The epoch under which this broker leads the partition: it fences what was here before."""
+        ...
+
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         """Call back at a monotonic time."""
         ...

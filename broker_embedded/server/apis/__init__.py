@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 
 MODULES = (
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "alter_configs",
     "api_versions",
     "consumer_group_describe",
@@ -20,6 +22,8 @@ MODULES = (
     "describe_log_dirs",
     "describe_producers",
     "describe_topic_partitions",
+    "describe_transactions",
+    "end_txn",
     "fetch",
     "find_coordinator",
     "get_telemetry_subscriptions",
@@ -31,6 +35,7 @@ MODULES = (
     "list_config_resources",
     "list_groups",
     "list_offsets",
+    "list_transactions",
     "metadata",
     "offset_commit",
     "offset_delete",
@@ -39,6 +44,8 @@ MODULES = (
     "produce",
     "push_telemetry",
     "sync_group",
+    "txn_offset_commit",
+    "write_txn_markers",
 )
 
 for _name in MODULES:

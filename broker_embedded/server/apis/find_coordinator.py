@@ -1,15 +1,19 @@
-"""FindCoordinator (key 10), versions 0 to 6: which broker keeps a group.
+"""FindCoordinator (key 10), versions 0 to 6: which broker keeps a group or a transactional id.
 
-Several keys at once from version 4 on (KIP-699). The first question about a group creates `__consumer_offsets`, and the
-answer waits for it, so that a client need not back off and ask again.
-Not done: transactional ids are answered COORDINATOR_NOT_AVAILABLE until the transaction coordinator serves; share
-groups (6) are not served.
+Several keys at once from version 4 on (KIP-699). The first question creates `__consumer_offsets` or
+`__transaction_state`, and the answer waits for it, so that a client need not back off and ask again.
+Not done: share groups (6) are not served.
 """
 
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.types import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
+from broker_embedded.common.types import (
+    GROUP_METADATA_TOPIC,
+    NO_LEADER,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
 from broker_embedded.metadata.image import BrokerImage
 from broker_embedded.server.futures import then
 from broker_embedded.server.registry import Body, RequestContext, Response, api
@@ -18,6 +22,7 @@ from ottla_wire.protocol.message import Message
 
 FIRST_WITH_BATCHES = 4
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+_TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
 NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 
@@ -30,34 +35,37 @@ def _error(request: Message, version: int, error: BrokerError) -> Body:
 
 @api(ApiKey.FIND_COORDINATOR, versions=(0, 6), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
-    if request.key_type != GROUP:
-        raise _not_served(request.key_type)
-    ready = ctx.broker.ensure_internal_topic(GROUP_METADATA_TOPIC)
+    key_type = request.key_type
+    topic = _TOPICS.get(key_type)
+    if topic is None:
+        raise _not_served(key_type)
+    ready = ctx.broker.ensure_internal_topic(topic)
     if ctx.api_version < FIRST_WITH_BATCHES:
-        return then(ready, lambda _: _locate(ctx, request.key))
+        return then(ready, lambda _: _locate(ctx, key_type, request.key))
     return then(
         ready,
         lambda _: {
             "throttle_time_ms": 0,
-            "coordinators": [{"key": key, **_located(ctx, key)} for key in request.coordinator_keys],
+            "coordinators": [{"key": key, **_located(ctx, key_type, key)} for key in request.coordinator_keys],
         },
     )
 
 
 def _not_served(key_type: int) -> BrokerError:
-    if key_type == TRANSACTION:
-        return BrokerError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            "this broker has no transaction coordinator: transactions are not served",
-        )
     if key_type == SHARE:
         return BrokerError(ErrorCode.INVALID_REQUEST, "share groups are not served")
     return BrokerError(ErrorCode.INVALID_REQUEST, f"key type {key_type}, wanted 0 (group) or 1 (transaction)")
 
 
-def _locate(ctx: RequestContext, group_id: str) -> Body:
-    """Where a group lives, or BrokerError."""
-    partition = TopicPartition(GROUP_METADATA_TOPIC, ctx.broker.groups.partition_of(group_id))
+def _locate(ctx: RequestContext, key_type: int, key: str) -> Body:
+    """Where a group or a transactional id lives, or BrokerError."""
+    if key_type == GROUP:
+        number = ctx.broker.groups.partition_of(key)
+    elif key:
+        number = ctx.broker.transactions.partition_of(key)
+    else:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    partition = TopicPartition(_TOPICS[key_type], number)
     image = ctx.broker.metadata.image
     state = image.partition(partition)
     leader = NO_LEADER if state is None else state.leader
@@ -74,9 +82,9 @@ def _locate(ctx: RequestContext, group_id: str) -> Body:
     }
 
 
-def _located(ctx: RequestContext, group_id: str) -> Body:
+def _located(ctx: RequestContext, key_type: int, key: str) -> Body:
     try:
-        body = _locate(ctx, group_id)
+        body = _locate(ctx, key_type, key)
     except BrokerError as error:
         body = _failed(error)
     body.pop("throttle_time_ms", None)

@@ -1,27 +1,60 @@
 """InitProducerId (key 22), versions 0-6.
 
-Idempotent producers get an id out of a block that the controller reserved; one that asks for a new epoch (KIP-360) gets
-a new id, which serves the same purpose and is what Kafka does for producers without a transactional id. Not done:
-transactional ids. They are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until the transaction coordinator serves.
+Without a transactional id: an id out of a block that the controller reserved; a producer that asks for a new epoch
+(KIP-360) gets a new id, which serves the same purpose and is what Kafka does. With one: every earlier producer of the
+same transactional id is fenced by a higher epoch. Its open transaction is aborted first, and until that is done the
+answer is CONCURRENT_TRANSACTIONS. From version 3 a producer that was fenced by nobody may raise its own epoch
+(KIP-360); epochs that run out are followed by a new id. Not done: two-phase commit (KIP-939), refused with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED as by a Kafka broker on which it is not enabled.
 """
 
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.coordinator.transaction.requests import NOBODY, Identified, InitProducer
+from broker_embedded.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 from broker_embedded.server.futures import then
 from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.replies import response_of
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
+FIRST_WITH_PRODUCER_FENCED = 4
+
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return {"error_code": int(error.code), "producer_id": -1, "producer_epoch": -1}
+    return _body(Identified(error=error.code), version)
 
 
 @api(ApiKey.INIT_PRODUCER_ID, versions=(0, 6), on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet")
-    return then(ctx.broker.next_producer_id(), lambda new: {"producer_id": new, "producer_epoch": 0})
+    version = ctx.api_version
+    if request.transactional_id is None:
+        return then(ctx.broker.next_producer_id(), lambda new: {"producer_id": new, "producer_epoch": 0})
+    if request.enable2_pc or request.keep_prepared_txn:
+        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "two-phase commit is not enabled")
+    claimed = ProducerIdentity(request.producer_id, request.producer_epoch)
+    if (claimed.producer_id == NO_PRODUCER_ID) is not (claimed.epoch == NO_PRODUCER_EPOCH):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"found {claimed}, wanted both or neither of id and epoch")
+    wanted = InitProducer(
+        transactional_id=request.transactional_id,
+        timeout_ms=request.transaction_timeout_ms,
+        claimed=None if claimed == NOBODY else claimed,
+    )
+    shard = ctx.broker.transactions.shard_of(wanted.transactional_id)
+    ctx.broker.transactions.check_init(wanted)
+    reply: Reply[Identified] = Reply(lambda answer: _body(answer, version))
+    shard.init_producer(wanted, reply)
+    return response_of(reply)
+
+
+def _body(answer: Identified, version: int) -> Body:
+    error = answer.error
+    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {
+        "error_code": int(error),
+        "producer_id": answer.identity.producer_id,
+        "producer_epoch": answer.identity.epoch,
+    }

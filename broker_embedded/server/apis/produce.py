@@ -4,8 +4,9 @@ An older librdkafka that does not see version 0 sends uncompressed without a wor
 
 Each partition is appended and answered on its own; one partition's error leaves the others alone. acks=0 gets no
 response, and an error then closes the connection, as Kafka does, so that the client looks up the metadata again.
-acks=all waits for the in-sync replicas. From version 10 a partition that moved names its new leader (KIP-951). Not
-done: transactional appends are checked by the log only, not against the transaction coordinator (KIP-890).
+acks=all waits for the in-sync replicas. From version 10 a partition that moved names its new leader (KIP-951).
+The first batch of a transaction at a partition is confirmed by the transaction coordinator; from version 12 on the
+partition becomes part of the transaction that way (KIP-890, `server.transaction_guard`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.replication.partition import Partition
 from broker_embedded.server.futures import Promise
 from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.transaction_guard import NO_REFUSALS, Refusals, guarded
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -42,6 +44,13 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     acks = request.acks
     if acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks: found {acks}, wanted -1, 0 or 1")
+    if request.transactional_id is not None:
+        return guarded(ctx, request, lambda refusals: _append(ctx, request, refusals))
+    return _append(ctx, request, NO_REFUSALS)
+
+
+def _append(ctx: RequestContext, request: Message, refusals: Refusals) -> Response:
+    acks = request.acks
     replicas = ctx.broker.replicas
     faults = ctx.broker.faults
     uses_ids = ctx.api_version >= 13
@@ -67,6 +76,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
                     raise BrokerError(ErrorCode.INVALID_RECORD, f"{topic_partition}: no records")
                 if faults.is_armed:
                     faults.check_partition(ApiKey.PRODUCE, ctx.client_id, request, name, index)
+                if refusals and topic_partition in refusals:
+                    raise refusals[topic_partition]
                 partition, info = replicas.append_to_leader(topic_partition, data.records, acks=acks)
             except BrokerError as error:
                 failed = True

@@ -90,7 +90,7 @@ def test_the_first_question_about_a_group_creates_the_offsets_topic_before_it_is
 
 @pytest.mark.parametrize("version", [3, 6])
 def test_what_is_not_coordinated_is_said(call: Call, version: int):
-    for key_type, error in ((1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (9, ErrorCode.INVALID_REQUEST)):
+    for key_type, error in ((2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)):
         found = call(ApiKey.FIND_COORDINATOR, version, key="t", key_type=key_type, coordinator_keys=["t"])
         one = found if version < 4 else found.coordinators[0]
         assert one.error_code == error

@@ -120,6 +120,8 @@ class ConsumerGroup:
         committed."""
         if member_epoch < 0 and self.is_empty:
             return ErrorCode.NONE
+        if is_transactional and member_epoch < 0 and not member_id:
+            return ErrorCode.NONE  # before TxnOffsetCommit 3 nobody says who commits
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -78,15 +78,25 @@ class OffsetManager:
             return
 
         def appended(error: ErrorCode) -> None:
+            if request.is_transactional:
+                self.store.arrived(request.group_id, accepted)
             if error is ErrorCode.NONE:
                 for key, committed in accepted.items():
-                    self.store.put(request.group_id, key, committed)
+                    if request.is_transactional:
+                        self.store.put_pending(request.producer_id, request.group_id, key, committed)
+                    else:
+                        self.store.put(request.group_id, key, committed)
             told = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if is_too_large(error) else client_error(error)
             errors.update(dict.fromkeys(accepted, told))
             on_done(OffsetsCommitted(partitions=errors))
 
-        self._context.append(
-            [records.offset_record(request.group_id, key, committed) for key, committed in accepted.items()], appended
+        batch = [records.offset_record(request.group_id, key, committed) for key, committed in accepted.items()]
+        if not request.is_transactional:
+            self._context.append(batch, appended)
+            return
+        self.store.announce(request.group_id, accepted)
+        self._context.append_in_transaction(
+            batch, appended, producer_id=request.producer_id, producer_epoch=request.producer_epoch
         )
 
     def fetch(self, request: FetchOffsets) -> OffsetsFetched:

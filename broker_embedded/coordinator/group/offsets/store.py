@@ -6,6 +6,7 @@ to come again (KIP-447).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from .committed import CommittedOffset, OffsetKey
@@ -21,12 +22,23 @@ class OffsetStore:
         self._by_group: dict[str, dict[OffsetKey, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[OffsetKey, CommittedOffset]]] = {}
         """producer id -> group -> what its open transaction commits."""
+        self._on_the_way: Counter[tuple[str, OffsetKey]] = Counter()
+        """Parts of open transactions that are being written."""
 
     def put(self, group_id: str, key: OffsetKey, committed: CommittedOffset) -> None:
         self._by_group.setdefault(group_id, {})[key] = committed
 
     def put_pending(self, producer_id: int, group_id: str, key: OffsetKey, committed: CommittedOffset) -> None:
         self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[key] = committed
+
+    def announce(self, group_id: str, keys: Iterable[OffsetKey]) -> None:
+        """A transaction commits these; the log does not have it yet. Until `arrived` nobody takes them for stable."""
+        self._on_the_way.update((group_id, key) for key in keys)
+
+    def arrived(self, group_id: str, keys: Iterable[OffsetKey]) -> None:
+        for key in keys:
+            self._on_the_way[group_id, key] -= 1
+        self._on_the_way = +self._on_the_way
 
     def remove(self, group_id: str, key: OffsetKey) -> None:
         """Forget an offset, also one that an open transaction would commit."""
@@ -58,6 +70,8 @@ class OffsetStore:
 
     def is_pending(self, group_id: str, key: OffsetKey) -> bool:
         """Whether an open transaction is about to change this offset."""
+        if (group_id, key) in self._on_the_way:
+            return True
         return any(key in groups.get(group_id, _NO_OFFSETS) for groups in self._pending.values())
 
     def pending_keys(self, group_id: str) -> set[OffsetKey]:
@@ -69,3 +83,4 @@ class OffsetStore:
     def _pending_of(self, group_id: str) -> Iterator[OffsetKey]:
         for groups in self._pending.values():
             yield from groups.get(group_id, _NO_OFFSETS)
+        yield from (key for group, key in self._on_the_way if group == group_id)

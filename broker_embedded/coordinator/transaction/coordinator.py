@@ -1,0 +1,157 @@
+"""The transaction coordinator of a broker: which shard a transactional id belongs to, and what spans shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.peers import Peers
+from broker_embedded.common.types import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
+from broker_embedded.metadata.cache import MetadataCache
+from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.replication.replica_manager import ReplicaManager
+from ottla_wire.protocol import ErrorCode
+
+from ..runtime.partitioner import partition_for
+from ..runtime.reply import Reply
+from ..runtime.runtime import CoordinatorRuntime
+from .config import TransactionConfig
+from .enlistment import Enlistment, OnChecked
+from .marker_writer import MarkerWriter, OffsetsOfTransactions
+from .markers import MarkerSender
+from .requests import AddPartitions, InitProducer, PartitionsChecked
+from .shard import OnProducerId, TransactionShard
+from .transaction import Transaction
+
+
+class TransactionCoordinator:
+    """Make one per broker, call `start` before clients are let in, `stop` when the broker stops."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        config: Callable[[], BrokerConfig],
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        offsets: OffsetsOfTransactions,
+        new_producer_id: Callable[[OnProducerId], None],
+        peers: Callable[[], Peers | None] = lambda: None,
+    ) -> None:
+        """`peers` reaches the other brokers; without it only what this broker leads is told how transactions end."""
+        self._broker_config = config
+        self._replicas = replicas
+        self._metadata = metadata
+        self.marker_writer = MarkerWriter(replicas=replicas, clock=clock, offsets=offsets)
+        self._markers = MarkerSender(
+            node_id=node_id, metadata=metadata, writer=self.marker_writer, loop=loop, peers=peers
+        )
+        self.enlistment = Enlistment(
+            node_id=node_id, leader_of=self._leader_of, verify=self._verify, add=self._add, peers=peers
+        )
+        self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+            TRANSACTION_STATE_TOPIC,
+            make_shard=lambda partition, context: TransactionShard(
+                partition, context, config=self.config, markers=self._markers, new_producer_id=new_producer_id
+            ),
+            replicas=replicas,
+            metadata=metadata,
+            clock=clock,
+            loop=loop,
+        )
+
+    def start(self) -> None:
+        self._replicas.add_leadership_listener(self.runtime)
+        self._metadata.add_listener(self._on_metadata)
+
+    def stop(self) -> None:
+        self.runtime.close()
+        self._markers.close()
+
+    def config(self) -> TransactionConfig:
+        """The settings as they are now."""
+        return TransactionConfig.of(self._broker_config())
+
+    # -- finding
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that keeps the transactional id."""
+        topic = self._metadata.image.topic(TRANSACTION_STATE_TOPIC)
+        if topic is None:
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{TRANSACTION_STATE_TOPIC} does not exist; FindCoordinator creates it",
+            )
+        return partition_for(transactional_id, len(topic.partitions))
+
+    def shard_of(self, transactional_id: str) -> TransactionShard:
+        """The shard, or BrokerError: an unusable id, another broker's, or still loading."""
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        return self.runtime.shard(self.partition_of(transactional_id))
+
+    # -- requests that are checked against the settings
+
+    def check_init(self, request: InitProducer) -> None:
+        longest_ms = self.config().max_timeout_ms
+        if not 0 < request.timeout_ms <= longest_ms:
+            raise BrokerError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction timeout: found {request.timeout_ms} ms, wanted 1 to {longest_ms} ms "
+                "(transaction.max.timeout.ms)",
+            )
+
+    # -- across shards
+
+    def list_transactions(self) -> list[Transaction]:
+        """The transactional ids that this broker coordinates."""
+        if self.runtime.is_loading:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "transactions are being replayed")
+        return [each for shard in self.runtime.active_shards() for each in shard.transactions()]
+
+    # -- for leaders
+
+    def _leader_of(self, transactional_id: str) -> int | None:
+        try:
+            number = self.partition_of(transactional_id)
+        except BrokerError:
+            return None
+        state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE_TOPIC, number))
+        return None if state is None or state.leader == NO_LEADER else state.leader
+
+    def _verify(self, request: AddPartitions) -> PartitionsChecked:
+        try:
+            return self.shard_of(request.transactional_id).verify_partitions(request)
+        except BrokerError as error:
+            return PartitionsChecked(error=error.code)
+
+    def _add(self, request: AddPartitions, on_done: OnChecked) -> None:
+        try:
+            shard = self.shard_of(request.transactional_id)
+        except BrokerError as error:
+            on_done(PartitionsChecked(error=error.code))
+            return
+        shard.add_partitions(request, _Listening(on_done))
+
+    def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
+        self._markers.on_metadata()
+
+
+class _Listening(Reply[PartitionsChecked]):
+    """A reply to this broker itself: nothing to convert into a response."""
+
+    __slots__ = ("_on_done",)
+
+    def __init__(self, on_done: OnChecked) -> None:
+        super().__init__(lambda _: {})
+        self._on_done = on_done
+
+    def settle(self, answer: PartitionsChecked) -> None:
+        super().settle(answer)
+        self._on_done(answer)

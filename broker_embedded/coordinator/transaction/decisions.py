@@ -1,0 +1,316 @@
+"""What is answered and what is written: the rules of the coordinator, pure.
+
+Each function is given what is known of a transactional id and what somebody asks, and says what follows:
+
+    Refused          answer this error, nothing changes
+    Unchanged        answer success, nothing has to be written
+    Write            write this; when it is in the log it is the truth, and the client is answered
+    FenceFirst       write this, which aborts for a newer producer; that one is told to come again meanwhile
+    NeedsProducerId  decide again with a fresh producer id: the epochs have run out, or there is none yet
+
+A transition that is being written is not seen here: the shard answers CONCURRENT_TRANSACTIONS before it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_embedded.common.facts import fact
+from broker_embedded.common.types import TopicPartition
+from ottla_wire.protocol import ErrorCode
+
+from .states import AT_REST, PREPARED, TransactionState
+from .transaction import (
+    EPOCH_BUMPED_AT_EVERY_END,
+    LAST_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ProducerIdentity,
+    Transaction,
+)
+
+_S = TransactionState
+
+
+@fact
+class Refused:
+    error: ErrorCode
+
+
+@fact
+class Unchanged:
+    transaction: Transaction
+
+
+@fact
+class Write:
+    transaction: Transaction
+
+
+@fact
+class FenceFirst:
+    transaction: Transaction
+
+
+@fact
+class NeedsProducerId:
+    pass
+
+
+NEEDS_PRODUCER_ID = NeedsProducerId()
+
+InitDecision = Refused | Write | FenceFirst | NeedsProducerId
+EnlistDecision = Refused | Unchanged | Write
+EndDecision = Refused | Unchanged | Write | NeedsProducerId
+
+
+# -- InitProducerId
+
+
+def init_producer(
+    known: Transaction | None,
+    *,
+    transactional_id: str,
+    timeout_ms: int,
+    claimed: ProducerIdentity | None,
+    now_ms: int,
+    fresh_id: int | None,
+) -> InitDecision:
+    """A producer starts, or (with `claimed`, KIP-360) recovers from an error under a new epoch.
+
+    A starting producer always fences the one before. A recovering one is fenced itself if somebody came between.
+    """
+    if known is None:
+        if fresh_id is None:
+            return NEEDS_PRODUCER_ID
+        return Write(
+            transaction=Transaction(
+                transactional_id=transactional_id,
+                producer_id=fresh_id,
+                producer_epoch=0,
+                timeout_ms=timeout_ms,
+                updated_ms=now_ms,
+            )
+        )
+    if claimed is not None and not _may_recover(known, claimed):
+        return Refused(error=ErrorCode.PRODUCER_FENCED)
+    if known.state in PREPARED:
+        return Refused(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    is_current = claimed is None or claimed == known.identity
+    if known.state is _S.ONGOING:
+        if not is_current:
+            return Refused(error=ErrorCode.PRODUCER_FENCED)
+        return FenceFirst(transaction=fence_and_abort(known, now_ms=now_ms, is_recovery=claimed is not None))
+    # The answer to its last request got lost, or that request aborted a transaction first.
+    is_repeated = claimed is not None and claimed.epoch == known.last_producer_epoch
+    if not is_current and not is_repeated:
+        return Refused(error=ErrorCode.PRODUCER_FENCED)
+    if known.is_epoch_exhausted:
+        if fresh_id is None:
+            return NEEDS_PRODUCER_ID
+        identity, previous_id = ProducerIdentity(fresh_id, 0), known.producer_id
+    else:
+        identity = ProducerIdentity(known.producer_id, known.producer_epoch + (0 if is_repeated else 1))
+        previous_id = known.previous_producer_id
+    return Write(
+        transaction=known.move_to(
+            _S.EMPTY,
+            now_ms=now_ms,
+            timeout_ms=timeout_ms,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            previous_producer_id=previous_id,
+            last_producer_epoch=NO_PRODUCER_EPOCH if claimed is None else claimed.epoch,
+            partitions=frozenset(),
+            start_ms=NO_TIMESTAMP,
+        )
+    )
+
+
+def _may_recover(known: Transaction, claimed: ProducerIdentity) -> bool:
+    """Whether the claimed id is this one, or the one whose epochs ran out right before it."""
+    if claimed.producer_id == known.producer_id:
+        return True
+    return claimed.producer_id == known.previous_producer_id and claimed.epoch >= LAST_EPOCH
+
+
+def fence_and_abort(ongoing: Transaction, *, now_ms: int, is_recovery: bool = False) -> Transaction:
+    """Raise the epoch, so that the producer is refused wherever it writes, and decide to abort.
+
+    `is_recovery`: the producer itself wants it (KIP-360); the old epoch is kept, by which it will ask again.
+    """
+    fenced = ongoing.move_to(
+        _S.PREPARE_EPOCH_FENCE,
+        now_ms=now_ms,
+        producer_epoch=ongoing.producer_epoch + 1,
+        last_producer_epoch=ongoing.producer_epoch if is_recovery else NO_PRODUCER_EPOCH,
+    )
+    return fenced.move_to(_S.PREPARE_ABORT, now_ms=now_ms)
+
+
+# -- AddPartitionsToTxn, AddOffsetsToTxn
+
+
+def add_partitions(
+    known: Transaction | None,
+    producer: ProducerIdentity,
+    partitions: Iterable[TopicPartition],
+    *,
+    now_ms: int,
+    client_version: int,
+) -> EnlistDecision:
+    """Partitions become part of the transaction, which begins with the first."""
+    error = _check_identity(known, producer)
+    if error is not ErrorCode.NONE or known is None:
+        return Refused(error=error)
+    if known.state in PREPARED:
+        return Refused(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    wanted = frozenset(partitions)
+    if known.state is _S.ONGOING and wanted <= known.partitions:
+        return Unchanged(transaction=known)
+    return Write(
+        transaction=known.move_to(
+            _S.ONGOING,
+            now_ms=now_ms,
+            partitions=known.partitions | wanted,
+            start_ms=now_ms if known.state in AT_REST else known.start_ms,
+            client_version=client_version,
+        )
+    )
+
+
+def verify_partitions(
+    known: Transaction | None, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Whether a leader may append for this producer: per partition, is it part of the open transaction? (KIP-890)"""
+    error = _check_identity(known, producer)
+    if error is ErrorCode.NONE and known is not None and known.state in PREPARED:
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+    if error is not ErrorCode.NONE or known is None:
+        return dict.fromkeys(partitions, error)
+    open_partitions = known.partitions if known.state is _S.ONGOING else frozenset()
+    return {
+        partition: ErrorCode.NONE if partition in open_partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
+    }
+
+
+def _check_identity(known: Transaction | None, producer: ProducerIdentity) -> ErrorCode:
+    if known is None or known.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if known.producer_epoch != producer.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+# -- EndTxn
+
+
+def end_transaction(
+    known: Transaction | None,
+    producer: ProducerIdentity,
+    *,
+    commit: bool,
+    now_ms: int,
+    client_version: int,
+    fresh_id: int | None,
+) -> EndDecision:
+    """The producer commits or aborts. A repeated request is answered as the first was."""
+    if known is None:
+        return Refused(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if client_version >= EPOCH_BUMPED_AT_EVERY_END:
+        return _end_with_bump(known, producer, commit=commit, now_ms=now_ms, fresh_id=fresh_id)
+    error = _check_identity(known, producer)
+    if error is not ErrorCode.NONE:
+        return Refused(error=error)
+    if known.state is _S.ONGOING:
+        state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
+        return Write(transaction=known.move_to(state, now_ms=now_ms))
+    return _repeated_end(known, commit=commit)
+
+
+def _end_with_bump(
+    known: Transaction, producer: ProducerIdentity, *, commit: bool, now_ms: int, fresh_id: int | None
+) -> EndDecision:
+    """KIP-890: the epoch rises with every end, so a late batch or marker of one transaction cannot enter the next.
+
+    The epoch therefore also tells a repeated request (it names the epoch before the bump) from the next one.
+    """
+    is_same_id = known.producer_id == producer.producer_id
+    was_last_epoch = known.previous_producer_id == producer.producer_id and producer.epoch == LAST_EPOCH
+    repeats_rotation = was_last_epoch and known.producer_epoch == 0
+    if not is_same_id and not repeats_rotation:
+        return Refused(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_repeated = repeats_rotation or known.producer_epoch == producer.epoch + 1
+    is_current = is_same_id and known.producer_epoch == producer.epoch
+    if known.state in (_S.EMPTY, _S.ONGOING):
+        is_valid = is_current
+    elif known.state in PREPARED:
+        is_valid = is_repeated
+    else:
+        is_valid = is_repeated or is_current
+    if not is_valid:
+        return Refused(error=ErrorCode.PRODUCER_FENCED)
+    if known.state is not _S.ONGOING:
+        if is_repeated:
+            return _repeated_end(known, commit=commit)
+        if commit:
+            return Refused(error=ErrorCode.INVALID_TXN_STATE)
+    next_id = NO_PRODUCER_ID
+    if known.is_epoch_exhausted:
+        if fresh_id is None:
+            return NEEDS_PRODUCER_ID
+        next_id = fresh_id
+    return Write(
+        transaction=known.move_to(
+            _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT,
+            now_ms=now_ms,
+            producer_epoch=known.producer_epoch + 1,
+            last_producer_epoch=known.producer_epoch,
+            next_producer_id=next_id,
+            start_ms=known.start_ms if known.state is _S.ONGOING else now_ms,
+            client_version=EPOCH_BUMPED_AT_EVERY_END,
+        )
+    )
+
+
+def _repeated_end(known: Transaction, *, commit: bool) -> EndDecision:
+    if known.state is _S.EMPTY or known.is_committing is not commit:
+        return Refused(error=ErrorCode.INVALID_TXN_STATE)
+    if known.state in PREPARED:
+        return Refused(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+    return Unchanged(transaction=known)
+
+
+def identity_after(transaction: Transaction) -> ProducerIdentity:
+    """Under which id and epoch the producer goes on after an end (EndTxn 5)."""
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return ProducerIdentity(transaction.next_producer_id, 0)
+    return transaction.identity
+
+
+def complete(prepared: Transaction, *, now_ms: int) -> Transaction:
+    """Every leader has its marker."""
+    state = _S.COMPLETE_COMMIT if prepared.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT
+    changes: dict[str, object] = {"partitions": frozenset[TopicPartition]()}
+    if prepared.next_producer_id != NO_PRODUCER_ID:
+        changes.update(
+            producer_id=prepared.next_producer_id,
+            producer_epoch=0,
+            previous_producer_id=prepared.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+    return prepared.move_to(state, now_ms=now_ms, **changes)
+
+
+# -- time
+
+
+def is_timed_out(transaction: Transaction, *, now_ms: int) -> bool:
+    return transaction.state is _S.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms
+
+
+def is_expired(transaction: Transaction, *, now_ms: int, expiration_ms: int) -> bool:
+    """Whether a producer has not been heard of for so long that its transactional id may be forgotten."""
+    return transaction.state in AT_REST and transaction.updated_ms + expiration_ms <= now_ms

@@ -1,0 +1,53 @@
+"""AddOffsetsToTxn (key 25), versions 0 to 4: the offsets of a group become part of a producer's transaction.
+
+That is: the partition of `__consumer_offsets` that keeps the group gets a marker at the end, like any other.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.coordinator.transaction.requests import AddPartitions, PartitionsChecked
+from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
+from broker_embedded.server.futures import Promise
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+FIRST_WITH_PRODUCER_FENCED = 2
+
+
+@api(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    version = ctx.api_version
+    if not request.group_id:
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    shard = ctx.broker.transactions.shard_of(request.transactional_id)
+    reply: Reply[PartitionsChecked] = Reply(lambda answer: _body(answer.error, version))
+    promise: Promise[Body] = Promise()
+    reply.listen(lambda body: promise.set_result(body) if not promise.done() else None)
+
+    def add(ready: Promise[None]) -> None:
+        error = ready.exception()
+        if error is not None:
+            reply.settle(PartitionsChecked(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        partition = TopicPartition(GROUP_METADATA_TOPIC, ctx.broker.partition_for_group(request.group_id))
+        shard.add_partitions(
+            AddPartitions(
+                transactional_id=request.transactional_id,
+                producer=ProducerIdentity(request.producer_id, request.producer_epoch),
+                partitions=frozenset({partition}),
+            ),
+            reply,
+        )
+
+    ctx.broker.ensure_internal_topic(GROUP_METADATA_TOPIC).add_done_callback(add)
+    return promise
+
+
+def _body(error: ErrorCode, version: int) -> Body:
+    if error is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {"throttle_time_ms": 0, "error_code": int(error)}

@@ -1,0 +1,137 @@
+"""AddPartitionsToTxn (key 24), versions 0 to 5: partitions become part of a producer's transaction.
+
+Versions 0 to 3 come from producers, one transaction at a time; a partition that does not exist refuses all of them.
+Version 4 and later come from leaders (KIP-890), several transactions at once: to ask whether a partition is part of
+the transaction (`verify_only`), or to add it for a client of transaction.version 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.coordinator.transaction.requests import AddPartitions, PartitionsChecked
+from broker_embedded.coordinator.transaction.transaction import EPOCH_BUMPED_AT_EVERY_END, ProducerIdentity
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.server.futures import Promise
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.replies import response_of
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+FIRST_WITH_PRODUCER_FENCED = 2
+FIRST_OF_BROKERS = 4
+
+
+def _error(request: Message, version: int, error: BrokerError) -> Body:
+    if version >= FIRST_OF_BROKERS:
+        return {"throttle_time_ms": 0, "error_code": int(error.code), "results_by_transaction": []}
+    topics = request.v3_and_below_topics
+    return _body_of_producer(topics, PartitionsChecked(error=error.code), version)
+
+
+@api(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), on_error=_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    if ctx.api_version >= FIRST_OF_BROKERS:
+        return _of_brokers(ctx, request)
+    version, topics = ctx.api_version, request.v3_and_below_topics
+    reply: Reply[PartitionsChecked] = Reply(lambda answer: _body_of_producer(topics, answer, version))
+    wanted = AddPartitions(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer=ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+        partitions=_partitions_of(topics),
+    )
+    _add(ctx, wanted, reply)
+    return response_of(reply)
+
+
+def _add(ctx: RequestContext, wanted: AddPartitions, reply: Reply[PartitionsChecked]) -> None:
+    shard = ctx.broker.transactions.shard_of(wanted.transactional_id)
+    unknown = _unknown(wanted, ctx.broker.metadata.image)
+    if unknown:
+        reply.settle(
+            PartitionsChecked(
+                error=ErrorCode.OPERATION_NOT_ATTEMPTED,
+                partitions=dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            )
+        )
+    else:
+        shard.add_partitions(wanted, reply)
+
+
+def _unknown(wanted: AddPartitions, image: ClusterImage) -> list[TopicPartition]:
+    return [each for each in wanted.partitions if image.partition(each) is None]
+
+
+def _of_brokers(ctx: RequestContext, request: Message) -> Response:
+    """Each transaction is answered on its own; the response leaves with the last answer."""
+    results: list[Body] = [{} for _ in request.transactions]
+    open_answers = len(results)
+    body: Body = {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": results}
+    promise: Promise[Body] = Promise()
+    if not results:
+        return body
+
+    def keep(position: int, result: Body) -> None:
+        nonlocal open_answers
+        results[position] = result
+        open_answers -= 1
+        if open_answers == 0 and not promise.done():
+            promise.set_result(body)
+
+    for position, transaction in enumerate(request.transactions):
+        reply: Reply[PartitionsChecked] = Reply(lambda answer, wanted=transaction: _result(wanted, answer))  # type: ignore[misc]
+        reply.listen(lambda result, at=position: keep(at, result))  # type: ignore[misc]
+        _answer_one(ctx, transaction, reply)
+    return promise
+
+
+def _answer_one(ctx: RequestContext, transaction: Message, reply: Reply[PartitionsChecked]) -> None:
+    wanted = AddPartitions(
+        transactional_id=transaction.transactional_id,
+        producer=ProducerIdentity(transaction.producer_id, transaction.producer_epoch),
+        partitions=_partitions_of(transaction.topics),
+        client_version=EPOCH_BUMPED_AT_EVERY_END,
+    )
+    try:
+        if transaction.verify_only:
+            reply.settle(ctx.broker.transactions.shard_of(wanted.transactional_id).verify_partitions(wanted))
+        else:
+            _add(ctx, wanted, reply)
+    except BrokerError as error:
+        reply.settle(PartitionsChecked(error=error.code))
+
+
+def _result(transaction: Message, answer: PartitionsChecked) -> Body:
+    return {
+        "transactional_id": transaction.transactional_id,
+        "topic_results": _topic_results(transaction.topics, answer),
+    }
+
+
+def _body_of_producer(topics: Any, answer: PartitionsChecked, version: int) -> Body:
+    if answer.error is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_PRODUCER_FENCED:
+        answer = PartitionsChecked(error=ErrorCode.INVALID_PRODUCER_EPOCH)
+    return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": _topic_results(topics, answer)}
+
+
+def _partitions_of(topics: Any) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
+
+
+def _topic_results(topics: Any, answer: PartitionsChecked) -> list[Body]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {
+                    "partition_index": number,
+                    "partition_error_code": int(answer.error_of(TopicPartition(topic.name, number))),
+                }
+                for number in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,48 @@
+"""ListTransactions (key 66), versions 0 to 2: the transactional ids of this coordinator.
+
+Filters by state and producer id (0), by how long a transaction is open (1, KIP-994), by a pattern that the whole id has
+to match (2, KIP-1152). States that do not exist are named in the response, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.coordinator.group.consumer.topic_pattern import TopicPattern
+from broker_embedded.coordinator.transaction.states import TransactionState
+from broker_embedded.coordinator.transaction.transaction import NO_TIMESTAMP, Transaction
+from broker_embedded.server.registry import RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+_LABELS = {state.label for state in TransactionState}
+
+
+@api(ApiKey.LIST_TRANSACTIONS, versions=(0, 2))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    now_ms = ctx.broker.clock.now_ms()
+    states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
+    pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+
+    def is_wanted(each: Transaction) -> bool:
+        if producer_ids and each.producer_id not in producer_ids:
+            return False
+        if states and each.state.label not in states:
+            return False
+        is_long = each.start_ms != NO_TIMESTAMP and now_ms - each.start_ms > request.duration_filter
+        if request.duration_filter >= 0 and not is_long:
+            return False
+        return pattern is None or pattern.matches(each.transactional_id)
+
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "unknown_state_filters": sorted(states - _LABELS),
+        "transaction_states": [
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.producer_id,
+                "transaction_state": each.state.label,
+            }
+            for each in ctx.broker.transactions.list_transactions()
+            if is_wanted(each)
+        ],
+    }

@@ -1,0 +1,123 @@
+"""TxnOffsetCommit (key 28), versions 0 to 5: offsets that count when the producer's transaction is committed.
+
+Asked of the group's coordinator. From version 3 on the member and its generation are checked, so that a member that was
+thrown out cannot commit any more (KIP-447). The coordinator of the transaction confirms first that the group's offsets
+are part of it; version 5 (transaction.version 2) adds them itself. Until the transaction ends, readers that ask for
+stable offsets are told to come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from broker_embedded.coordinator.group.offsets.committed import OffsetKey
+from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted, PartitionCommit
+from broker_embedded.coordinator.runtime.reply import Reply
+from broker_embedded.coordinator.transaction.enlistment import Enlisting
+from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.replies import response_of
+from broker_embedded.server.transaction_guard import enlist
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+FIRST_WITH_IMPLICIT_ADD = 5
+
+
+def _error(request: Message, version: int, error: BrokerError) -> Body:
+    return _body(request, OffsetsCommitted(error=error.code), {})
+
+
+@api(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), on_error=_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    image = ctx.broker.metadata.image
+    groups = ctx.broker.groups
+    groups.shard_of(request.group_id)
+    commits: list[PartitionCommit] = []
+    refused: dict[OffsetKey, ErrorCode] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            key = OffsetKey(topic.name, each.partition_index)
+            if image.partition(TopicPartition(*key)) is None:
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            commits.append(
+                PartitionCommit(
+                    key=key,
+                    offset=each.committed_offset,
+                    leader_epoch=each.committed_leader_epoch,
+                    metadata=each.committed_metadata or "",
+                )
+            )
+    reply: Reply[OffsetsCommitted] = Reply(lambda answer: _body(request, answer, refused))
+    if not commits:
+        reply.settle(OffsetsCommitted())
+        return response_of(reply)
+    commit = CommitOffsets(
+        group_id=request.group_id,
+        partitions=tuple(commits),
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+    )
+    offsets = TopicPartition(GROUP_METADATA_TOPIC, groups.partition_of(request.group_id))
+
+    def checked(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        error = _told(errors.get(offsets, ErrorCode.NONE), ctx.api_version)
+        if error is not ErrorCode.NONE:
+            reply.settle(OffsetsCommitted(error=error))
+            return
+        try:
+            groups.shard_of(request.group_id).commit_offsets(commit, reply)
+        except BrokerError as refusal:
+            reply.settle(OffsetsCommitted(error=refusal.code))
+
+    how = Enlisting.ADD if ctx.api_version >= FIRST_WITH_IMPLICIT_ADD else Enlisting.VERIFY
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    enlist(ctx.broker, how, request.transactional_id, producer, [offsets], checked)
+    return response_of(reply)
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    """In the words that a producer of this version understands."""
+    match error:
+        case ErrorCode.NETWORK_EXCEPTION | ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
+            # Of the transaction's coordinator; this is the group's, and it has to be asked again.
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        case ErrorCode.CONCURRENT_TRANSACTIONS if version < FIRST_WITH_IMPLICIT_ADD:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        case ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        case ErrorCode.TRANSACTION_ABORTABLE if version < FIRST_WITH_ABORTABLE_ERROR:
+            return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+FIRST_WITH_ABORTABLE_ERROR = 4
+
+
+def _body(request: Message, answer: OffsetsCommitted, refused: Mapping[OffsetKey, ErrorCode]) -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": each.partition_index,
+                        "error_code": int(_error_of(OffsetKey(topic.name, each.partition_index), answer, refused)),
+                    }
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    }
+
+
+def _error_of(key: OffsetKey, answer: OffsetsCommitted, refused: Mapping[OffsetKey, ErrorCode]) -> ErrorCode:
+    return refused[key] if key in refused else answer.error_of(key)

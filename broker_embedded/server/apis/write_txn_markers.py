@@ -1,0 +1,77 @@
+"""WriteTxnMarkers (key 27), versions 1 and 2: a coordinator tells this leader how transactions ended.
+
+Each partition is answered when its marker is on every in-sync replica. A coordinator that was replaced is refused with
+TRANSACTION_COORDINATOR_FENCED. A marker that is already there is not written again. Version 2 names the
+transaction.version, so that a late marker cannot end the transaction after its own (KIP-890).
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.coordinator.transaction.marker_writer import Marker
+from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
+from broker_embedded.server.futures import Promise
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    answers = _Answers()
+    markers = [
+        {
+            "producer_id": wanted.producer_id,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        answers.of(ctx, TopicPartition(topic.name, number), _marker(wanted))
+                        for number in topic.partition_indexes
+                    ],
+                }
+                for topic in wanted.topics
+            ],
+        }
+        for wanted in request.markers
+    ]
+    return answers.when_complete({"markers": markers})
+
+
+def _marker(wanted: Message) -> Marker:
+    return Marker(
+        producer=ProducerIdentity(wanted.producer_id, wanted.producer_epoch),
+        committed=wanted.transaction_result,
+        coordinator_epoch=wanted.coordinator_epoch,
+        transaction_version=wanted.transaction_version,
+    )
+
+
+class _Answers:
+    """Counts the partitions that are not answered yet."""
+
+    def __init__(self) -> None:
+        self._open = 1  # the request itself, until all its markers are written
+        self._body: Body = {}
+        self._promise: Promise[Body] = Promise()
+
+    def of(self, ctx: RequestContext, partition: TopicPartition, marker: Marker) -> Body:
+        answer: Body = {"partition_index": partition.partition, "error_code": 0}
+        self._open += 1
+
+        def written(error: ErrorCode) -> None:
+            answer["error_code"] = int(error)
+            self._one_less()
+
+        ctx.broker.transactions.marker_writer.write(partition, marker, written)
+        return answer
+
+    def when_complete(self, body: Body) -> Promise[Body]:
+        self._body = body
+        self._one_less()
+        return self._promise
+
+    def _one_less(self) -> None:
+        self._open -= 1
+        if self._open == 0 and not self._promise.done():
+            self._promise.set_result(self._body)
