@@ -1,0 +1,55 @@
+"""What the quorum's state machine is told. Time comes with each event, as an argument of `step`."""
+
+from __future__ import annotations
+
+from broker_embedded.common.facts import fact
+from broker_embedded.controller.raft.messages import EpochResponse, FetchResponse, Request, VoteResponse
+
+
+@fact
+class Started:
+    """The node takes part from now on."""
+
+
+@fact
+class TimerFired:
+    """`next_deadline_ms` has passed. `late_ms` is how much later than wanted the timer ran."""
+
+    late_ms: int = 0
+
+
+@fact
+class Requested:
+    """Another node asks; exactly one `Reply` is among the effects."""
+
+    request: Request
+
+
+@fact
+class Answered:
+    """`sender` answered `request`."""
+
+    sender: int
+    request: Request
+    response: VoteResponse | EpochResponse | FetchResponse
+
+
+@fact
+class NotAnswered:
+    """No usable answer to `request` will come from `peer`."""
+
+    peer: int
+    request: Request
+
+
+@fact
+class LogChanged:
+    """What was appended is on the disk, or what was to be truncated is gone."""
+
+
+@fact
+class ResignRequested:
+    """The node is about to stop: another may lead."""
+
+
+Event = Started | TimerFired | Requested | Answered | NotAnswered | LogChanged | ResignRequested

@@ -1,0 +1,227 @@
+"""What a quorum member remembers, and how it passes from one role to another. `machine` is the whole of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from broker_embedded.common.facts import fact
+from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, ElectionState, SaveState
+from broker_embedded.controller.raft.log_view import LogView
+from broker_embedded.controller.raft.messages import NO_LEADER
+from broker_embedded.controller.raft.outbox import Outbox
+from broker_embedded.controller.raft.progress import LeaderProgress
+from broker_embedded.controller.raft.roles import VALID_PREVIOUS, Role
+
+NOBODY = -1
+
+
+@fact
+class Timeouts:
+    """Kafka's controller.quorum settings, in milliseconds."""
+
+    fetch_ms: int = 2000
+    """controller.quorum.fetch.timeout.ms: a follower that hears nothing for so long stands for election."""
+    election_ms: int = 1000
+    """controller.quorum.election.timeout.ms: an election takes from this to twice as long, by chance."""
+    election_backoff_max_ms: int = 1000
+    """controller.quorum.election.backoff.max.ms: the longest that a resigned leader's later successors hold back."""
+    retry_ms: int = 5
+    """A peer that cannot be reached is asked again after this, then after twice as long, and so on."""
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """A leader that no majority fetches from resigns after this; longer than a follower waits, as in Kafka."""
+        return self.fetch_ms * 3 // 2
+
+    @property
+    def begin_interval_ms(self) -> int:
+        """A voter that has not fetched for so long is told again who leads."""
+        return self.fetch_ms // 2
+
+    @property
+    def max_retry_ms(self) -> int:
+        return max(self.retry_ms, self.fetch_ms // 4)
+
+
+class Member:
+    """State and transitions. Every change of epoch, leader or vote is saved before whatever follows from it."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        voters: Sequence[int],
+        log: LogView,
+        state: ElectionState | None,
+        random: Random,
+        timeouts: Timeouts,
+    ) -> None:
+        self.node_id = node_id
+        self.voters = tuple(voters)
+        self.log = log
+        self.timeouts = timeouts
+        self.role = Role.UNATTACHED
+        self.state = state or ElectionState()
+        self.high_watermark = 0
+        self.progress: LeaderProgress | None = None
+        """Of the replicas, while this node leads."""
+        self._random = random
+        self._now_ms = 0
+        self._effects: list[Effect] = []
+        self._outbox = Outbox(retry_ms=timeouts.retry_ms, max_retry_ms=timeouts.max_retry_ms)
+        self._granted: set[int] = set()
+        self._rejected: set[int] = set()
+        self._successors: tuple[int, ...] = ()
+        self._deadline_ms: int | None = None
+        self._is_forgiven = False
+        self._has_fetched = False
+        """From the leader of this epoch: then that one is alive, and nobody else gets a pre-vote here (KIP-996)."""
+        self._ended_epoch = NOBODY
+        """Its leader has said that it ended: what others still say about it is old."""
+        self._fetch_due_ms: int | None = None
+        self._fetch_in_flight: int | None = None
+        self._fetch_failures = 0
+        self._leader_high_watermark = 0
+        """As the leader said last, once it is known that the logs agree."""
+
+    # --- what may be asked at any time
+
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self.state.leader_id
+
+    @property
+    def is_voter(self) -> bool:
+        return self.node_id in self.voters
+
+    @property
+    def is_active_leader(self) -> bool:
+        """Leads, and a batch of its own epoch is committed: so is everything before it."""
+        return self.progress is not None and self.high_watermark > self.progress.epoch_start_offset
+
+    @property
+    def other_voters(self) -> list[int]:
+        return [voter for voter in self.voters if voter != self.node_id]
+
+    # --- transitions
+
+    def _become_unattached(self, epoch: int) -> None:
+        """No leader is known in `epoch`. A vote given in it stays given."""
+        voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
+        self._enter(Role.UNATTACHED, ElectionState(epoch=epoch, voted_id=voted_id))
+        self._set_deadline(self._election_timeout_ms() if self.is_voter else None)
+        self._look_for_leader()
+
+    def _become_follower(self, epoch: int, leader_id: int) -> None:
+        voted_id = self.state.voted_id if epoch == self.epoch else NOBODY
+        self._enter(Role.FOLLOWER, ElectionState(epoch=epoch, leader_id=leader_id, voted_id=voted_id))
+        self._has_fetched = False
+        self._leader_high_watermark = 0
+        self._hear_from_leader()
+        self._fetch_failures = 0
+        self._fetch_due_ms = self._now_ms
+
+    def _become_prospective(self) -> None:
+        """Ask for pre-votes, in the same epoch; the leader that was not heard of is kept in mind."""
+        self._enter(Role.PROSPECTIVE, self.state)
+        self._stand_for_election()
+
+    def _become_candidate(self) -> None:
+        self._enter(Role.CANDIDATE, ElectionState(epoch=self.epoch + 1, voted_id=self.node_id))
+        self._stand_for_election()
+
+    def _become_leader(self) -> None:
+        self._enter(Role.LEADER, ElectionState(epoch=self.epoch, leader_id=self.node_id, voted_id=self.state.voted_id))
+        self.progress = LeaderProgress(
+            node_id=self.node_id,
+            voters=self.voters,
+            granting=self._granted,
+            epoch_start_offset=self.log.end_offset,
+            since_ms=self._now_ms,
+        )
+        self._outbox.begin(self.other_voters, now_ms=self._now_ms)
+        self._set_deadline(self.timeouts.check_quorum_ms if self.other_voters else None)
+        self._effects.append(
+            AppendLeaderChange(
+                epoch=self.epoch,
+                leader_id=self.node_id,
+                voters=self.voters,
+                granting_voters=self.progress.granting,
+            )
+        )
+
+    def _resign(self, successors: Sequence[int]) -> None:
+        """Tell the others, and be a voter like any other from the next epoch on."""
+        self._enter(Role.RESIGNED, ElectionState(epoch=self.epoch, voted_id=self.state.voted_id))
+        self._outbox.begin(successors, now_ms=self._now_ms)
+        self._successors = tuple(successors)
+        self._set_deadline(self._election_timeout_ms())
+
+    def _enter(self, role: Role, state: ElectionState) -> None:
+        if self.role not in VALID_PREVIOUS[role]:
+            raise AssertionError(f"node {self.node_id}: {role.value} cannot follow {self.role.value}")
+        if state.epoch < self.epoch:
+            raise AssertionError(f"node {self.node_id}: epoch {state.epoch} cannot follow {self.epoch}")
+        self.role = role
+        self.progress = None
+        self._outbox.clear()
+        self._fetch_due_ms = None
+        self._fetch_in_flight = None
+        self._remember(state)
+
+    def _remember(self, state: ElectionState) -> None:
+        if state != self.state:
+            self.state = state
+            self._effects.append(SaveState(state=state))
+
+    # --- elections
+
+    def _stand_for_election(self) -> None:
+        self._granted = {self.node_id}
+        self._rejected = set()
+        self._outbox.begin(self.other_voters, now_ms=self._now_ms)
+        self._set_deadline(self._election_timeout_ms())
+        self._count_votes()
+
+    def _count_votes(self) -> None:
+        majority = len(self.voters) // 2 + 1
+        if len(self._granted) >= majority:
+            if self.role is Role.PROSPECTIVE:
+                self._become_candidate()
+            else:
+                self._become_leader()
+        elif len(self.voters) - len(self._rejected) < majority and self.role is Role.PROSPECTIVE:
+            self._give_up_election()  # a candidate waits for its timeout instead: the others need time to elect
+
+    def _give_up_election(self) -> None:
+        """Not now: back to the leader that was followed, if one was."""
+        if self.role is Role.CANDIDATE:
+            self._become_prospective()
+        elif self.leader_id != NO_LEADER:
+            self._become_follower(self.epoch, self.leader_id)
+        else:
+            self._become_unattached(self.epoch)
+
+    # --- time
+
+    def _election_timeout_ms(self) -> int:
+        return self.timeouts.election_ms + self._random.randrange(self.timeouts.election_ms)
+
+    def _hear_from_leader(self) -> None:
+        """The fetch timeout starts again."""
+        self._set_deadline(self.timeouts.fetch_ms + self._random.randrange(self.timeouts.fetch_ms // 4 + 1))
+
+    def _set_deadline(self, after_ms: int | None) -> None:
+        self._deadline_ms = None if after_ms is None else self._now_ms + after_ms
+        self._is_forgiven = False
+
+    def _look_for_leader(self) -> None:
+        """Whoever is asked for the log says who leads. A voter lets a candidate come first."""
+        self._fetch_failures = 0
+        if self.other_voters:
+            self._fetch_due_ms = self._now_ms + (self.timeouts.max_retry_ms if self.is_voter else 0)
