@@ -7,13 +7,14 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 FLIGHTS ?= 20000
 
-.PHONY: help setup demo test lint torture bench clean
+.PHONY: help setup demo test lint torture contract bench clean
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
 	@echo "make test     set up, then run lint, types, import contracts and all tests"
 	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
 	@echo "make lint     ruff, mypy and import contracts alone"
+	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real: on Apache Kafka (needs Maven)"
 	@echo "make bench    the benchmarks that run without other brokers (minutes)"
 
 setup: $(STAMP)
@@ -48,6 +49,10 @@ torture: FAULTS ?= 18
 torture: $(STAMP)
 	@PYTHONPATH=tests/torture $(PY) -m torture_kit --seconds $(SECONDS) --seed $(SEED) --shells $(SHELLS) \
 		--records $(RECORDS) --faults $(FAULTS)
+
+# The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages.
+contract: $(STAMP)
+	@KAFKA=$(KAFKA) $(PY) -m pytest tests/contract
 
 test: setup lint
 	@echo "==> tests"

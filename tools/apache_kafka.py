@@ -78,8 +78,8 @@ class ApacheKafka:
             cluster_id = "MkU3OEVBNTcwNTJENDM2Qg" if self.data_dir is not self._temporary else _new_id()
             for node in self._nodes:
                 self._write_properties(node)
-                formatting = ["format", "-t", cluster_id, "--ignore-formatted", "-c", str(self._properties(node))]
-                self.tool("kafka.tools.StorageTool", *formatting)
+                formatting = ["format", f"--cluster-id={cluster_id}", "--ignore-formatted"]
+                self.tool("kafka.tools.StorageTool", *formatting, "-c", str(self._properties(node)))
             for node in self._nodes:
                 self.start(node)
             self._wait()

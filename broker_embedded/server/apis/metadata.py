@@ -12,6 +12,7 @@ from typing import Any
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import INTERNAL_TOPICS, NO_LEADER
+from broker_embedded.controller import topic_names
 from broker_embedded.controller.requests import TopicResult
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -71,10 +72,17 @@ def _named(ctx: RequestContext, request: Message, errors: dict[str, BrokerError]
         if by_id:
             code = ErrorCode.UNKNOWN_TOPIC_ID
         else:
-            failure = errors.get(each.name or "")
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if failure is None else failure.code
+            code = _why_missing(each.name or "", errors)
         topics.append({"error_code": int(code), "name": each.name, "topic_id": each.topic_id})
     return _answer(ctx, request, topics)
+
+
+def _why_missing(name: str, errors: dict[str, BrokerError]) -> ErrorCode:
+    if name in errors:
+        return errors[name].code
+    if topic_names.problem_with(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _answer(ctx: RequestContext, request: Message, topics: list[Body]) -> Body:
