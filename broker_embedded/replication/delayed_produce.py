@@ -24,8 +24,9 @@ class DelayedProduce(DelayedOperation[TopicPartition]):
         entry = self._waiting.get(key)
         if entry is not None:
             partition, end_offset = entry
-            # A partition that changed its leader is done as well: the caller finds out why when it looks.
-            if partition.high_watermark >= end_offset or not partition.is_leader:
+            # A partition that changed its leader, or has too few in-sync replicas to get any further, is done as well:
+            # the caller finds out why when it looks.
+            if partition.high_watermark >= end_offset or not partition.is_leader or partition.is_under_min_isr:
                 del self._waiting[key]
         return not self._waiting
 

@@ -33,6 +33,7 @@ class SessionPartition:
         "log_start_offset",
         "max_bytes",
         "partition",
+        "reader_log_start_offset",
         "topic",
     )
 
@@ -43,9 +44,19 @@ class SessionPartition:
         self.max_bytes = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
+        self.reader_log_start_offset = -1
+        """Where a follower's own log starts."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
+
+    def ask_as(self, other: SessionPartition) -> None:
+        """The client asks for something else of the same partition."""
+        self.fetch_offset = other.fetch_offset
+        self.max_bytes = other.max_bytes
+        self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+        self.reader_log_start_offset = other.reader_log_start_offset
 
 
 class FetchSession:

@@ -1,19 +1,24 @@
 """One partition as this broker sees it: its log, who leads it, who is in sync, and how far everybody may read.
 
-Invariant: high watermark <= log end offset, and the high watermark is the smallest log end offset of the in-sync
-replicas. Only the replica manager calls in here, on the loop's thread.
+Invariant: high watermark <= log end offset, and the leader's high watermark is the smallest log end offset of the
+in-sync replicas. The leader's view of its followers is in `leader_state`; a partition with one replica has none, and
+pays for none. Only the replica manager and the replica fetchers call in here, on the loop's thread.
 """
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 
 from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.image import PartitionImage
+from broker_embedded.replication.leader_state import LeaderState
 from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
 from ottla_wire.protocol import ErrorCode
+
+log = logging.getLogger(__name__)
 
 
 class Isolation(Enum):
@@ -27,6 +32,10 @@ class Isolation(Enum):
     """A consumer of transactions: what is decided as well."""
 
 
+class LostByLeader(Exception):
+    """The leader does not have what it had acknowledged. Keep our copy, stop following until another epoch begins."""
+
+
 class Partition:
     """A replica of a partition on this broker."""
 
@@ -36,8 +45,10 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
+        "leading",
         "log",
         "node_id",
+        "partition_epoch",
         "topic_id",
         "topic_partition",
     )
@@ -53,7 +64,10 @@ class Partition:
         self.is_leader = False
         self.leader = -1
         self.leader_epoch = -1
+        self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
+        self.leading: LeaderState | None = None
+        """The followers; None on a follower, and on the leader of a partition with one replica."""
 
     @property
     def high_watermark(self) -> int:
@@ -63,19 +77,38 @@ class Partition:
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 
-    def apply(self, image: PartitionImage) -> None:
-        """Take over what the controller decided."""
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than acks=all asks for."""
+        return len(self.isr) < self.config.min_insync_replicas
+
+    @property
+    def has_unfinished_election(self) -> bool:
+        """A new leader does not know yet how far its predecessor had acknowledged (KIP-207)."""
+        leading = self.leading
+        return leading is not None and self.log.high_watermark < leading.epoch_start_offset
+
+    # --- metadata
+
+    def apply(self, image: PartitionImage, *, now_ms: int) -> None:
+        """Take over what the controller decided. Who leads has still to advance the high watermark."""
+        leads = image.leader == self.node_id
+        starts_epoch = leads and (not self.is_leader or image.leader_epoch != self.leader_epoch)
         self.isr = image.isr
         self.leader = image.leader
-        starts_leading = image.leader == self.node_id and (
-            not self.is_leader or image.leader_epoch != self.leader_epoch
-        )
-        self.is_leader = image.leader == self.node_id
         self.leader_epoch = image.leader_epoch
-        if starts_leading:
+        self.partition_epoch = image.partition_epoch
+        self.is_leader = leads
+        if not leads or len(image.replicas) == 1:
+            self.leading = None
+        else:
+            if self.leading is None:
+                self.leading = LeaderState(self.node_id)
+            self.leading.apply(image, log_end_offset=self.log.log_end_offset, now_ms=now_ms)
+        if starts_epoch:
             self.log.assign_leader_epoch_start(image.leader_epoch, self.log.log_end_offset)
-        if self.is_leader:
-            self.advance_high_watermark()
+        if leads and self.leading is None:
+            self.log.update_high_watermark(self.log.log_end_offset)
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client whose metadata is older (KIP-320) or newer than ours. -1 means the client does not say."""
@@ -103,23 +136,6 @@ class Partition:
             epoch = before.leader_epoch
         return epoch
 
-    def append(self, buffer: memoryview, *, acks: int, origin: AppendOrigin) -> AppendInfo:
-        """Append as the leader. With acks=all too few in-sync replicas refuse the write before anything is appended."""
-        if acks == -1 and len(self.isr) < self.config.min_insync_replicas:
-            raise BrokerError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition}: {len(self.isr)} in-sync replicas {list(self.isr)},"
-                f" min.insync.replicas wants {self.config.min_insync_replicas}",
-            )
-        info = self.log.append_as_leader(buffer, leader_epoch=self.leader_epoch, origin=origin)
-        self.advance_high_watermark()
-        return info
-
-    def advance_high_watermark(self) -> None:
-        """Move the high watermark to the smallest log end offset of the ISR. A leader alone in it decides alone."""
-        if self.isr == (self.node_id,):
-            self.log.update_high_watermark(self.log.log_end_offset)
-
     def read_limit(self, isolation: Isolation) -> int:
         """The first offset that a reader of this kind may not see."""
         if isolation is Isolation.HIGH_WATERMARK:
@@ -127,3 +143,86 @@ class Partition:
         if isolation is Isolation.READ_COMMITTED:
             return self.log.last_stable_offset
         return self.log.log_end_offset
+
+    # --- as the leader
+
+    def append(self, buffer: memoryview, *, acks: int, origin: AppendOrigin) -> AppendInfo:
+        """Append as the leader. With acks=all too few in-sync replicas refuse the write before anything is appended.
+
+        With one replica the high watermark follows at once; with several the caller advances it.
+        """
+        if acks == -1 and len(self.isr) < self.config.min_insync_replicas:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition}: {len(self.isr)} in-sync replicas {list(self.isr)},"
+                f" min.insync.replicas wants {self.config.min_insync_replicas}",
+            )
+        info = self.log.append_as_leader(buffer, leader_epoch=self.leader_epoch, origin=origin)
+        if self.leading is None:
+            self.log.update_high_watermark(self.log.log_end_offset)
+        return info
+
+    # --- as a follower
+
+    def append_as_follower(self, records: memoryview | bytes, *, high_watermark: int, log_start_offset: int) -> bool:
+        """Append what the leader sent, as it is, and follow its offsets. True if the high watermark moved."""
+        own = self.log
+        if len(records):
+            own.append_as_follower(records)
+        moved = high_watermark > own.high_watermark and own.update_high_watermark(high_watermark)
+        if log_start_offset > own.log_start_offset:
+            own.increase_log_start_offset(min(log_start_offset, own.high_watermark))
+        return moved
+
+    def truncate_to_divergence(self, epoch: int, end_offset: int) -> None:
+        """The leader says: your last batch is not in my log, and `epoch` ended at `end_offset` in it (KIP-595).
+
+        Where both know the epoch the logs part at the smaller of its two ends. If we do not know it, everything we
+        wrote after the largest older epoch goes; the next fetch then asks again with that one.
+        """
+        own = self.log
+        if epoch < 0 or end_offset < 0:
+            target = own.high_watermark
+        else:
+            ours = own.leader_epoch_end_offset(epoch)
+            if ours.leader_epoch < 0:
+                target = end_offset
+            elif ours.leader_epoch == epoch:
+                target = min(ours.end_offset, end_offset)
+            else:
+                target = ours.end_offset
+        self.truncate_to(min(target, own.log_end_offset))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what the leader does not have; LostByLeader if that cannot be right.
+
+        Below our high watermark is what was acknowledged. A leader that was elected from the ISR has it. If it does
+        not, and we are in the ISR ourselves, its disk lost it and ours is a copy worth keeping (KAFKA-3410). After an
+        unclean election the ISR is the leader alone, and what it has is what counts.
+        """
+        own = self.log
+        if offset < own.high_watermark:
+            if self.node_id in self.isr:
+                raise LostByLeader(
+                    f"{self.topic_partition}: leader {self.leader} (epoch {self.leader_epoch}) ends at {offset}, but "
+                    f"everything up to {own.high_watermark} was acknowledged and is here. It is kept, and this replica "
+                    "no longer follows: elect another leader, or allow an unclean election to give the records up"
+                )
+            log.warning(
+                "%s: cut to offset %d, below the high watermark %d: leader %d was elected without it",
+                self.topic_partition,
+                offset,
+                own.high_watermark,
+                self.leader,
+            )
+        own.truncate_to(offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and go on at the leader's log start: what lay between has left the leader's log."""
+        log.info(
+            "%s: the leader's log starts at %d, ours ends at %d: started anew",
+            self.topic_partition,
+            offset,
+            self.log.log_end_offset,
+        )
+        self.log.truncate_fully_and_start_at(offset)

@@ -102,7 +102,7 @@ class Broker:
         self.server = SocketServer(listener=listener, config=config, clock=clock, dispatcher=Dispatcher(self))
         self._random = random
         self._incarnation_id = random.randbytes(16)
-        self._quorum = quorum
+        self.quorum = quorum
         self._producer_ids = iter(range(0))
         self._background = BackgroundWork(
             loop=loop,
@@ -117,7 +117,7 @@ class Broker:
 
     async def start(self) -> None:
         """Learn the metadata, register, lead what there is to lead, then accept connections."""
-        self._quorum.subscribe(self._replay)
+        self.quorum.subscribe(self._replay)
         registration = RegisterBroker(
             broker_id=self.node_id,
             incarnation_id=self._incarnation_id,
@@ -144,7 +144,7 @@ class Broker:
 
     def _replay(self, batch: CommittedBatch) -> None:
         self.metadata.replay(
-            batch.records, offset=batch.last_offset, epoch=batch.epoch, controller_id=self._quorum.leader_id
+            batch.records, offset=batch.last_offset, epoch=batch.epoch, controller_id=self.quorum.leader_id
         )
 
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.log_loader import DELETED_SUFFIX, replay_producers
 from broker_embedded.storage.log_reading import ReadableLog
 from broker_embedded.storage.retention import segments_to_delete
@@ -54,7 +53,7 @@ class MaintainedLog(ReadableLog):
                 closed.time_index.flush()
         except OSError as error:
             segment.delete_files()
-            raise storage_error(error, path=segment.log_file.path, doing="starting a segment") from error
+            raise self.failed(error, path=segment.log_file.path, doing="starting a segment") from error
         self.segments.add(segment)
 
     def new_segment(self, base_offset: int, now_ms: int, *, suffix: str = "") -> LogSegment:
@@ -74,7 +73,7 @@ class MaintainedLog(ReadableLog):
         try:
             self.epochs.assign(leader_epoch, start_offset)
         except OSError as error:
-            raise storage_error(error, path=self.directory, doing="writing the leader epochs") from error
+            raise self.failed(error, path=self.directory, doing="writing the leader epochs") from error
         self._latest_epoch = -1 if self.epochs.latest is None else self.epochs.latest
 
     # -- cutting
@@ -115,6 +114,9 @@ class MaintainedLog(ReadableLog):
         in replication.
         """
         if offset >= self.log_end_offset:
+            # A leader that resigned before its first append left an epoch that starts at the end, and that nobody else
+            # knows.
+            self._cut_epochs(self.log_end_offset)
             return False
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
@@ -128,7 +130,7 @@ class MaintainedLog(ReadableLog):
             active.truncate_to(offset)
             self._fs.sync_dir(self.directory)
         except OSError as error:
-            raise storage_error(error, path=self.directory, doing="truncating") from error
+            raise self.failed(error, path=self.directory, doing="truncating") from error
         self._end_at(offset)
         self._reload_producers()
         self._tell_cut()
@@ -143,7 +145,7 @@ class MaintainedLog(ReadableLog):
             segment = self.new_segment(offset, self._clock.now_ms())
             segment.create_files()
         except OSError as error:
-            raise storage_error(error, path=self.directory, doing="truncating") from error
+            raise self.failed(error, path=self.directory, doing="truncating") from error
         self.segments.add(segment)
         self.producers.clear(offset)
         self.log_start_offset = offset
@@ -156,9 +158,12 @@ class MaintainedLog(ReadableLog):
         self.recovery_point = min(self.recovery_point, offset)
         self.cleaned_to = min(self.cleaned_to, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        self._cut_epochs(offset)
+        self.high_watermark = min(self.high_watermark, offset)
+
+    def _cut_epochs(self, offset: int) -> None:
         self.epochs.truncate_from_end(offset)
         self._latest_epoch = -1 if self.epochs.latest is None else self.epochs.latest
-        self.high_watermark = min(self.high_watermark, offset)
 
     def _tell_cut(self) -> None:
         """The log start went up or the recovery point down: no checkpoint that says otherwise may survive a crash."""
@@ -259,7 +264,7 @@ class MaintainedLog(ReadableLog):
             for segment in self.segments.holding(self.recovery_point, offset):
                 segment.flush()
         except OSError as error:
-            raise storage_error(error, path=self.directory, doing="fsync") from error
+            raise self.failed(error, path=self.directory, doing="fsync") from error
         self.recovery_point = offset
 
     def close(self) -> None:

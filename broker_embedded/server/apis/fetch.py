@@ -1,11 +1,15 @@
-"""Fetch (key 1), versions 4-18.
+"""Fetch (key 1), versions 4-18, from consumers and from followers.
 
 Answers at once when there are min_bytes to read, when a partition has an error, or when max_wait_ms is 0; otherwise it
 waits in the purgatory until appends have brought the bytes, and is woken by the append itself. The response is built at
 that moment. At least one whole batch is returned even if it is larger than every limit. Sessions (KIP-227) send only
 what changed. A reader whose log diverged is told where (KIP-595). Bytes are handed over as stored: a fetch inside a
-batch returns the whole batch. Not done: fetches by followers (replica ids are answered as consumers, up to the high
-watermark), tiered storage, closest-replica reads (KIP-392).
+batch returns the whole batch.
+
+A follower reads up to the log end, and what it asks for says what it has: that moves the high watermark. Consumers that
+know racks (version 11) may read from followers as well, up to the high watermark known there; with a
+`replica.selector.class` the leader tells them from which (KIP-392). Requests for the metadata log go to the quorum. Not
+done: tiered storage.
 """
 
 from __future__ import annotations
@@ -15,8 +19,11 @@ from typing import Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.purgatory.purgatory import DelayedOperation
-from broker_embedded.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionPartition
+from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
 from broker_embedded.replication.partition import Isolation, Partition
+from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key
+from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR, preferred_read_replica
+from broker_embedded.server.fetch_request import is_for_metadata_log, replica_of, session_and_partitions
 from broker_embedded.server.futures import Promise
 from broker_embedded.server.registry import Body, RequestContext, Response, api
 from broker_embedded.server.response_writer import HAS_SENDFILE
@@ -24,7 +31,11 @@ from broker_embedded.storage.log import LogSlice
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
-UNLIMITED = 1 << 62
+RACKS_FROM = 11
+"""The first version whose clients can read from followers."""
+
+AWAITED_POLL_MS = 5
+"""How long a follower waits at most while it is expected to ask for a partition that it does not know of yet."""
 
 READ_BYTES = 1_048_576
 """What one response reads into memory: as much as clients want of a partition by default. Larger ranges, and what
@@ -41,7 +52,9 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 @api(ApiKey.FETCH, versions=(4, 18), on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
-    session, wanted = _session_and_partitions(ctx, request)
+    if is_for_metadata_log(request, ctx.api_version):
+        return ctx.broker.quorum.handle_fetch(request)
+    session, wanted = session_and_partitions(ctx.broker.fetch_sessions, request, ctx.api_version)
     fetch = _Fetch(ctx, request, session, wanted)
     fetch.read()
     if fetch.must_answer_now or request.max_wait_ms <= 0 or not fetch.partitions:
@@ -49,63 +62,15 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     return fetch.wait()
 
 
-def _session_and_partitions(
-    ctx: RequestContext, request: Message
-) -> tuple[FetchSession | None, list[SessionPartition]]:
-    """What this request reads: its own list, or what its session remembers."""
-    uses_ids = ctx.api_version >= 13
-    named = _named_partitions(request, uses_ids=uses_ids)
-    sessions = ctx.broker.fetch_sessions
-    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):  # a full request, which ends the session it may name
-        if request.session_id:
-            sessions.remove(request.session_id)
-        if request.session_epoch == FINAL_EPOCH or not named:
-            return None, named
-        session = sessions.create(uses_topic_ids=uses_ids)
-        if session is not None:
-            session.is_full_answer = True
-            session.partitions = {(each.topic, each.partition): each for each in named}
-        return session, named
-    session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=uses_ids)
-    for each in named:
-        known = session.partitions.get((each.topic, each.partition))
-        if known is None:
-            session.partitions[each.topic, each.partition] = each
-        else:
-            known.fetch_offset = each.fetch_offset
-            known.max_bytes = each.max_bytes
-            known.current_leader_epoch = each.current_leader_epoch
-            known.last_fetched_epoch = each.last_fetched_epoch
-    for topic in request.forgotten_topics_data:
-        key = topic.topic_id if uses_ids else topic.topic
-        for partition in topic.partitions:
-            session.partitions.pop((key, partition), None)
-    return session, list(session.partitions.values())
-
-
-def _named_partitions(request: Message, *, uses_ids: bool) -> list[SessionPartition]:
-    named = []
-    for topic in request.topics:
-        key = topic.topic_id if uses_ids else topic.topic
-        for each in topic.partitions:
-            entry = SessionPartition(key, each.partition)
-            entry.fetch_offset = each.fetch_offset
-            entry.max_bytes = each.partition_max_bytes
-            entry.current_leader_epoch = each.current_leader_epoch
-            entry.last_fetched_epoch = each.last_fetched_epoch
-            named.append(entry)
-    return named
-
-
 class _Read:
     """What one partition has for this fetch."""
 
-    __slots__ = ("body", "error", "is_divergent", "partition", "slice")
+    __slots__ = ("body", "must_answer", "partition", "slice")
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
-        self.error = False
-        self.is_divergent = False
+        self.must_answer = False
+        """An error, or something that the reader has to know before it can go on."""
         self.partition: Partition | None = None
         self.slice: LogSlice | None = None
 
@@ -115,10 +80,16 @@ class _Fetch(DelayedOperation[TopicPartition]):
 
     __slots__ = (
         "_available",
+        "_find",
+        "_is_first_read",
         "_isolation",
         "_promise",
         "_readers",
         "_reads",
+        "_recounted",
+        "_replica",
+        "_replica_epoch",
+        "_selects_replicas",
         "_session",
         "_waited_bytes",
         "ctx",
@@ -136,12 +107,23 @@ class _Fetch(DelayedOperation[TopicPartition]):
         self.partitions = partitions
         self.must_answer_now = False
         self._session = session
-        self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
+        self._replica, self._replica_epoch = replica_of(request, ctx.api_version)
+        replicas = ctx.broker.replicas
+        self._find = replicas.leader_partition
+        self._selects_replicas = ctx.broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+        self._is_first_read = True
+        if self._replica >= 0:
+            self._isolation = Isolation.LOG_END
+        else:
+            self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
+            if ctx.api_version >= RACKS_FROM:
+                self._find = replicas.readable_partition
         self._promise: Promise[Body] | None = None
         self._available = 0
         self._waited_bytes = 0
         self._reads: list[_Read] = []
-        self._readers: dict[TopicPartition, tuple[Partition, int]] = {}
+        self._readers: dict[TopicPartition, tuple[Partition, SessionPartition, int]] = {}
+        self._recounted: dict[TopicPartition, int] = {}
 
     # --- reading
 
@@ -164,7 +146,8 @@ class _Fetch(DelayedOperation[TopicPartition]):
                 available += size
                 budget -= size
                 at_least_one = False
-            must_answer = must_answer or read.error or read.is_divergent
+            must_answer = must_answer or read.must_answer
+        self._is_first_read = False
         self._available = available
         self.must_answer_now = must_answer or available >= self.request.min_bytes
 
@@ -177,8 +160,10 @@ class _Fetch(DelayedOperation[TopicPartition]):
             faults = self.ctx.broker.faults
             if faults.is_armed and self._promise is None:  # once per request, not again when it is woken
                 faults.check_partition(ApiKey.FETCH, self.ctx.client_id, self.request, name, wanted.partition)
-            partition = self.ctx.broker.replicas.leader_partition(topic_partition)
+            partition = self._find(topic_partition)
             partition.check_leader_epoch(wanted.current_leader_epoch)
+            if self._replica >= 0:
+                self._check_follower(partition, wanted)
             log = partition.log
             limit = partition.read_limit(self._isolation)
             read = _Read(
@@ -199,14 +184,59 @@ class _Fetch(DelayedOperation[TopicPartition]):
             offset = wanted.fetch_offset
             if offset < log.log_start_offset or offset > log.log_end_offset:
                 raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if partition.leading is not None:
+                if self._replica >= 0:
+                    self._note_follower(partition, wanted, read)
+                elif self._selects_replicas and self._is_better_read_elsewhere(partition, offset, read):
+                    return read
             if offset < limit and (budget > 0 or at_least_one):
                 read.slice = log.read(
                     offset, max(0, min(wanted.max_bytes, budget)), max_offset=limit, at_least_one=at_least_one
                 )
-            self._readers[topic_partition] = (partition, offset)
+            self._readers[topic_partition] = (partition, wanted, 0 if read.slice is None else read.slice.size)
             return read
         except BrokerError as error:
             return self._refused(name, wanted, partition, error)
+
+    def _check_follower(self, partition: Partition, wanted: SessionPartition) -> None:
+        self.ctx.broker.replicas.in_sync.check_follower(
+            partition, self._replica, self._replica_epoch, says_epoch=wanted.current_leader_epoch >= 0
+        )
+
+    def _note_follower(self, partition: Partition, wanted: SessionPartition, read: _Read) -> None:
+        """It has everything below its fetch offset. With followers that consumers read from, it is told at once how far
+        they may (else with the next records, as in Kafka)."""
+        if self._is_first_read:
+            self.ctx.broker.replicas.in_sync.follower_fetched(
+                partition,
+                self._replica,
+                fetch_offset=wanted.fetch_offset,
+                log_start_offset=wanted.reader_log_start_offset,
+                broker_epoch=self._replica_epoch,
+            )
+        read.body["high_watermark"] = partition.high_watermark
+        read.must_answer = self._selects_replicas and self._is_behind(partition)
+
+    def _is_behind(self, partition: Partition) -> bool:
+        leading = partition.leading
+        if leading is None or self._replica not in leading.followers:
+            return True
+        return leading.followers[self._replica].told_high_watermark < partition.high_watermark
+
+    def _is_better_read_elsewhere(self, partition: Partition, offset: int, read: _Read) -> bool:
+        broker = self.ctx.broker
+        preferred = preferred_read_replica(
+            partition,
+            broker.metadata.image,
+            rack_id=self.request.rack_id,
+            offset=offset,
+            now_ms=broker.clock.monotonic_ms(),
+        )
+        if preferred == partition.node_id:
+            return False
+        read.body["preferred_read_replica"] = preferred
+        read.must_answer = True
+        return True
 
     def _refused(
         self, name: str | None, wanted: SessionPartition, partition: Partition | None, error: BrokerError
@@ -228,26 +258,38 @@ class _Fetch(DelayedOperation[TopicPartition]):
             body["high_watermark"] = partition.high_watermark
             body["log_start_offset"] = partition.log_start_offset
         read = _Read(body)
-        read.error = True
+        read.must_answer = True
         return read
 
     @staticmethod
     def _diverges(partition: Partition, wanted: SessionPartition, read: _Read) -> bool:
         """Whether the reader's last batch is not in this log: then it is told where its log and ours part (KIP-595)."""
         end = partition.log.leader_epoch_end_offset(wanted.last_fetched_epoch)
+        if end.leader_epoch < 0:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{partition.topic_partition}: leader epoch {wanted.last_fetched_epoch} is unknown here",
+            )
         diverges = end.leader_epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset
-        if diverges and end.end_offset >= 0:
+        if diverges:
             read.body["diverging_epoch"] = {"epoch": end.leader_epoch, "end_offset": end.end_offset}
-            read.is_divergent = True
-        return read.is_divergent
+            read.must_answer = True
+        return diverges
 
     # --- waiting
 
     def wait(self) -> Promise[Body]:
         """Wait for the missing bytes, at most max_wait_ms."""
         promise = self._promise = Promise()
-        fetches = self.ctx.broker.replicas.fetches
-        fetches.watch(self, self._readers, timeout_ms=self.request.max_wait_ms)
+        replicas = self.ctx.broker.replicas
+        if self._replica < 0:
+            replicas.fetches.watch(self, self._readers, timeout_ms=self.request.max_wait_ms)
+        else:
+            wait_ms = self.request.max_wait_ms
+            if replicas.in_sync.awaits(self._replica):
+                wait_ms = min(wait_ms, AWAITED_POLL_MS)
+            keys = (*self._readers, replica_key(self._replica))
+            replicas.fetches.watch_for_node(self, keys, timeout_ms=wait_ms)
         promise.add_done_callback(self._forget_if_cancelled)
         return promise
 
@@ -256,12 +298,31 @@ class _Fetch(DelayedOperation[TopicPartition]):
             self.ctx.broker.replicas.fetches.cancel(self)
 
     def is_satisfied(self, key: TopicPartition, amount: int) -> bool:
-        partition, offset = self._readers[key]
-        if partition.read_limit(self._isolation) <= offset and amount < UNLIMITED:
+        if amount >= LEADERSHIP_CHANGED:
+            return True
+        partition, wanted, _ = self._readers[key]
+        if self._replica >= 0 and self._selects_replicas and self._is_behind(partition):
+            return True
+        if partition.read_limit(self._isolation) <= wanted.fetch_offset:
             return False  # appended, but not readable yet: an open transaction, or replicas that lag
+        if self._isolation is not Isolation.LOG_END and (partition.leading is not None or not partition.is_leader):
+            amount = self._newly_readable(key)  # what was appended is not what the high watermark has passed
         self._waited_bytes += amount
         min_bytes: int = self.request.min_bytes
         return self._available + self._waited_bytes >= min_bytes
+
+    def _newly_readable(self, key: TopicPartition) -> int:
+        """Bytes of a replicated partition that became readable since it was counted last."""
+        partition, wanted, size = self._readers[key]
+        try:
+            readable = partition.log.read(
+                wanted.fetch_offset, wanted.max_bytes, max_offset=partition.read_limit(self._isolation)
+            ).size
+        except BrokerError:  # cut off meanwhile: the reader is told when its answer is built
+            return LEADERSHIP_CHANGED
+        counted = self._recounted.get(key, size)
+        self._recounted[key] = readable
+        return readable - counted
 
     def on_complete(self) -> None:
         self.on_expire()
@@ -298,7 +359,7 @@ class _Fetch(DelayedOperation[TopicPartition]):
                 if self._isolation is Isolation.READ_COMMITTED:
                     body["aborted_transactions"] = _aborted(read, wanted.fetch_offset)
             if session is not None:
-                changed = _changed(wanted, body) or has_data or read.error or read.is_divergent
+                changed = _changed(wanted, body) or has_data or read.must_answer
                 if has_data:
                     session.rotate((wanted.topic, wanted.partition))
                 if not (changed or sends_all):
@@ -316,6 +377,8 @@ class _Fetch(DelayedOperation[TopicPartition]):
         }
         if session is not None:
             session.is_full_answer = False
+        if self._replica >= 0:
+            self._note_told()
         if self.ctx.api_version >= 16:
             leaders = {
                 read.body["current_leader"]["leader_id"] for read in self._reads if "current_leader" in read.body
@@ -323,6 +386,15 @@ class _Fetch(DelayedOperation[TopicPartition]):
             if leaders:
                 response["node_endpoints"] = self.ctx.broker.endpoints_of(leaders)
         return response
+
+    def _note_told(self) -> None:
+        """The follower learns these high watermarks."""
+        for read in self._reads:
+            partition = read.partition
+            if partition is not None and partition.leading is not None:
+                follower = partition.leading.followers.get(self._replica)
+                if follower is not None:
+                    follower.told_high_watermark = read.body["high_watermark"]
 
 
 def _records(stored: LogSlice, *, room: int) -> list[Any]:

@@ -1,14 +1,16 @@
 """ListOffsets (key 2), versions 1-11.
 
 Earliest (-2), latest (-1), the record with the largest timestamp (-3), earliest local (-4, same as earliest) and by
-time. With read_committed "latest" is the last stable offset. Not done: tiered storage (-5 and -6 answer offset -1).
+time. With read_committed "latest" is the last stable offset. A new leader that does not know yet how far its
+predecessor had acknowledged says so (KIP-207) instead of an offset that would seem to move back. Followers are answered
+up to the log end. Not done: tiered storage (-5 and -6 answer offset -1).
 """
 
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.replication.partition import Isolation
+from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.server.registry import Body, RequestContext, Response, api
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -21,6 +23,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 CONSUMER = -1
+OFFSET_NOT_AVAILABLE_FROM = 5
 
 
 @api(ApiKey.LIST_OFFSETS, versions=(1, 11))
@@ -56,6 +59,7 @@ def _look_up(ctx: RequestContext, request: Message, topic: str, wanted: Message)
         isolation = Isolation.HIGH_WATERMARK
     limit = partition.read_limit(isolation)
     if timestamp == LATEST:
+        _refuse_during_election(ctx, partition, isolation)
         return {"offset": limit, "leader_epoch": partition.leader_epoch}
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
@@ -69,5 +73,13 @@ def _look_up(ctx: RequestContext, request: Message, topic: str, wanted: Message)
     else:
         found = partition.log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= limit:
+        if found is not None:
+            _refuse_during_election(ctx, partition, isolation)
         return {"timestamp": -1, "offset": -1, "leader_epoch": -1}
     return {"timestamp": found.timestamp_ms, "offset": found.offset, "leader_epoch": found.leader_epoch}
+
+
+def _refuse_during_election(ctx: RequestContext, partition: Partition, isolation: Isolation) -> None:
+    if isolation is not Isolation.LOG_END and partition.has_unfinished_election:
+        has_code = ctx.api_version >= OFFSET_NOT_AVAILABLE_FROM
+        raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE if has_code else ErrorCode.LEADER_NOT_AVAILABLE)

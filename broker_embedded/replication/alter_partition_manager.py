@@ -1,0 +1,148 @@
+"""Sends the leaders' wishes to change an ISR to the controller (AlterPartition), and its answers back to them.
+
+One request is under way at a time; what is wished for meanwhile goes into the next one. A wish that nobody decided is
+sent again until metadata has overtaken it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.peers import ControllerRequests
+from broker_embedded.replication.leader_state import IsrChange, NextStep
+from broker_embedded.replication.partition import Partition
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+log = logging.getLogger(__name__)
+
+VERSION = 3
+RETRY_S = 0.05
+TIMEOUT_MS = 30_000
+_RECOVERED = 0
+
+PartitionKey = tuple[bytes, int]
+"""(topic id, partition)."""
+
+
+class AlterPartitionManager:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        controller: ControllerRequests,
+        loop: asyncio.AbstractEventLoop,
+        on_settled: Callable[[Partition], None],
+    ) -> None:
+        """`on_settled`: the controller turned a wish down, so that another ISR counts for the high watermark."""
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._loop = loop
+        self._on_settled = on_settled
+        self._wishes: dict[PartitionKey, tuple[Partition, IsrChange]] = {}
+        self._timer: asyncio.Handle | None = None
+        self._is_busy = False
+        self._is_closed = False
+
+    def submit(self, partition: Partition, change: IsrChange) -> None:
+        """Ask for `change`, in the loop's next turn together with what else is wished for by then."""
+        self._wishes[partition.topic_id, partition.topic_partition.partition] = (partition, change)
+        self._schedule(0)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _schedule(self, delay_s: float) -> None:
+        if self._timer is None and not (self._is_busy or self._is_closed):
+            self._timer = self._loop.call_later(delay_s, self._send) if delay_s else self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        wishes = {key: wish for key, wish in self._wishes.items() if _is_wanted(*wish)}
+        self._wishes = {}
+        if not wishes or self._is_closed:
+            return
+        self._is_busy = True
+
+        def done(answered: asyncio.Future[Message]) -> None:
+            self._is_busy = False
+            if not answered.cancelled() and (error := answered.exception()) is not None:
+                self._log(error)
+            elif not answered.cancelled() and not self._is_closed:
+                self._on_answer(wishes, answered.result())
+                return
+            self._retry(wishes)
+
+        self._controller.send(
+            ApiKey.ALTER_PARTITION, VERSION, self._request(wishes), timeout_ms=TIMEOUT_MS
+        ).add_done_callback(done)
+
+    def _request(self, wishes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> dict[str, Any]:
+        topics: dict[bytes, list[dict[str, Any]]] = {}
+        for (topic_id, number), (_, change) in wishes.items():
+            topics.setdefault(topic_id, []).append(
+                {
+                    "partition_index": number,
+                    "leader_epoch": change.leader_epoch,
+                    "new_isr_with_epochs": [{"broker_id": node, "broker_epoch": epoch} for node, epoch in change.isr],
+                    "leader_recovery_state": _RECOVERED,
+                    "partition_epoch": change.partition_epoch,
+                }
+            )
+        return {
+            "broker_id": self._node_id,
+            "broker_epoch": self._broker_epoch(),
+            "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
+        }
+
+    def _on_answer(self, wishes: dict[PartitionKey, tuple[Partition, IsrChange]], response: Message) -> None:
+        if response.error_code:  # of the whole request: a stale broker epoch, a controller that has resigned
+            log.info("AlterPartition was refused: %s; sent again", ErrorCode.of(response.error_code).name)
+            self._retry(wishes)
+            return
+        undecided = dict(wishes)
+        for topic in response.topics:
+            for each in topic.partitions:
+                wish = wishes.get((topic.topic_id, each.partition_index))
+                if wish is None:
+                    continue
+                partition, change = wish
+                if partition.leading is None:
+                    del undecided[topic.topic_id, each.partition_index]
+                    continue
+                error = ErrorCode.of(each.error_code)
+                step = partition.leading.on_answer(change, error, partition_epoch=each.partition_epoch)
+                if error:
+                    log.info("%s: ISR %s not set: %s", partition.topic_partition, list(change.nodes), error.name)
+                if step is NextStep.NOTHING:
+                    del undecided[topic.topic_id, each.partition_index]
+                    self._on_settled(partition)
+        self._retry(undecided)
+
+    def _retry(self, wishes: dict[PartitionKey, tuple[Partition, IsrChange]]) -> None:
+        """What is still wanted goes out again, after a pause; newer wishes do not wait for it."""
+        for key, wish in wishes.items():
+            self._wishes.setdefault(key, wish)
+        if self._wishes:
+            self._schedule(RETRY_S if wishes else 0)
+
+    @staticmethod
+    def _log(error: BaseException) -> None:
+        if isinstance(error, BrokerError):
+            log.info("AlterPartition got no answer: %s; sent again", error.message)
+        else:
+            log.error("AlterPartition failed; sent again", exc_info=error)
+
+
+def _is_wanted(partition: Partition, change: IsrChange) -> bool:
+    return partition.leading is not None and partition.leading.pending is change

@@ -1,0 +1,180 @@
+"""Keeps one connection to one leader busy with fetches, for the partitions that this broker follows there.
+
+The shell around `fetch_plan`: it sends, waits and hands over answers. One request is under way at a time; the next one
+leaves in the same turn of the loop that brought the answer, because it is what tells the leader that the last one
+arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.peers import Peers
+from broker_embedded.replication.fetch_plan import FetchPlan, Followed
+from broker_embedded.replication.partition import Partition
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+log = logging.getLogger(__name__)
+
+FETCH_VERSION = 17
+LIST_OFFSETS_VERSION = 7
+_LATEST, _EARLIEST = -1, -2
+
+
+class ReplicaFetcher:
+    """Fetches from one leader. See the module."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        leader: int,
+        channel: str,
+        plan: FetchPlan,
+        peers: Peers,
+        broker_epoch: Callable[[], int],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        timeout_ms: int,
+    ) -> None:
+        self.plan = plan
+        self._node_id = node_id
+        self._leader = leader
+        self._channel = channel
+        self._peers = peers
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._loop = loop
+        self._timeout_ms = timeout_ms
+        self._is_busy = False
+        self._is_closed = False
+        self._timer: asyncio.Handle | None = None
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch this partition too."""
+        self.plan.follow(partition)
+        if not self._is_busy:  # else the next request names it; all of a metadata change go into one
+            self._schedule(0)
+
+    def close(self) -> None:
+        """Ask for nothing more; an answer that still comes is dropped."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _schedule(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if delay_ms:
+            self._timer = self._loop.call_later(delay_ms / 1000, self._fetch)
+        else:
+            self._timer = self._loop.call_soon(self._fetch)
+
+    def _fetch(self) -> None:
+        if self._is_closed or self._is_busy:
+            return
+        now_ms = self._clock.monotonic_ms()
+        attempt_ms = self.plan.next_attempt_ms(now_ms)
+        if attempt_ms is None:
+            return
+        if attempt_ms > now_ms:
+            self._schedule(attempt_ms - now_ms)
+            return
+        request = self.plan.request(now_ms)
+        request["replica_state"] = {"replica_id": self._node_id, "replica_epoch": self._broker_epoch()}
+        self._is_busy = True
+        self._send(ApiKey.FETCH, FETCH_VERSION, request, self._on_fetched)
+
+    def _send(
+        self, api: ApiKey, version: int, body: dict[str, object], on_done: Callable[[Message | None], None]
+    ) -> None:
+        def done(answered: asyncio.Future[Message]) -> None:
+            response = _result_of(answered)
+            if not self._is_closed:
+                on_done(response)
+
+        self._peers.send(
+            self._leader, api, version, body, channel=self._channel, timeout_ms=self._timeout_ms
+        ).add_done_callback(done)
+
+    def _on_fetched(self, response: Message | None) -> None:
+        self._is_busy = False
+        now_ms = self._clock.monotonic_ms()
+        if response is None:
+            self.plan.on_failure(now_ms)
+        else:
+            out_of_range = self.plan.on_answer(response, now_ms)
+            if out_of_range:
+                self._look_up(out_of_range)
+                return
+        self._fetch()
+
+    # --- offsets out of range
+
+    def _look_up(self, partitions: Sequence[Followed]) -> None:
+        """Ask where the leader's logs end, then where they start; fetching goes on after that."""
+        self._is_busy = True
+        ends: dict[tuple[str, int], int] = {}
+
+        def with_starts(response: Message | None) -> None:
+            starts = _offsets(response)
+            now_ms = self._clock.monotonic_ms()
+            for followed in partitions:
+                name = followed.partition.topic_partition
+                known = name in starts and name in ends
+                self.plan.on_leader_offsets(followed, (starts[name], ends[name]) if known else None, now_ms)
+            self._is_busy = False
+            self._fetch()
+
+        def with_ends(response: Message | None) -> None:
+            ends.update(_offsets(response))
+            self._list_offsets(partitions, _EARLIEST, with_starts)
+
+        self._list_offsets(partitions, _LATEST, with_ends)
+
+    def _list_offsets(
+        self, partitions: Sequence[Followed], timestamp: int, on_done: Callable[[Message | None], None]
+    ) -> None:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for followed in partitions:
+            name, number = followed.partition.topic_partition
+            topics.setdefault(name, []).append(
+                {
+                    "partition_index": number,
+                    "current_leader_epoch": followed.leader_epoch,
+                    "timestamp": timestamp,
+                }
+            )
+        body: dict[str, object] = {
+            "replica_id": self._node_id,
+            "isolation_level": 0,
+            "topics": [{"name": name, "partitions": wanted} for name, wanted in topics.items()],
+        }
+        self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, body, on_done)
+
+
+def _result_of(answered: asyncio.Future[Message]) -> Message | None:
+    if answered.cancelled():
+        return None
+    error = answered.exception()
+    if error is None:
+        return answered.result()
+    if not isinstance(error, BrokerError):
+        log.error("a request to another broker failed", exc_info=error)
+    return None
+
+
+def _offsets(response: Message | None) -> dict[tuple[str, int], int]:
+    if response is None:
+        return {}
+    return {
+        (topic.name, each.partition_index): each.offset
+        for topic in response.topics
+        for each in topic.partitions
+        if not each.error_code and each.offset >= 0
+    }
