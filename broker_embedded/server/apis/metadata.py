@@ -69,10 +69,7 @@ def _named(ctx: RequestContext, request: Message, errors: dict[str, BrokerError]
         if topic is not None:
             topics.append(_topic(image, topic, request))
             continue
-        if by_id:
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            code = _why_missing(each.name or "", errors)
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else _why_missing(each.name or "", errors)
         topics.append({"error_code": int(code), "name": each.name, "topic_id": each.topic_id})
     return _answer(ctx, request, topics)
 
