@@ -20,7 +20,10 @@ def spark():
         "ottla-tests",
         master="local[2]",
         config={
-            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.shuffle.partitions": 1,
+            # A handful of rows: compiling code for a plan takes longer than interpreting it.
+            "spark.sql.codegen.wholeStage": False,
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.streaming.pollingDelay": "10ms",
             "spark.driver.memory": "1g",
             # Short queries: the JVM's second compiler and parallel collectors cost more than they give.

@@ -96,7 +96,7 @@ def test_a_killed_tasks_input_ends_normally_and_truncated(topics, tmp_path):
     """
     marks = tmp_path / "marks"
     marks.mkdir()
-    rows_per_task = 4_000_000
+    rows_per_task = 100_000_000  # never read to the end: at 10 ms a batch that takes far longer than a kill
 
     def work(batches):
         import time as clock

@@ -18,6 +18,7 @@ COMMANDS = {
     "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
+    "pipeline": ("ottla.cli.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
     "run": ("ottla.cli.run:run", "Run a service: ottla run module:app."),
 }
 

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from ottla.spark.decoding import decode, split
     from ottla.spark.frames import read, read_stream
     from ottla.spark.java import Java, JavaMissing, find_java
+    from ottla.spark.pipeline import NotCaughtUp, Pipeline, PipelineFailed, Running, unique
     from ottla.spark.spark_session import session
 
 _HOMES = {
     "Java": "java",
     "JavaMissing": "java",
+    "NotCaughtUp": "pipeline",
+    "Pipeline": "pipeline",
+    "PipelineFailed": "pipeline",
+    "Running": "pipeline",
     "dead_letters": "dead_letter_rows",
     "decode": "decoding",
     "find_java": "java",
@@ -29,9 +34,25 @@ _HOMES = {
     "read_stream": "frames",
     "session": "spark_session",
     "split": "decoding",
+    "unique": "pipeline",
 }
 
-__all__ = ["Java", "JavaMissing", "dead_letters", "decode", "find_java", "read", "read_stream", "session", "split"]
+__all__ = [
+    "Java",
+    "JavaMissing",
+    "NotCaughtUp",
+    "Pipeline",
+    "PipelineFailed",
+    "Running",
+    "dead_letters",
+    "decode",
+    "find_java",
+    "read",
+    "read_stream",
+    "session",
+    "split",
+    "unique",
+]
 
 
 def __getattr__(name: str) -> Any:

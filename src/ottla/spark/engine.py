@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _OURS = ("publishgroup", "startinggroup", "fairness", "columns")
-_OURS_WITHOUT_EFFECT = ("tasks", "rowspertask", "startingoffsetsfile")
+_OURS_WITHOUT_EFFECT = ("tasks", "rowspertask", "startingoffsetsfile", "pausefile")
 
 
 def jvm_source_is_there(spark: SparkSession) -> bool:

@@ -53,6 +53,7 @@ KNOWN = {
         "publishGroup",
         "startingGroup",
         "startingOffsetsFile",
+        "pauseFile",
         DECODE_OPTION,
     ]
 }
@@ -119,6 +120,7 @@ class SourceOptions:
     max_rows_per_task: int | None = None
     publish_group: str | None = None
     starting_offsets_file: str | None = None
+    pause_file: str | None = None
     decode: str | None = None
 
 
@@ -156,6 +158,7 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
         max_rows_per_task=_count(given, "maxRecordsPerPartition"),
         publish_group=given.get("publishgroup"),
         starting_offsets_file=given.get("startingoffsetsfile"),
+        pause_file=given.get("pausefile"),
         decode=given.get(DECODE_OPTION),
     )
 

@@ -19,7 +19,7 @@ from ottla.spark.offsets import Offsets, from_json_dict, to_json_dict
 FILE_NAME = "ottla-starting-offsets.json"
 
 
-def persisted_start(location: str | None, resolve: Callable[[], Offsets]) -> Offsets:
+def persisted_start(location: str | None, resolve: Callable[[], Offsets], *, keep: bool = True) -> Offsets:
     """The offsets kept at `location`, or those of `resolve`, which are kept there first. None: nothing is kept."""
     if location is None:
         return resolve()
@@ -31,11 +31,19 @@ def persisted_start(location: str | None, resolve: Callable[[], Offsets]) -> Off
     except ValueError as error:
         raise ConfigError(f"{path}: not starting offsets ({error}); remove the file to start anew") from None
     offsets = resolve()
+    if not keep:
+        return offsets
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_text(json.dumps(to_json_dict(offsets)))
     scratch.replace(path)
     return offsets
+
+
+def is_local(location: str) -> bool:
+    """Whether this is a path, or a `file:` address."""
+    scheme = urlsplit(location).scheme
+    return len(scheme) <= 1 or scheme == "file"
 
 
 def local_path(location: str) -> Path:
@@ -44,7 +52,5 @@ def local_path(location: str) -> Path:
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     if parts.scheme and len(parts.scheme) > 1:
-        raise ConfigError(
-            f"startingOffsetsFile: found {location!r}, wanted a path on a file system that the driver can write"
-        )
+        raise ConfigError(f"found {location!r}, wanted a path on a file system that the driver can write")
     return Path(location)

@@ -26,7 +26,7 @@ from ottla.records import TopicPartition
 from ottla.spark.offsets import Offsets, from_json_dict, to_json_dict
 from ottla.spark.options import SourceOptions
 from ottla.spark.planner import share_budget
-from ottla.spark.starting import persisted_start
+from ottla.spark.starting import local_path, persisted_start
 from ottla.spark.subscription import offsets_at, resolve_start, subscribed_partitions
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,8 @@ class StreamPosition:
         """
         starts, known_ids = from_json_dict(start)
         self._publish(starts)
+        if self._is_paused():
+            return start
         ends = dict(self._frozen_end) if self._frozen_end is not None else self._end_now()
         ids = self._topic_ids(ends)
         recreated = {name for name, topic_id in known_ids.items() if ids.get(name, topic_id) != topic_id}
@@ -137,6 +139,10 @@ class StreamPosition:
         if self._last_batch_at is None:
             self._last_batch_at = now
         return now - self._last_batch_at < self._options.max_trigger_delay_ms / 1000
+
+    def _is_paused(self) -> bool:
+        """`pauseFile`: while it exists no micro-batch is begun; the one that runs ends as always."""
+        return self._options.pause_file is not None and local_path(self._options.pause_file).exists()
 
     def _report_recreated(self, recreated: Iterable[str], starts: Offsets, ends: Offsets) -> None:
         for name in sorted(recreated):

@@ -1,0 +1,213 @@
+"""`ottla pipeline`: run, replay and look at pipelines that a module declares.
+
+    ottla pipeline run reports.delays:pipeline
+
+Only `run`, `batch` and `replay` start Spark; the rest answers from the definition, the checkpoint and the broker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.cli.pipeline_checkpoint import checkpoint
+from ottla.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.spark.pipeline import Pipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _of_a_pipeline(command: F) -> F:
+    for option in (
+        click.option("--checkpoint", metavar="FOLDER", help="Used instead of the pipeline's own."),
+        click.option(
+            "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Used instead of the pipeline's own."
+        ),
+        click.argument("target", metavar="MODULE:PIPELINE"),
+    ):
+        command = option(command)
+    return command
+
+
+def _on_spark(command: F) -> F:
+    for option in (
+        click.option(
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."
+        ),
+        click.option("--master", help="Where to run: local[*], spark://..., yarn, k8s://...  [default: local[*]]"),
+    ):
+        command = option(command)
+    return command
+
+
+_VERSION = click.option("--version", help="Run or show this version instead of the pipeline's own.")
+_ONLY = click.option("--only", multiple=True, metavar="SINK", help="Only this sink; may be repeated.")
+
+
+@click.group()
+def pipeline() -> None:
+    """Pipelines on Spark: run, replay, describe, lag, checkpoints."""
+
+
+pipeline.add_command(checkpoint)
+
+
+@pipeline.command()
+@_of_a_pipeline
+@_on_spark
+@_VERSION
+@click.option(
+    "--every", metavar="TIME", help="Time between micro-batches, as in '10 seconds'. One after the other if left out."
+)
+@click.option("--available-now", is_flag=True, help="Read what there is, then end.")
+def run(
+    target: str, master: str | None, settings: tuple[str, ...], every: str | None, available_now: bool, **where: Any
+) -> None:
+    """Run a pipeline as a stream until SIGTERM or Ctrl-C; it stops after the running micro-batches."""
+    found = _load(target, **where)
+    click.echo(f"ottla: running {target} {found.version}; Ctrl-C or SIGTERM stops it", err=True)
+    found.run(_session(found, master, settings), every=every, available_now=available_now)
+
+
+@pipeline.command()
+@_of_a_pipeline
+@_on_spark
+@_ONLY
+@click.option("--since", default="earliest", show_default=True, help="earliest, -1h, an ISO 8601 time, or group:NAME.")
+@click.option("--version", "version", required=True, help="The version to write; '{version}' in outputs becomes this.")
+def replay(
+    target: str,
+    master: str | None,
+    settings: tuple[str, ...],
+    only: tuple[str, ...],
+    since: str,
+    version: str,
+    **where: Any,
+) -> None:
+    """Read history again into a new version, up to now; again, and it reads what has come since. Then: switch."""
+    found = _load(target, **where)
+    again = found.replay(_session(found, master, settings), version=version, since=since, only=only)
+    click.echo(f"{found.name} {version} has read everything up to now; {found.live_version()} is live")
+    _show_lag(again)
+
+
+@pipeline.command()
+@_of_a_pipeline
+@_on_spark
+@_ONLY
+@_VERSION
+@click.option("--since", default="earliest", show_default=True, help="earliest, -1h, an ISO 8601 time, or group:NAME.")
+@click.option("--until", default="now", show_default=True, help="now, -5m or an ISO 8601 time.")
+def batch(
+    target: str,
+    master: str | None,
+    settings: tuple[str, ...],
+    only: tuple[str, ...],
+    since: str,
+    until: str,
+    **where: Any,
+) -> None:
+    """Run a pipeline once over what lies between two times, as a bounded batch without a checkpoint."""
+    found = _load(target, **where)
+    report = found.batch(_session(found, master, settings), since=since, until=until, only=only)
+    click.echo(f"{report.records:,} records read")
+    for sink, output in report.outputs.items():
+        click.echo(f"{sink}: {output}")
+
+
+@pipeline.command()
+@_of_a_pipeline
+@click.argument("version")
+@click.option("--force", is_flag=True, help="Even if it has read less than the live version.")
+def switch(target: str, version: str, force: bool, **where: Any) -> None:
+    """Make VERSION the live one, once it is as far as the one that is live now."""
+    found = _load(target, **where)
+    before = found.live_version()
+    found.switch_over(version, force=force)
+    click.echo(f"{found.name}: {version} is live, {before} was")
+
+
+@pipeline.command()
+@_of_a_pipeline
+@_VERSION
+@click.option("--plan", "with_plan", is_flag=True, help="Also what the next micro-batches would read, by which tasks.")
+def describe(target: str, with_plan: bool, **where: Any) -> None:
+    """Show the definition of a pipeline; nothing runs."""
+    found = _load(target, **where)
+    click.echo(found.describe())
+    click.echo(f"live version: {found.live_version()}")
+    if with_plan:
+        click.echo(str(found.plan()))
+
+
+@pipeline.command()
+@_of_a_pipeline
+@_VERSION
+def lag(target: str, **where: Any) -> None:
+    """Show how far each sink is behind, by its checkpoint. The pipeline may run elsewhere."""
+    _show_lag(_load(target, **where))
+
+
+def _show_lag(found: Pipeline) -> None:
+    rows = found.lag()
+    width = max(len(str(row.partition)) for row in rows)
+    for name in found.sinks:
+        mine = [row for row in rows if row.sink == name]
+        click.echo(f"{name}: {sum(row.records for row in mine):,} records behind")
+        for row in mine:
+            click.echo(
+                f"  {row.partition!s:<{width}}  position {row.position:>12,} end {row.end:>12,} lag {row.records:>12,}"
+            )
+
+
+def load_pipeline(target: str) -> Pipeline:
+    """The pipeline that `module:attribute` names, or a ConfigError that says which part of it was not found."""
+    from ottla.spark.pipeline import Pipeline
+
+    module_name, colon, attribute = target.partition(":")
+    if not colon or not module_name or not attribute:
+        raise ConfigError(
+            f"expected MODULE:PIPELINE, as in `ottla pipeline run reports.delays:pipeline`, got {target!r}"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        is_ours = error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}."))
+        if not is_ours:
+            raise  # The module exists and fails to import something else: its own traceback tells more.
+        raise ConfigError(f"{target}: there is no module {error.name!r} in {here} or on the path") from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Pipeline):
+        known = [name for name, value in vars(module).items() if isinstance(value, Pipeline)]
+        hint = f"; the module has {', '.join(known)}" if known else ""
+        raise ConfigError(f"{target}: {attribute!r} is a {type(found).__name__}, wanted an ottla.spark.Pipeline{hint}")
+    return found
+
+
+def _load(target: str, bootstrap_servers: str | None, checkpoint: str | None, version: str | None = None) -> Pipeline:
+    found = load_pipeline(target)
+    return found.at(version=version, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
+
+
+def _session(found: Pipeline, master: str | None, settings: tuple[str, ...]) -> SparkSession:
+    from ottla.spark import session
+
+    config: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set: found {setting!r}, wanted KEY=VALUE")
+        config[name] = value
+    return session(found.name, master=master, config=config)

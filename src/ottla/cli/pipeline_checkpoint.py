@@ -1,0 +1,119 @@
+"""`ottla pipeline checkpoint`: look into the checkpoint of a Spark query, and change it with care.
+
+Works on the checkpoint of any query that reads Kafka, with this format or Spark's own, not only on those of
+declared pipelines. Whatever writes asks first (`--yes` answers), keeps a backup, and refuses while a pipeline runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import click
+
+from ottla.errors import ConfigError, InputError
+from ottla.records import TopicPartition
+
+
+@click.group()
+def checkpoint() -> None:
+    """Show, edit and reset the checkpoint of a streaming query."""
+
+
+@checkpoint.command()
+@click.argument("path")
+def show(path: str) -> None:
+    """Show what the checkpoint at PATH says: batches, offsets, watermark."""
+    from ottla.spark.checkpoint import read_checkpoint
+
+    found = read_checkpoint(path)
+    click.echo(f"query      {found.query_id or 'never ran'}")
+    click.echo(f"committed  {'nothing' if found.committed is None else f'batch {found.committed.number}'}")
+    if found.unfinished is not None:
+        click.echo(f"unfinished batch {found.unfinished.number}: a restart runs it again, with the same offsets")
+    if found.committed is not None and found.committed.watermark_ms:
+        moment = datetime.fromtimestamp(found.committed.watermark_ms / 1000, UTC)
+        click.echo(f"watermark  {moment.isoformat(sep=' ', timespec='milliseconds')}")
+    click.echo(f"state      {'yes (windows, joins or dedup)' if found.has_state else 'none'}")
+    planned = {} if found.unfinished is None else found.unfinished.position
+    for partition, offset in sorted(found.position.items()):
+        until = f", planned up to {planned[partition]:,}" if planned.get(partition, offset) != offset else ""
+        click.echo(f"  {partition}: {offset:,}{until}")
+
+
+@checkpoint.command("set-offsets")
+@click.argument("path")
+@click.option(
+    "--to", "target", required=True, help="An offset, or with --bootstrap-servers: earliest, latest, -1h, a time."
+)
+@click.option("--topic", help="Only this topic.")
+@click.option("--partition", type=click.IntRange(0), multiple=True, help="Only this partition of it; may be repeated.")
+@click.option(
+    "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Needed to look up a position that is no number."
+)
+@click.option("--keep-state", is_flag=True, help="Even if windows, joins or dedup have counted the records behind it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def set_offsets(
+    path: str,
+    target: str,
+    topic: str | None,
+    partition: tuple[int, ...],
+    bootstrap_servers: str | None,
+    keep_state: bool,
+    yes: bool,
+) -> None:
+    """Let the query at PATH go on at other offsets."""
+    from ottla.spark.checkpoint import read_checkpoint
+    from ottla.spark.checkpoint_edit import check_new_offsets
+    from ottla.spark.checkpoint_edit import set_offsets as change
+
+    found = read_checkpoint(path)
+    if partition and topic is None:
+        raise InputError("--partition: say of which --topic")
+    chosen = [
+        p for p in sorted(found.position) if topic in (None, p.topic) and (not partition or p.partition in partition)
+    ]
+    if not chosen:
+        raise ConfigError(f"{path}: reads no such partition; it reads {', '.join(map(str, sorted(found.position)))}")
+    wanted = _offsets(chosen, target, bootstrap_servers)
+    check_new_offsets(found, wanted, keep_state=keep_state)
+    for p in chosen:
+        click.echo(f"  {p}: {found.position[p]:,} -> {wanted[p]:,}")
+    if found.unfinished is not None:
+        click.echo(f"  batch {found.unfinished.number}, planned and not committed, is forgotten")
+    if not yes:
+        click.confirm("Change the checkpoint?", abort=True)
+    backup = change(path, wanted, keep_state=keep_state)
+    click.echo(f"changed; what was there is in {backup}")
+
+
+@checkpoint.command()
+@click.argument("path")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(path: str, yes: bool) -> None:
+    """Let the query at PATH begin anew. Its output must be new as well: Spark's file sink remembers batch numbers."""
+    from ottla.spark.checkpoint import read_checkpoint
+    from ottla.spark.checkpoint_edit import reset as move_away
+
+    found = read_checkpoint(path)
+    committed = "nothing committed" if found.committed is None else f"batch {found.committed.number} committed"
+    click.echo(f"{found.path}: {committed}, {'with' if found.has_state else 'no'} state")
+    if not yes:
+        click.confirm("Begin anew?", abort=True)
+    backup = move_away(path)
+    click.echo(f"reset; what was there is in {backup}")
+
+
+def _offsets(
+    partitions: Iterable[TopicPartition], target: str, bootstrap_servers: str | None
+) -> dict[TopicPartition, int]:
+    wanted = list(partitions)
+    if target.isdigit():
+        return dict.fromkeys(wanted, int(target))
+    if bootstrap_servers is None:
+        raise InputError(f"--to {target}: give --bootstrap-servers to look it up")
+    from ottla.columnar import EARLIEST, Cluster, wire_settings
+    from ottla.columnar.positions import resolve
+
+    with Cluster(wire_settings(bootstrap_servers=bootstrap_servers)) as cluster:
+        return resolve(cluster, wanted, target, default=EARLIEST)

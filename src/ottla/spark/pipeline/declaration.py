@@ -1,0 +1,307 @@
+"""What a pipeline declares: sources, views, sinks, and where each keeps its checkpoint. Names are checked at once.
+
+Declaring starts no Spark and needs no Java. What runs a declaration is `definition.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.errors import ConfigError
+from ottla.spark.decoding import Decodable
+from ottla.spark.frames import Engine
+from ottla.spark.pipeline.parts import (
+    DeadLetterSink,
+    EachBatchSink,
+    FrameSource,
+    ParquetSink,
+    Position,
+    Sink,
+    Source,
+    TableSource,
+    TopicSink,
+    TopicSource,
+    View,
+    Watermark,
+)
+from ottla.telemetry import Hooks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Declaration:
+    """The declared half of a `Pipeline`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        checkpoint: str,
+        bootstrap_servers: str | None = None,
+        version: str = "v1",
+        dead_letters: str | None = None,
+        publish_groups: bool = True,
+        options: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        """`checkpoint` is a folder; queries keep theirs in `<checkpoint>/<name>/<version>/<sink>`.
+
+        `dead_letters` names the topic for rows that do not decode. `publish_groups` commits the offsets of each sink to
+        the consumer group `<name>.<version>.<sink>`, for lag tools. `options` (security, limits) go to all sources and
+        topic sinks; `hooks` are told of every micro-batch.
+        """
+        self.name = name
+        self.checkpoint = checkpoint.rstrip("/")
+        self.version = version
+        self.dead_letters = dead_letters
+        self.publish_groups = publish_groups
+        self.options = dict(options or {})
+        self.hooks = hooks or Hooks()
+        self._bootstrap_servers = bootstrap_servers
+        self._parts: dict[str, Source | View] = {}
+        self._sinks: dict[str, Sink] = {}
+
+    # Sources
+
+    def read_topic(
+        self,
+        name: str,
+        topic: str | Sequence[str] | None = None,
+        *,
+        value: Decodable = None,
+        key: Decodable = None,
+        select: Sequence[str] = (),
+        watermark: Watermark | None = None,
+        unique: Sequence[str] = (),
+        start: Position = "earliest",
+        engine: Engine = "python",
+        **options: Any,
+    ) -> None:
+        """Declare a stream of one or more topics (by default the topic called `name`).
+
+        Rows that do not decode go to the pipeline's dead letter topic. `select` are expressions over the source's
+        columns (`value.*`); then comes the watermark, then repeats by the columns of `unique` are dropped within it.
+        `options` are those of `format("ottla")`.
+        """
+        if unique and watermark is None:
+            raise ConfigError(
+                f"{name}: unique={list(unique)} needs a watermark: it bounds how long an id is remembered"
+            )
+        by_option = {"subscribePattern", "assign"} & options.keys()
+        topics = topic if topic is not None or by_option else name
+        self._add(
+            TopicSource(
+                name=name,
+                topics=topics,
+                value=value,
+                key=key,
+                select=tuple(select),
+                watermark=watermark,
+                unique=tuple(unique),
+                start=start,
+                engine=engine,
+                options={**self.options, **options},
+            )
+        )
+        decodes = value is not None or key is not None
+        if self.dead_letters is not None and decodes:
+            sink = DeadLetterSink(name=f"{name}_dead_letters", view=name, topic=self.dead_letters)
+            self._sinks[sink.name] = sink
+
+    def read_table(
+        self,
+        name: str,
+        topic: str | None = None,
+        *,
+        value: Decodable = None,
+        key: Decodable = None,
+        select: Sequence[str] = (),
+        latest_per_key: bool = True,
+        **options: Any,
+    ) -> None:
+        """Declare a topic as a table to join with: the newest record of each key, read anew with each micro-batch."""
+        self._add(
+            TableSource(
+                name=name,
+                topic=topic or name,
+                value=value,
+                key=key,
+                select=tuple(select),
+                is_latest_per_key=latest_per_key,
+                options={**self.options, **options},
+            )
+        )
+
+    def read_frame(self, name: str, make: Callable[[SparkSession], DataFrame]) -> None:
+        """Declare any other frame: `lambda spark: spark.read.parquet("/lake/airports")`."""
+        self._add(FrameSource(name=name, make=make))
+
+    # Views
+
+    def view(self, function: F) -> F:
+        """Declare a view by a function: its name is the view's, its parameters are the frames it is made of."""
+        inputs = tuple(inspect.signature(function).parameters)
+        self._check_inputs(function.__name__, [name for name in inputs if name != "spark"])
+        self._add(View(name=function.__name__, inputs=inputs, function=function))
+        return function
+
+    def sql(self, name: str, text: str) -> None:
+        """Declare a view by SQL over the names declared so far."""
+        words = set(_NAME.findall(text))
+        inputs = tuple(known for known in self._parts if known in words)
+        if not inputs:
+            raise ConfigError(
+                f"view {name}: the SQL names none of {', '.join(self._parts) or 'the views (there are none)'}"
+            )
+        self._add(View(name=name, inputs=inputs, sql=text))
+
+    # Sinks
+
+    def write_parquet(
+        self,
+        view: str,
+        path: str,
+        *,
+        name: str | None = None,
+        partition_by: Sequence[str] = (),
+        files_per_batch: int | None = None,
+    ) -> None:
+        """Declare Parquet files, exactly once: Spark's file sink. `files_per_batch` bounds how many a batch writes."""
+        sink = ParquetSink(
+            name=name or view,
+            view=view,
+            path=path,
+            partition_by=tuple(partition_by),
+            files_per_batch=files_per_batch,
+        )
+        self._add_sink(sink)
+
+    def write_topic(
+        self,
+        view: str,
+        topic: str,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        value: str = "to_json(struct(*))",
+        output_mode: str = "append",
+        **options: Any,
+    ) -> None:
+        """Declare records of a topic. `key` and `value` are SQL expressions over the view's columns."""
+        sink = TopicSink(
+            name=name or view,
+            view=view,
+            topic=topic,
+            key=key,
+            value=value,
+            output_mode=output_mode,
+            options={**self.options, **options},
+        )
+        self._add_sink(sink)
+
+    def write_each(
+        self,
+        view: str,
+        function: Callable[[DataFrame, int], None],
+        *,
+        name: str | None = None,
+        output_mode: str = "append",
+    ) -> None:
+        """Declare a function of each micro-batch, called with its rows and its number; again after a failure.
+
+        In a bounded batch the number is -1.
+        """
+        self._add_sink(EachBatchSink(name=name or view, view=view, function=function, output_mode=output_mode))
+
+    # What was declared
+
+    @property
+    def parts(self) -> Mapping[str, Source | View]:
+        return self._parts
+
+    @property
+    def sinks(self) -> Mapping[str, Sink]:
+        return self._sinks
+
+    @property
+    def home(self) -> str:
+        """The folder of everything this pipeline remembers."""
+        return f"{self.checkpoint}/{self.name}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """As given here, else by the environment (`OTTLA_BOOTSTRAP_SERVERS`)."""
+        found = self._bootstrap_servers or os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
+        if not found:
+            raise ConfigError(
+                f"pipeline {self.name}: bootstrap_servers is missing; set OTTLA_BOOTSTRAP_SERVERS or give it"
+            )
+        return found
+
+    def checkpoint_of(self, sink: str) -> str:
+        """Where the query of this sink keeps its checkpoint. Dead letters have one for all versions: a record that
+        could not be decoded is a dead letter once, however often it is replayed."""
+        return f"{self.home}/{self._part_of(sink)}"
+
+    def group_of(self, sink: str) -> str:
+        """The consumer group that shows how far this sink is."""
+        return f"{self.name}.{self._part_of(sink).replace('/', '.')}"
+
+    def in_version(self, text: str) -> str:
+        """A path or topic with the version put in."""
+        return text.replace("{version}", self.version)
+
+    def sources_of(self, sink: Sink) -> list[TopicSource]:
+        """The streams that a sink is made of, in the order of their declaration."""
+        needed: set[str] = set()
+        waiting = [sink.view]
+        while waiting:
+            part = self._parts[name] if (name := waiting.pop()) in self._parts else None
+            if part is None or name in needed:
+                continue
+            needed.add(name)
+            waiting += part.inputs if isinstance(part, View) else ()
+        return [p for p in self._parts.values() if isinstance(p, TopicSource) and p.name in needed]
+
+    def streams(self) -> list[TopicSource]:
+        """All sources that are streams."""
+        found = [part for part in self._parts.values() if isinstance(part, TopicSource)]
+        if not found:
+            raise ConfigError(f"pipeline {self.name}: no stream is declared; begin with read_topic")
+        return found
+
+    def _part_of(self, sink: str) -> str:
+        found = self._sinks[sink]
+        return f"dead_letters/{found.view}" if isinstance(found, DeadLetterSink) else f"{self.version}/{sink}"
+
+    def _add(self, part: Source | View) -> None:
+        if not _NAME.fullmatch(part.name) or part.name == "spark":
+            raise ConfigError(
+                f"{part.name!r}: wanted a name of letters, digits and underscores: SQL must be able to say it"
+            )
+        if part.name in self._parts:
+            raise ConfigError(f"pipeline {self.name}: there is a {part.name} already")
+        self._parts[part.name] = part
+
+    def _add_sink(self, sink: Sink) -> None:
+        self._check_inputs(f"sink {sink.name}", [sink.view])
+        if sink.name in self._sinks:
+            raise ConfigError(f"pipeline {self.name}: there is a sink {sink.name} already; give this one another name=")
+        if not self.sources_of(sink):
+            raise ConfigError(f"sink {sink.name}: {sink.view} reads no stream (read_topic), so it would never run")
+        self._sinks[sink.name] = sink
+
+    def _check_inputs(self, who: str, names: Sequence[str]) -> None:
+        unknown = [name for name in names if name not in self._parts]
+        if unknown:
+            known = ", ".join(self._parts) or "nothing yet"
+            raise ConfigError(f"{who}: {', '.join(unknown)} is not declared; declared are {known}")

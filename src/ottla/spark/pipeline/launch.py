@@ -1,0 +1,169 @@
+"""Starting the queries of a pipeline: one for each sink, all or none, each locked against a second one.
+
+Also what runs them in the foreground until a signal comes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.columnar import Cluster
+from ottla.errors import ConfigError
+from ottla.spark.checkpoint import is_checkpoint, query_lock
+from ottla.spark.pipeline.frames import Frames, Mode, Run
+from ottla.spark.pipeline.parts import DeadLetterSink, EachBatchSink, ParquetSink, Position, Sink, TopicSink
+from ottla.spark.pipeline.replay import live_version
+from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
+from ottla.spark.pipeline.signals import stop_on_signals
+from ottla.spark.pipeline.starts import Starts, options_of
+from ottla.spark.starting import is_local, local_path
+from ottla.telemetry import log_event
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.spark.pipeline.definition import Pipeline
+
+
+def start(
+    pipeline: Pipeline,
+    spark: SparkSession | None,
+    *,
+    every: str | None = None,
+    available_now: bool = False,
+    only: Sequence[str] = (),
+    since: Position | None = None,
+) -> Running:
+    """Start the queries of a pipeline. What already runs is stopped again when one does not start."""
+    sinks = sinks_to_run(pipeline, only)
+    session = spark or _session(pipeline)
+    folder = Path(tempfile.mkdtemp(prefix="ottla-pipeline-"))
+    pause = folder / "pause"
+    queries: dict[str, StreamingQuery] = {}
+    with ExitStack() as opened:
+        opened.callback(shutil.rmtree, folder, ignore_errors=True)
+        wire = options_of(pipeline, pipeline.streams()[0], {}).wire
+        for sink in sinks:
+            if is_local(pipeline.checkpoint_of(sink.name)):
+                opened.enter_context(query_lock(pipeline.checkpoint_of(sink.name)))
+            _refuse_foreign_output(pipeline, sink)
+        try:
+            with Cluster(wire) as cluster:
+                starts = Starts(pipeline, cluster, since=since)
+                runs = {sink.name: _run(pipeline, sink, starts, pause) for sink in sinks}
+            for sink in sinks:
+                rows = Frames(session, pipeline.parts, runs[sink.name]).rows_of(sink)
+                queries[sink.name] = _start_query(pipeline, sink, rows, every=every, available_now=available_now)
+        except BaseException:
+            for query in queries.values():
+                query.stop()
+            raise
+        held = opened.pop_all()
+    log_event(
+        "pipeline_started", "info", {"pipeline": pipeline.name, "version": pipeline.version, "sinks": list(queries)}
+    )
+    return Running(pipeline, queries, pause, held)
+
+
+def run_until_signal(pipeline: Pipeline, spark: SparkSession | None, *, every: str | None, available_now: bool) -> None:
+    """Run in the foreground. The second signal stops at once."""
+    session = spark or _session(pipeline)
+    stop = threading.Event()
+    with stop_on_signals(stop), start(pipeline, session, every=every, available_now=available_now) as running:
+        while not stop.is_set() and running.is_active:
+            running.raise_failure()
+            running.report()
+            stop.wait(LOOK_EVERY_S)
+        running.raise_failure()
+        log_event("pipeline_stopping", "info", {"pipeline": pipeline.name, "after": "the running micro-batches"})
+    log_event("pipeline_stopped", "info", {"pipeline": pipeline.name, "version": pipeline.version})
+
+
+def sinks_to_run(pipeline: Pipeline, only: Sequence[str]) -> list[Sink]:
+    """The sinks asked for. Dead letters are written by the version that is live, and by no other."""
+    unknown = [name for name in only if name not in pipeline.sinks]
+    if unknown:
+        raise ConfigError(f"pipeline {pipeline.name}: no sink {', '.join(unknown)}; it has {', '.join(pipeline.sinks)}")
+    is_live = live_version(pipeline) == pipeline.version
+    chosen = [s for s in pipeline.sinks.values() if not only or s.name in only]
+    chosen = [s for s in chosen if is_live or not isinstance(s, DeadLetterSink)]
+    if not chosen:
+        raise ConfigError(
+            f"pipeline {pipeline.name}: nothing to run; declare a sink with write_parquet, write_topic, ..."
+        )
+    return chosen
+
+
+def _run(pipeline: Pipeline, sink: Sink, starts: Starts, pause: Path) -> Run:
+    options: dict[str, dict[str, str]] = {}
+    for source in pipeline.sources_of(sink):
+        options[source.name] = starts.option(sink, source)
+        if source.engine == "python":  # what Spark's own connector does not have
+            options[source.name]["pauseFile"] = str(pause)
+            if pipeline.publish_groups:
+                options[source.name]["publishGroup"] = pipeline.group_of(sink.name)
+    return Run(
+        mode=Mode.STREAM,
+        bootstrap_servers=pipeline.bootstrap_servers,
+        pipeline=pipeline.name,
+        source_options=options,
+    )
+
+
+def _start_query(
+    pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, available_now: bool
+) -> StreamingQuery:
+    if isinstance(sink, ParquetSink) and sink.files_per_batch is not None:
+        rows = rows.coalesce(sink.files_per_batch)
+    writer = rows.writeStream.queryName(f"{pipeline.name}.{pipeline.version}.{sink.name}")
+    writer = writer.option("checkpointLocation", pipeline.checkpoint_of(sink.name)).outputMode(sink.output_mode)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif every is not None:
+        writer = writer.trigger(processingTime=every)
+    if isinstance(sink, EachBatchSink):
+        writer = writer.foreachBatch(sink.function)
+    elif isinstance(sink, ParquetSink):
+        writer = writer.format("parquet").option("path", pipeline.in_version(sink.path))
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+    else:
+        assert isinstance(sink, TopicSink | DeadLetterSink)
+        own = {} if isinstance(sink, DeadLetterSink) else sink.options
+        for name, value in {**_client_options(pipeline), **own}.items():
+            writer = writer.option(name, str(value))
+        writer = writer.format("ottla").option("kafka.bootstrap.servers", pipeline.bootstrap_servers)
+        writer = writer.option("topic", pipeline.in_version(sink.topic))
+    started: StreamingQuery = writer.start()
+    return started
+
+
+def _client_options(pipeline: Pipeline) -> dict[str, Any]:
+    return {name: value for name, value in pipeline.options.items() if name.startswith("kafka.")}
+
+
+def _refuse_foreign_output(pipeline: Pipeline, sink: Sink) -> None:
+    """Spark's file sink skips batches whose number is in the folder's log: a new query there loses its first ones."""
+    if not isinstance(sink, ParquetSink):
+        return
+    path, checkpoint = pipeline.in_version(sink.path), pipeline.checkpoint_of(sink.name)
+    if not (is_local(path) and is_local(checkpoint)):
+        return
+    if (local_path(path) / "_spark_metadata").is_dir() and not is_checkpoint(checkpoint):
+        raise ConfigError(
+            f"sink {sink.name}: {path} was written by another query, and {checkpoint} is new. Spark would skip the"
+            " first micro-batches, because their numbers are in the folder's log; write to a new folder, or version"
+        )
+
+
+def _session(pipeline: Pipeline) -> SparkSession:
+    from ottla.spark.spark_session import session
+
+    return session(pipeline.name)

@@ -1,0 +1,188 @@
+"""Looking at a pipeline without running it: its definition, what it would read next, how far it is behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.columnar import EARLIEST, LATEST, Cluster, OffsetRange
+from ottla.records import TopicPartition
+from ottla.spark.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.offsets import Offsets
+from ottla.spark.pipeline.parts import (
+    DeadLetterSink,
+    EachBatchSink,
+    FrameSource,
+    ParquetSink,
+    Sink,
+    TableSource,
+    TopicSink,
+    TopicSource,
+    View,
+)
+from ottla.spark.pipeline.starts import Starts, options_of
+from ottla.spark.planner import plan_tasks, share_budget
+from ottla.spark.starting import is_local
+from ottla.spark.subscription import offsets_at, subscribed_partitions
+
+if TYPE_CHECKING:
+    from ottla.spark.pipeline.definition import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far one partition of one sink is behind."""
+
+    sink: str
+    partition: TopicPartition
+    position: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        return max(0, self.end - self.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRead:
+    """What the next micro-batch of one sink reads of one source."""
+
+    sink: str
+    source: str
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    waiting: int
+    """Records that are there, those of this micro-batch included."""
+
+    @property
+    def rows(self) -> int:
+        return sum(r.size for task in self.tasks for r in task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The next micro-batches. `str(plan)` is for people."""
+
+    pipeline: str
+    version: str
+    reads: tuple[PlannedRead, ...]
+
+    def __str__(self) -> str:
+        lines = [f"pipeline {self.pipeline} {self.version}: the next micro-batches"]
+        for read in self.reads:
+            lines.append(
+                f"  {read.sink} <- {read.source}: {read.rows:,} of {read.waiting:,} waiting records"
+                f" in {len(read.tasks)} task{'' if len(read.tasks) == 1 else 's'}"
+            )
+            for number, task in enumerate(read.tasks):
+                ranges = ", ".join(f"{r.topic}-{r.partition} [{r.start:,}, {r.end:,})" for r in task)
+                lines.append(f"    task {number}: {sum(r.size for r in task):,} records: {ranges}")
+        return "\n".join(lines)
+
+
+def plan(pipeline: Pipeline) -> Plan:
+    """The next micro-batch of each sink, by the checkpoint and the topics as they are."""
+    reads = []
+    with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
+        for sink in pipeline.sinks.values():
+            for source in pipeline.sources_of(sink):
+                begins, ends = _bounds(pipeline, cluster, sink, source)
+                options = options_of(pipeline, source, {})
+                available = {p: max(0, ends[p] - begins[p]) for p in ends}
+                budget = options.max_per_trigger
+                granted = (
+                    available if budget is None else share_budget(available, budget=budget, fairness=options.fairness)
+                )
+                ranges = [
+                    OffsetRange(topic=p.topic, partition=p.partition, start=begins[p], end=begins[p] + granted[p])
+                    for p in sorted(ends)
+                ]
+                tasks = plan_tasks(
+                    ranges,
+                    parallelism=options.parallelism,
+                    rows_per_task=options.rows_per_task,
+                    min_tasks=options.min_tasks,
+                    max_rows_per_task=options.max_rows_per_task,
+                )
+                reads.append(
+                    PlannedRead(
+                        sink=sink.name,
+                        source=source.name,
+                        tasks=tuple(tuple(task) for task in tasks),
+                        waiting=sum(available.values()),
+                    )
+                )
+    return Plan(pipeline=pipeline.name, version=pipeline.version, reads=tuple(reads))
+
+
+def lag(pipeline: Pipeline) -> list[Lag]:
+    """How far each sink is behind, by its checkpoint; a sink that never ran is behind by all it would read."""
+    found = []
+    with Cluster(options_of(pipeline, pipeline.streams()[0], {}).wire) as cluster:
+        for sink in pipeline.sinks.values():
+            for source in pipeline.sources_of(sink):
+                begins, ends = _bounds(pipeline, cluster, sink, source)
+                found += [Lag(sink=sink.name, partition=p, position=begins[p], end=ends[p]) for p in sorted(ends)]
+    return found
+
+
+def describe(pipeline: Pipeline) -> str:
+    """The definition as text, from sources to sinks."""
+    lines = [f"pipeline {pipeline.name} {pipeline.version}, checkpoint {pipeline.home}", "sources"]
+    for part in pipeline.parts.values():
+        if not isinstance(part, View):
+            lines.append(f"  {part.name}: {_source_text(part)}")
+    views = [part for part in pipeline.parts.values() if isinstance(part, View)]
+    if views:
+        lines.append("views")
+    for view in views:
+        made = f"function {view.function.__name__}" if view.function is not None else "SQL"
+        lines.append(f"  {view.name} <- {', '.join(view.inputs)} ({made})")
+    lines.append("sinks")
+    for sink in pipeline.sinks.values():
+        lines.append(f"  {sink.name} <- {sink.view}: {_sink_text(pipeline, sink)}")
+        lines.append(f"    checkpoint {pipeline.checkpoint_of(sink.name)}")
+        if pipeline.publish_groups:
+            lines.append(f"    progress shown as consumer group {pipeline.group_of(sink.name)}")
+    return "\n".join(lines)
+
+
+def _bounds(pipeline: Pipeline, cluster: Cluster, sink: Sink, source: TopicSource) -> tuple[Offsets, Offsets]:
+    """Where the sink goes on in each partition, and where the partition ends."""
+    options = options_of(pipeline, source, {})
+    partitions = subscribed_partitions(cluster, options)
+    ends = offsets_at(cluster, partitions, LATEST)
+    location = pipeline.checkpoint_of(sink.name)
+    if is_local(location) and is_checkpoint(location) and (found := read_checkpoint(location)).committed is not None:
+        position = found.position
+    else:
+        position = Starts(pipeline, cluster).of(sink, source, keep=False)
+    new = [p for p in partitions if p not in position]
+    position = position | (offsets_at(cluster, new, EARLIEST) if new else {})
+    return position, ends
+
+
+def _source_text(part: TopicSource | TableSource | FrameSource) -> str:
+    if isinstance(part, FrameSource):
+        return "a frame"
+    if isinstance(part, TableSource):
+        return f"topic {part.topic} as a table{', newest record of each key' if part.is_latest_per_key else ''}"
+    topics = part.topics if isinstance(part.topics, str) else ", ".join(part.topics or ("by option",))
+    text = f"stream of {topics} from {part.start}"
+    if part.is_decoded:
+        text += f", value {part.value!r}" if part.value is not None else ""
+        text += f", key {part.key!r}" if part.key is not None else ""
+    if part.watermark is not None:
+        text += f", events up to {part.watermark[1]} late by {part.watermark[0]}"
+    return text + (f", unique by {', '.join(part.unique)}" if part.unique else "")
+
+
+def _sink_text(pipeline: Pipeline, sink: Sink) -> str:
+    if isinstance(sink, ParquetSink):
+        by = f", partitioned by {', '.join(sink.partition_by)}" if sink.partition_by else ""
+        return f"Parquet {pipeline.in_version(sink.path)}{by}, exactly once"
+    if isinstance(sink, DeadLetterSink):
+        return f"dead letters to topic {sink.topic}"
+    if isinstance(sink, TopicSink):
+        return f"topic {pipeline.in_version(sink.topic)}"
+    assert isinstance(sink, EachBatchSink)
+    return f"function {getattr(sink.function, '__qualname__', sink.function)} of each micro-batch"

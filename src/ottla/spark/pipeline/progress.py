@@ -1,0 +1,133 @@
+"""What a query says of itself, in the words of the pipeline: position, counts, rates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.spark.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.offsets import Offsets, from_json_dict
+from ottla.spark.starting import is_local
+from ottla.telemetry import log_event
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.spark.pipeline.definition import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkMetrics:
+    """Of the micro-batches that Spark remembers (the last 100 by default)."""
+
+    sink: str
+    is_active: bool
+    last_batch: int | None
+    rows: int
+    malformed: int
+    rows_per_second: float
+    batch_ms: int
+    late_rows: int
+    state_rows: int
+
+
+def position_of(pipeline: Pipeline, sink: str, query: StreamingQuery) -> Offsets:
+    """The offsets that are read and committed: from the checkpoint, or from the progress where that is out of reach."""
+    location = pipeline.checkpoint_of(sink)
+    if is_local(location):
+        if not is_checkpoint(location):
+            return {}
+        try:
+            return read_checkpoint(location).position
+        except FileNotFoundError:
+            return {}  # Spark removed an old file while we looked; the next look will find the new one
+    progress = _progress(query)
+    return _end_offsets(progress[-1]) if progress else {}
+
+
+def metrics_of(sink: str, query: StreamingQuery) -> SinkMetrics:
+    """The metrics of one query."""
+    progress = _progress(query)
+    rows = sum(p["numInputRows"] for p in progress)
+    busy_ms = sum(p["durationMs"].get("triggerExecution", 0) for p in progress if p["numInputRows"])
+    last = progress[-1] if progress else None
+    operators = last.get("stateOperators", []) if last else []
+    return SinkMetrics(
+        sink=sink,
+        is_active=query.isActive,
+        last_batch=None if last is None else last["batchId"],
+        rows=rows,
+        malformed=sum(_malformed(p) for p in progress),
+        rows_per_second=rows * 1000 / busy_ms if busy_ms else 0.0,
+        batch_ms=0 if last is None else last["durationMs"].get("triggerExecution", 0),
+        late_rows=sum(o["numRowsDroppedByWatermark"] for p in progress for o in p.get("stateOperators", [])),
+        state_rows=sum(o["numRowsTotal"] for o in operators),
+    )
+
+
+def report_progress(pipeline: Pipeline, sink: str, query: StreamingQuery, *, after: int) -> int:
+    """Log each micro-batch with rows that ended after batch `after`; the number of the last one."""
+    last = after
+    for progress in _progress(query):
+        if progress["batchId"] <= after:
+            continue
+        last = max(last, progress["batchId"])
+        if progress["numInputRows"]:
+            _report(pipeline, sink, progress)
+    return last
+
+
+def _report(pipeline: Pipeline, sink: str, progress: Mapping[str, Any]) -> None:
+    rows, malformed = progress["numInputRows"], _malformed(progress)
+    took_ms = progress["durationMs"].get("triggerExecution", 0)
+    fields = {
+        "pipeline": pipeline.name,
+        "version": pipeline.version,
+        "sink": sink,
+        "batch": progress["batchId"],
+        "rows": rows,
+        "malformed": malformed,
+        "took_ms": took_ms,
+        "lag": _lag(progress),
+    }
+    log_event("pipeline_batch", "info", fields)
+    pipeline.hooks.run_finished(
+        group=pipeline.name,
+        handler=sink,
+        topic=",".join(sorted({p.topic for p in _end_offsets(progress)})),
+        handled=rows - malformed,
+        failed=0,
+        malformed=malformed,
+        skipped=0,
+        duration_ms=took_ms,
+    )
+
+
+def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(p.json) for p in query.recentProgress]
+
+
+def _malformed(progress: Mapping[str, Any]) -> int:
+    return sum(int(row.get("malformed", 0)) for row in progress.get("observedMetrics", {}).values())
+
+
+def _end_offsets(progress: Mapping[str, Any]) -> Offsets:
+    found: Offsets = {}
+    for source in progress["sources"]:
+        end = source.get("endOffset")
+        if isinstance(end, dict):
+            found |= from_json_dict(end)[0]
+    return found
+
+
+def _lag(progress: Mapping[str, Any]) -> int:
+    """Records behind the end of the topics, as the source saw it when the micro-batch ended."""
+    lag = 0
+    for source in progress["sources"]:
+        latest, end = source.get("latestOffset"), source.get("endOffset")
+        if isinstance(latest, dict) and isinstance(end, dict):
+            ends = from_json_dict(end)[0]
+            lag += sum(max(0, offset - ends.get(p, 0)) for p, offset in from_json_dict(latest)[0].items())
+    return lag

@@ -1,0 +1,123 @@
+"""Declaring a pipeline: mistakes are errors at once, by name; looking at one needs no Java."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli import main
+from ottla.errors import ConfigError
+from ottla.serdes import Json
+from ottla.spark import Pipeline
+
+
+@pytest.fixture
+def pipeline(kafka, tmp_path):
+    return Pipeline("p", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path))
+
+
+def test_names_are_checked_as_they_are_declared(pipeline):
+    pipeline.read_topic("events")
+    with pytest.raises(ConfigError, match="there is a events already"):
+        pipeline.read_topic("events")
+    with pytest.raises(ConfigError, match="'late-events': wanted a name of letters"):
+        pipeline.read_topic("late-events")
+    with pytest.raises(ConfigError, match="late: evnts is not declared; declared are events"):
+
+        @pipeline.view
+        def late(evnts):
+            return evnts
+
+    with pytest.raises(ConfigError, match="the SQL names none of events"):
+        pipeline.sql("none", "SELECT 1")
+    with pytest.raises(ConfigError, match="sink totals: totals is not declared"):
+        pipeline.write_parquet("totals", "/tmp/x")
+    pipeline.write_parquet("events", "/tmp/x")
+    with pytest.raises(ConfigError, match="there is a sink events already; give this one another name"):
+        pipeline.write_topic("events", "copy")
+
+
+def test_a_sink_without_a_stream_and_a_dedup_without_a_watermark_are_refused(pipeline):
+    pipeline.read_table("shops")
+    with pytest.raises(ConfigError, match="reads no stream"):
+        pipeline.write_parquet("shops", "/tmp/x")
+    with pytest.raises(ConfigError, match="needs a watermark"):
+        pipeline.read_topic("sales", unique=["id"])
+    with pytest.raises(ConfigError, match="no stream is declared"):
+        pipeline.lag()
+
+
+def test_the_version_is_part_of_every_place(pipeline):
+    pipeline.dead_letters = "dead"
+    pipeline.read_topic("events", value=Json(dict[str, int]))
+    pipeline.write_parquet("events", "/lake/{version}/events")
+    again = pipeline.at(version="v2")
+    assert again.checkpoint_of("events").endswith("/p/v2/events")
+    assert again.in_version("/lake/{version}/events") == "/lake/v2/events"
+    assert again.group_of("events") == "p.v2.events"
+    # A dead letter is written once, whatever version runs.
+    assert again.checkpoint_of("events_dead_letters") == pipeline.checkpoint_of("events_dead_letters")
+    assert pipeline.version == "v1"
+
+
+def test_a_missing_address_says_where_to_give_it(tmp_path, monkeypatch):
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
+    pipeline = Pipeline("p", checkpoint=str(tmp_path))
+    with pytest.raises(ConfigError, match="set OTTLA_BOOTSTRAP_SERVERS"):
+        _ = pipeline.bootstrap_servers
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", "there:9092")
+    assert pipeline.bootstrap_servers == "there:9092"
+
+
+def test_the_dry_run_shows_ranges_and_tasks_by_the_budget(pipeline, kafka, make_topic):
+    topic = make_topic(partitions=2)
+    kafka.produce(topic, ["x"] * 70, partition=0)
+    kafka.produce(topic, ["x"] * 10, partition=1)
+    pipeline.read_topic("events", topic, maxOffsetsPerTrigger=40, tasks=2, rowsPerTask=20)
+    pipeline.write_parquet("events", "/tmp/x")
+    (read,) = pipeline.plan().reads
+    assert (read.rows, read.waiting) == (40, 80)
+    assert [[(r.partition, r.start, r.end) for r in task] for task in read.tasks] == [
+        [(0, 0, 20)],
+        [(0, 20, 30), (1, 0, 10)],
+    ]
+    assert f"task 0: 20 records: {topic}-0 [0, 20)" in str(pipeline.plan())
+    assert [(row.partition.partition, row.records) for row in pipeline.lag()] == [(0, 70), (1, 10)]
+
+
+@pytest.fixture
+def module(kafka, make_topic, tmp_path, monkeypatch):
+    topic = make_topic()
+    kafka.produce(topic, ["x", "y", "z"])
+    name = f"declared_{topic.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(
+        "from ottla.spark import Pipeline\n"
+        f"pipeline = Pipeline('shown', checkpoint={str(tmp_path / 'ck')!r})\n"
+        f"pipeline.read_topic('events', {topic!r})\n"
+        "pipeline.sql('short', 'SELECT value FROM events')\n"
+        "pipeline.write_parquet('short', '/lake/{version}')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def test_the_command_line_describes_a_pipeline_and_its_lag(module, kafka):
+    def run(*arguments):
+        environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+        return CliRunner().invoke(main, ["pipeline", *arguments], env=environment)
+
+    shown = run("describe", f"{module}:pipeline", "--plan")
+    assert shown.exit_code == 0, shown.output
+    assert "short <- events (SQL)" in shown.output
+    assert "Parquet /lake/v1, exactly once" in shown.output
+    assert "3 of 3 waiting records in 1 task" in shown.output
+    behind = run("lag", f"{module}:pipeline")
+    assert "short: 3 records behind" in behind.output
+    wrong = run("lag", f"{module}:pipelin")
+    assert wrong.exit_code == 2
+    assert "'pipelin' is a NoneType, wanted an ottla.spark.Pipeline; the module has pipeline" in wrong.output
+    assert "expected MODULE:PIPELINE" in run("lag", "nothing").output
+    assert "there is no module 'no_such_thing'" in run("lag", "no_such_thing:p").output
+    assert json.dumps("v1") not in shown.output

@@ -1,0 +1,158 @@
+"""One declared pipeline as a stream, as a batch and as a replay: the same rows, exactly once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from ottla.errors import ConfigError
+from ottla.serdes import Json
+from ottla.spark import NotCaughtUp, Pipeline, PipelineFailed
+from ottla.spark.checkpoint_edit import set_offsets
+from ottla.telemetry import Counters
+
+pytestmark = pytest.mark.spark
+
+
+@dataclasses.dataclass
+class Sale:
+    id: str
+    shop: str
+    amount: int
+    at_ms: int
+
+
+START_MS = 1_700_000_040_000  # a whole minute
+
+
+def sale(number, *, shop="north", minute=0):
+    return {"id": f"s{number}", "shop": shop, "amount": number, "at_ms": START_MS + minute * 60_000 + number}
+
+
+def send(kafka, topic, sales, **options):
+    kafka.produce(topic, [s if isinstance(s, bytes) else json.dumps(s).encode() for s in sales], **options)
+
+
+@pytest.fixture
+def declare(kafka, make_topic, tmp_path):
+    """A pipeline over topics of its own: sales joined with cities of shops, repeats dropped, broken values aside."""
+
+    def make(**options):
+        sales, shops = make_topic("sales", partitions=2), make_topic("shops")
+        kafka.produce(shops, ["Oslo?", "Oslo", "Rome"], keys=["north", "north", "south"])
+        counters = Counters()
+        pipeline = Pipeline(
+            "sales",
+            bootstrap_servers=kafka.bootstrap_servers,
+            checkpoint=str(tmp_path / "checkpoints"),
+            dead_letters=f"{sales}.dead",
+            hooks=counters,
+        )
+        pipeline.read_topic(
+            "sales",
+            sales,
+            value=Json(Sale),
+            select=["value.*", "timestamp_millis(value.at_ms) AS at"],
+            watermark=("at", "10 minutes"),
+            unique=["id"],
+            **options,
+        )
+        pipeline.read_table("shops", shops, key=str, value=str, select=["key AS shop", "value AS city"])
+
+        @pipeline.view
+        def with_cities(sales, shops):
+            return sales.join(shops, "shop", "left").select("id", "city", "amount", "at")
+
+        pipeline.sql("big", "SELECT city, id, amount FROM with_cities WHERE amount >= 2")
+        pipeline.write_parquet("with_cities", str(tmp_path / "lake-{version}"), partition_by=["city"], name="lake")
+        pipeline.write_topic("big", f"{sales}.big-{{version}}", key="city", name="big")
+        return pipeline, sales, counters
+
+    return make
+
+
+def lake(spark, tmp_path, version="v1"):
+    return sorted((r.city, r.id) for r in spark.read.parquet(str(tmp_path / f"lake-{version}")).collect())
+
+
+def test_one_definition_runs_as_a_stream_as_a_batch_and_as_a_replay(spark, kafka, declare, tmp_path):
+    pipeline, topic, counters = declare(maxOffsetsPerTrigger=3)
+    send(kafka, topic, [sale(1), sale(2), sale(2), sale(3, shop="south"), b"{broken"], partition=0)
+    expected = [("Oslo", "s1"), ("Oslo", "s2"), ("Rome", "s3")]
+
+    assert str(pipeline.plan()).count("3 of 5 waiting records in 1 task") == 3
+    assert sum(row.records for row in pipeline.lag()) == 15  # three sinks, five records
+
+    with pipeline.start(spark, available_now=True, only=["lake", "sales_dead_letters"]) as running:
+        assert running.await_end(timeout_s=100)
+        assert running.metrics()["lake"].malformed == 1
+        assert running.metrics()["sales_dead_letters"].rows == 5
+    assert lake(spark, tmp_path) == expected
+    assert counters["malformed"] == 1
+    assert {row.sink: row.records for row in pipeline.lag() if row.records} == {"big": 5}  # that one did not run
+    dead = kafka.consume_all(f"{topic}.dead", at_least=1)
+    assert [(r.raw_value, r.header_text("ottla-dlq-group")) for r in dead] == [(b"{broken", "sales")]
+
+    batch = pipeline.at(version="batch")
+    report = batch.batch(spark)
+    assert (report.records, set(report.outputs)) == (5, {"lake", "big"})
+    assert lake(spark, tmp_path, "batch") == expected
+    big = [(r.raw_key, json.loads(r.raw_value)) for r in kafka.consume_all(f"{topic}.big-batch", at_least=2)]
+    assert sorted((k, v["id"]) for k, v in big) == [(b"Oslo", "s2"), (b"Rome", "s3")]
+
+    replayed = pipeline.replay(spark, version="v2", only=["lake"])
+    assert lake(spark, tmp_path, "v2") == expected
+    assert replayed.live_version() == "v1"
+    pipeline.switch_over("v2")
+    assert pipeline.live_version() == "v2"
+    assert len(kafka.consume_all(f"{topic}.dead")) == 1  # replayed, and not dead-lettered again
+
+
+def test_a_running_stream_catches_up_and_stops_between_two_batches(spark, kafka, make_topic, tmp_path):
+    topic, seen = make_topic(partitions=2), []
+    pipeline = Pipeline("watch", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path))
+    pipeline.read_topic("events", topic, select=["CAST(value AS STRING) AS text"], maxOffsetsPerTrigger=50)
+    pipeline.write_each("events", lambda rows, number: seen.extend((number, r.text) for r in rows.collect()))
+    kafka.produce(topic, [str(i) for i in range(100)])
+    with pipeline.start(spark) as running:
+        running.await_caught_up(timeout_s=60)
+        kafka.produce(topic, [str(i) for i in range(100, 200)])
+        running.await_caught_up(timeout_s=60)
+        assert sum(row.records for row in running.lag()) == 0
+        with pytest.raises(ConfigError, match="a query is running on this checkpoint"):
+            pipeline.start(spark)
+        with pytest.raises(ConfigError, match="a query is running on this checkpoint"):
+            set_offsets(pipeline.checkpoint_of("events"), {})
+    assert not running.is_active
+    assert sorted(int(text) for _, text in seen) == list(range(200))
+    running.stop()  # again: nothing
+
+
+def test_what_a_view_raises_stops_the_pipeline_with_the_name_of_its_sink(spark, kafka, make_topic, tmp_path):
+    topic = make_topic()
+    kafka.produce(topic, ["x"])
+    pipeline = Pipeline("fails", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path))
+    pipeline.read_topic("events", topic)
+
+    def fail(rows, number):
+        raise ValueError("the database is away")
+
+    pipeline.write_each("events", fail, name="database")
+    running = pipeline.start(spark)
+    with pytest.raises(PipelineFailed, match=r"(?s)fails, sink database: .*the database is away"):
+        running.await_end(timeout_s=60)
+    assert not running.is_active
+    with pytest.raises(PipelineFailed):
+        running.await_caught_up(timeout_s=60)
+
+
+def test_waiting_to_catch_up_ends_with_how_far_it_is_behind(spark, kafka, make_topic, tmp_path):
+    topic = make_topic()
+    kafka.produce(topic, ["x", "y"])
+    pipeline = Pipeline("slow", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path))
+    pipeline.read_topic("events", topic, minOffsetsPerTrigger=10)
+    pipeline.write_each("events", lambda rows, number: None)
+    with pipeline.start(spark) as running, pytest.raises(NotCaughtUp, match=r"not yet read: \{'events': 2\}"):
+        running.await_caught_up(timeout_s=0.5)
