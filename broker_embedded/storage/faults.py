@@ -19,6 +19,23 @@ _REMEDIES = {
 }
 
 
+_GONE = frozenset({errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO})
+
+
+def takes_dir_offline(error: OSError) -> bool:
+    """Whether what the disk says now cannot be believed any more until somebody has looked at it.
+
+    A failed fsync is such an error: what it should have saved may be gone, and a second one would say that all is well.
+    A full disk is not: it refuses what is new and keeps what it has.
+    """
+    return error.errno in _GONE
+
+
+def offline_error(path: str, reason: str) -> BrokerError:
+    """What everything in a directory is answered once it is offline."""
+    return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline since {reason}")
+
+
 def storage_error(error: OSError, *, path: str, doing: str) -> BrokerError:
     """KAFKA_STORAGE_ERROR, which clients retry: the disk may be freed, or another broker may lead."""
     remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror or error}: check the directory and restart the broker")

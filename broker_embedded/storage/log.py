@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.storage.append import AbortedTransaction, AppendInfo, AppendOrigin, TimestampOffset
-from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.leader_epochs import EpochEndOffset
 from broker_embedded.storage.log_reading import ProducerView
 from broker_embedded.storage.log_slice import LogSlice
@@ -154,6 +153,8 @@ class Log(MaintainedLog):
     def _append_run(
         self, data: memoryview, run: Sequence[tuple[int, BatchHeader]], run_bytes: int, now_ms: int
     ) -> None:
+        if self.offline_reason is not None:
+            self.check_online()
         first = run[0][0]
         for _, header in run:
             epoch = header.partition_leader_epoch
@@ -163,7 +164,7 @@ class Log(MaintainedLog):
         try:
             written_at = segment.write(data if run_bytes == len(data) else data[first : first + run_bytes])
         except OSError as error:
-            raise storage_error(error, path=segment.log_file.path, doing="writing") from error
+            raise self.failed(error, path=segment.log_file.path, doing="writing") from error
         producers = self.producers
         for position, header in run:
             base_offset = header.base_offset

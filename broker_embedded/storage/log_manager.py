@@ -17,7 +17,7 @@ from broker_embedded.common.filesystem import FileSystem, parent
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints
 from broker_embedded.storage.cleaner import LogCleaner
-from broker_embedded.storage.faults import storage_error
+from broker_embedded.storage.faults import storage_error, takes_dir_offline
 from broker_embedded.storage.file_pool import FilePool
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_FILE_NAME = 255
 
+DirListener = Callable[[str, Sequence[Log]], None]
+
 
 @fact
 class LogDirView:
@@ -41,6 +43,8 @@ class LogDirView:
     total_bytes: int
     usable_bytes: int
     logs: Sequence[Log]
+    offline_reason: str | None = None
+    """Why nothing in it is served, or None."""
 
 
 class LogManager:
@@ -72,6 +76,9 @@ class LogManager:
         self._deleted = 0
         self._is_closed = False
         self._dirs: dict[str, LogDir] = {}
+        self._dir_listeners: list[DirListener] = []
+        self.offline_dirs: dict[str, str] = {}
+        """Directories whose disk failed while the broker ran, and why. They are not used until the next start."""
         self.cleaner = LogCleaner()
         self._cleaner_enabled = cleaner_enabled
         self._schedule = Schedule(intervals or Intervals(), now_ms=clock.now_ms())
@@ -95,6 +102,28 @@ class LogManager:
     @property
     def dirs(self) -> Sequence[str]:
         return tuple(self._dirs)
+
+    # -- directories that fail
+
+    def add_dir_listener(self, listener: DirListener) -> None:
+        """Tell `listener` which directory went offline, with the logs in it: they serve nothing from now on."""
+        self._dir_listeners.append(listener)
+
+    def fail_dir(self, path: str, reason: str) -> None:
+        """Take a directory offline. What is in the other directories goes on."""
+        if path not in self._dirs or path in self.offline_dirs:
+            return
+        logger.error("%s: offline, the other log directories go on: %s", path, reason)
+        self.offline_dirs[path] = reason
+        logs = self._logs_in(path)
+        for log in logs:
+            log.offline_reason = reason
+        for listener in self._dir_listeners:
+            listener(path, logs)
+
+    def _on_failure(self, log: Log, error: OSError) -> None:
+        if takes_dir_offline(error):
+            self.fail_dir(parent(log.directory), f"{error.filename or log.directory}: {error.strerror or error}")
 
     # -- logs
 
@@ -141,6 +170,9 @@ class LogManager:
         if log is None:
             return
         self.cleaner.forget(log)
+        if log.offline_reason is not None:
+            logger.warning("%s: its disk is offline, it cannot be deleted; the next start finds it", log.directory)
+            return
         now_ms = self._clock.now_ms()
         self._deleted += 1
         suffix = f"-{partition}.{now_ms:016x}{self._deleted:016x}{DELETE_DIR_SUFFIX}"
@@ -183,13 +215,16 @@ class LogManager:
 
         With `max_steps` a long cleaning is continued by the next call, so that requests are answered in between.
         """
-        cleaned = self.cleaner.run(self.logs, now_ms=now_ms, max_steps=max_steps)
-        for path in {parent(log.directory) for log in cleaned}:
+        online = [log for log in self.logs if log.offline_reason is None]
+        cleaned = self.cleaner.run(online, now_ms=now_ms, max_steps=max_steps)
+        for path in {parent(log.directory) for log in cleaned} - set(self.offline_dirs):
             self._write_cleaner_offsets(self._dirs[path])
 
     def checkpoint(self) -> None:
         """Write the offset checkpoints of every directory now."""
-        for log_dir in self._dirs.values():
+        for path, log_dir in self._dirs.items():
+            if path in self.offline_dirs:
+                continue
             self._write_recovery_points(log_dir)
             self._write_high_watermarks(log_dir)
             self._write_cleaner_offsets(log_dir)
@@ -198,6 +233,13 @@ class LogManager:
         """DescribeLogDirs."""
         views = []
         for path in self._dirs:
+            if path in self.offline_dirs:
+                views.append(
+                    LogDirView(
+                        path=path, total_bytes=-1, usable_bytes=-1, logs=(), offline_reason=self.offline_dirs[path]
+                    )
+                )
+                continue
             usage = self._fs.usage(path)
             views.append(
                 LogDirView(path=path, total_bytes=usage.total, usable_bytes=usage.usable, logs=self._logs_in(path))
@@ -214,6 +256,10 @@ class LogManager:
         self._is_closed = True
         self.cleaner.stop()
         for path, log_dir in self._dirs.items():
+            if path in self.offline_dirs:
+                self._let_go(path)
+                log_dir.release()
+                continue
             try:
                 for log in self._logs_in(path):
                     log.close()
@@ -223,25 +269,38 @@ class LogManager:
                 checkpoints.write_clean_shutdown(self._fs, path)
             except (OSError, BrokerError) as error:
                 logger.error("%s: not shut down cleanly, the next start will recover it: %s", path, error)
-                for log in self._logs_in(path):
-                    log.close_files()
+                self._let_go(path)
             log_dir.release()
 
     def abandon(self) -> None:
-        """Let go of everything as a killed process does: no flush, no checkpoint, no marker. The next start recovers."""
+        """Let go of everything as a killed process does: no flush, no checkpoint, no marker.
+
+        The next start recovers.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self.cleaner.stop()
         for path, log_dir in self._dirs.items():
-            for log in self._logs_in(path):
-                log.close_files()
+            self._let_go(path)
             log_dir.release()
 
     # -- helpers
 
+    def _let_go(self, path: str) -> None:
+        """Give up the files of a directory, whatever its disk says to that."""
+        for log in self._logs_in(path):
+            try:
+                log.close_files()
+            except OSError as error:
+                logger.warning("%s: not closed: %s", log.directory, error)
+
     def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
-        counts = {path: len(self._logs_in(path)) for path in self._dirs}
+        counts = {path: len(self._logs_in(path)) for path in self._dirs if path not in self.offline_dirs}
+        if not counts:
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline: replace the disks, restart"
+            )
         path = min(counts, key=lambda p: counts[p])
         directory = f"{path}/{topic}-{partition}"
         try:
@@ -311,6 +370,7 @@ class LogManager:
             loaded=loaded,
             high_watermark=saved.high_watermarks.get(tp, 0) if saved else 0,
             on_cut=self._on_cut,
+            on_failure=self._on_failure,
         )
         log.cleaned_to = min(saved.cleaned_to.get(tp, 0) if saved else 0, log.log_end_offset)
         self._logs[tp] = log
@@ -353,17 +413,25 @@ class LogManager:
 
     def _each(self, work: Callable[[Log, int], object], now_ms: int) -> None:
         for log in self.logs:
+            if log.offline_reason is not None:
+                continue
             try:
                 work(log, now_ms)
             except (OSError, BrokerError) as error:
                 logger.error("%s: %s", log.name, error)
+                if isinstance(error, OSError):
+                    self._on_failure(log, error)
 
     def _each_dir(self, work: Callable[[LogDir], None]) -> None:
-        for log_dir in self._dirs.values():
+        for path, log_dir in self._dirs.items():
+            if path in self.offline_dirs:
+                continue
             try:
                 work(log_dir)
             except OSError as error:
-                logger.error("%s", storage_error(error, path=log_dir.path, doing="writing checkpoints"))
+                logger.error("%s", storage_error(error, path=path, doing="writing checkpoints"))
+                if takes_dir_offline(error):
+                    self.fail_dir(path, f"{error.filename or path}: {error.strerror or error}")
 
     def _remove_doomed_dirs(self, now_ms: int) -> None:
         due = [(due_ms, path) for due_ms, path in self._doomed_dirs if due_ms <= now_ms]

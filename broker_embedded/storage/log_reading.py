@@ -14,6 +14,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.facts import fact
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.storage.append import AbortedTransaction, TimestampOffset
+from broker_embedded.storage.faults import offline_error, storage_error
 from broker_embedded.storage.file_pool import FilePool, PooledFile
 from broker_embedded.storage.leader_epochs import EpochEndOffset, EpochEntry
 from broker_embedded.storage.log_config import LogConfig
@@ -58,12 +59,16 @@ class ReadableLog:
         loaded: LoadedLog,
         high_watermark: int = 0,
         on_cut: Callable[[Any], None] | None = None,
+        on_failure: Callable[[Any, OSError], None] | None = None,
     ) -> None:
         self._fs = fs
         self._pool = pool
         self._clock = clock
         self._config = config
         self._on_cut = on_cut
+        self._on_failure = on_failure
+        self.offline_reason: str | None = None
+        """Why the directory is offline: then this log serves nothing until the broker is started again."""
         self.directory = directory
         self.topic = topic
         self.partition = partition
@@ -96,6 +101,17 @@ class ReadableLog:
         """Use other settings from now on. Index settings reach new segments only."""
         self._config = config
 
+    def failed(self, error: OSError, *, path: str, doing: str) -> BrokerError:
+        """What an error of the disk is answered with. It may take the directory offline, and this log with it."""
+        if self._on_failure is not None:
+            self._on_failure(self, error)
+        return storage_error(error, path=path, doing=doing)
+
+    def check_online(self) -> None:
+        """KAFKA_STORAGE_ERROR once the directory is offline."""
+        if self.offline_reason is not None:
+            raise offline_error(self.directory, self.offline_reason)
+
     # -- reading
 
     def read(
@@ -106,6 +122,8 @@ class ReadableLog:
         At least one whole batch if `at_least_one`, even above `max_bytes`. Empty at `max_offset` and at the log end.
         Raises OFFSET_OUT_OF_RANGE outside [log_start_offset, log_end_offset].
         """
+        if self.offline_reason is not None:
+            self.check_online()
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise BrokerError(

@@ -4,6 +4,8 @@
 """
 
 from broker_embedded.cluster.faults.actions import Action, Corrupt, Delay, Disconnect, Fail, Hold, Phase
+from broker_embedded.cluster.faults.disks import BadDisk, Disks
+from broker_embedded.cluster.faults.faulty_filesystem import FaultyFileSystem
 from broker_embedded.cluster.faults.links import Links
 from broker_embedded.cluster.faults.model import ArmedFault, FaultModel
 from broker_embedded.cluster.faults.on_loop import OnLoop
@@ -13,13 +15,16 @@ from broker_embedded.cluster.faults.selector import InvalidFault, Selector, Sour
 __all__ = [
     "Action",
     "ArmedFault",
+    "BadDisk",
     "Corrupt",
     "Delay",
     "Disconnect",
+    "Disks",
     "Fail",
     "Fault",
     "FaultModel",
     "Faults",
+    "FaultyFileSystem",
     "Hold",
     "InvalidFault",
     "Links",

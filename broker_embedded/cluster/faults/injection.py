@@ -47,10 +47,11 @@ class Injection:
             topic_names=ctx.broker.metadata.image.topic_names,
             session_targets=_session_targets(ctx, self._api.key, request),
         )
+        handler = self._on_slow_disks if self._view.slow_disks else self._handler
         acting, on_answer = self._choose(subject)
         if not acting and not on_answer:
-            return self._handler(ctx, request)
-        return _Passage(self._api, self._handler, self._view, ctx, subject, acting, on_answer).start()
+            return handler(ctx, request)
+        return _Passage(self._api, handler, self._view, ctx, subject, acting, on_answer).start()
 
     def _choose(self, subject: Subject) -> tuple[list[ArmedFault], list[ArmedFault]]:
         """Those that act on the request as a whole (and have counted it), and those that look into the answer."""
@@ -62,6 +63,26 @@ class Injection:
             elif level is Level.REQUEST and fault.matches(subject, by_name=True) and fault.take():
                 acting.append(fault)
         return acting, on_answer
+
+    def _on_slow_disks(self, ctx: RequestContext, request: Message) -> Response:
+        """The handler, and an answer that is late by what it cost on slow disks.
+
+        The disk itself does not block: all brokers of the cluster share the thread, and only one has a slow disk.
+        """
+        disks = self._view.slow_disks
+        before_ms = sum(disk.debt_ms for disk in disks)
+        answer = self._handler(ctx, request)
+        late_ms = sum(disk.debt_ms for disk in disks) - before_ms
+        if not late_ms or answer is None:
+            return answer
+        promise: Promise[Body] = Promise()
+
+        def leave(settled: Response) -> None:
+            if not promise.done():
+                settle(promise, settled)
+
+        ctx.loop.call_later(late_ms / 1000, leave, answer)
+        return promise
 
 
 class _Passage:
@@ -122,27 +143,20 @@ class _Passage:
         except Exception as error:
             self._fail(error)
             return
-        if answer is None or isinstance(answer, (dict, bytes)):
-            self._answered(answer)
+        answered: Promise[Body] = Promise()
+        answered.add_done_callback(self._settled)
+        self._promise.add_done_callback(lambda promise: _cancel_with(promise, answered))
+        settle(answered, answer)
+
+    def _settled(self, answered: Promise[Body]) -> None:
+        if answered.cancelled():
+            self._promise.cancel()
             return
-        later = answer
-
-        def done(finished: Any) -> None:
-            if finished.cancelled():
-                self._promise.cancel()
-                return
-            error = finished.exception()
-            if error is None:
-                self._answered(finished.result())
-            else:
-                self._fail(error)
-
-        def drop(promise: Promise[Body]) -> None:
-            if promise.cancelled() and not later.done():
-                later.cancel()
-
-        later.add_done_callback(done)
-        self._promise.add_done_callback(drop)
+        error = answered.exception()
+        if error is None:
+            self._answered(answered.result())
+        else:
+            self._fail(error)
 
     def _answered(self, answer: Body | bytes | None) -> None:
         body = answer
@@ -209,6 +223,40 @@ class _Passage:
     def _decode(self, encoded: bytes) -> Body:
         """A handler may answer in bytes: passed on from another broker, or kept ready."""
         return codec.decode_response(self._api.key, self._ctx.api_version, memoryview(encoded), 0).to_dict()
+
+
+def settle(promise: Promise[Body], answer: Response) -> None:
+    """Keep a promise with what a handler returned, when it is there. Who cancels the promise cancels the handler's."""
+    if answer is None or isinstance(answer, (dict, bytes)):
+        if promise.done():  # its client has gone
+            return
+        promise.set_result(answer)  # type: ignore[arg-type]  # bytes are a body too; None is nothing to send
+        return
+    later = answer
+
+    def done(finished: Any) -> None:
+        if promise.done():
+            return
+        if finished.cancelled():
+            promise.cancel()
+            return
+        error = finished.exception()
+        if error is None:
+            promise.set_result(finished.result())
+        else:
+            promise.set_exception(error)
+
+    def drop(dropped: Promise[Body]) -> None:
+        if dropped.cancelled() and not later.done():
+            later.cancel()
+
+    later.add_done_callback(done)
+    promise.add_done_callback(drop)
+
+
+def _cancel_with(cancelled: Promise[Body], other: Promise[Body]) -> None:
+    if cancelled.cancelled():
+        other.cancel()
 
 
 def _phase(fault: ArmedFault) -> Phase:

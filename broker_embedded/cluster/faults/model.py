@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker_embedded.cluster.faults.actions import Action, Corrupt, Fail, Hold, Phase, action_to_json
+from broker_embedded.cluster.faults.disk_fault import DiskFault
 from broker_embedded.cluster.faults.injection import Injection
 from broker_embedded.cluster.faults.levels import Level, level_of
 from broker_embedded.cluster.faults.selector import InvalidFault, Selector
@@ -134,13 +135,15 @@ class ArmedFault:
 class BrokerFaults(FaultHook):
     """One broker's view: what its dispatcher and handlers ask."""
 
-    __slots__ = ("_model", "is_closed", "node_id")
+    __slots__ = ("_model", "is_closed", "node_id", "slow_disks")
 
     def __init__(self, model: FaultModel, node_id: int) -> None:
         super().__init__()
         self.node_id = node_id
         self.is_closed = False
         """The broker is gone; what is still held for it will not be done."""
+        self.slow_disks: tuple[DiskFault, ...] = ()
+        """Those that requests to this broker have to wait for."""
         self._model = model
 
     def around(self, api: Any, handler: H) -> H:
@@ -171,6 +174,7 @@ class FaultModel:
         """Those that may act."""
         self._faults: dict[int, ArmedFault] = {}
         self._views: dict[int, BrokerFaults] = {}
+        self._slow_disks: Mapping[int, tuple[DiskFault, ...]] = {}
         self._next_id = 1
         self._lock = threading.RLock()
 
@@ -232,7 +236,14 @@ class FaultModel:
             self.disarm(fault)
             self._faults.pop(fault.id, None)
 
+    def set_slow_disks(self, slow_disks: Mapping[int, tuple[DiskFault, ...]]) -> None:
+        """By broker; requests pay for what their handlers cost there."""
+        with self._lock:
+            self._slow_disks = slow_disks
+            self._set_armed(self.armed)
+
     def _set_armed(self, armed: tuple[ArmedFault, ...]) -> None:
         self.armed = armed
         for node_id, view in self._views.items():
-            view.is_armed = any(fault.selector.broker in (None, node_id) for fault in armed)
+            view.slow_disks = self._slow_disks.get(node_id, ())
+            view.is_armed = bool(view.slow_disks) or any(fault.selector.broker in (None, node_id) for fault in armed)

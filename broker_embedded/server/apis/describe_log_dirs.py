@@ -9,7 +9,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.server.registry import Body, RequestContext, Response, api
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_manager import LogDirView
-from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 Wanted = set[TopicPartition] | None
@@ -30,7 +30,7 @@ def _directory(ctx: RequestContext, view: LogDirView, wanted: Wanted) -> Body:
         if (wanted is None or key in wanted) and ctx.broker.replicas.partition(key) is not None:
             topics.setdefault(log.topic, []).append(_partition(log))
     return {
-        "error_code": 0,
+        "error_code": int(ErrorCode.NONE if view.offline_reason is None else ErrorCode.KAFKA_STORAGE_ERROR),
         "log_dir": view.path,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
         "total_bytes": view.total_bytes,

@@ -238,7 +238,7 @@ def test_periodic_work_is_done_when_it_is_due(
     assert read_whole(memory_fs, "/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 3\n"
 
 
-def test_a_failing_disk_does_not_keep_other_logs_from_their_work(
+def test_a_log_that_cannot_be_changed_does_not_keep_others_from_their_work(
     memory_fs: MemoryFileSystem, clock: ManualClock, make_batch: Callable[..., bytes]
 ) -> None:
     config = LogConfig(segment_bytes=200, retention_bytes=0)
@@ -250,7 +250,7 @@ def test_a_failing_disk_does_not_keep_other_logs_from_their_work(
 
     def fail(operation: str, path: str) -> None:
         if "/bad-0/" in path:
-            raise OSError(5, "Input/output error", path)
+            raise OSError(13, "Permission denied", path)
 
     memory_fs.before_change = fail
     clock.advance(300_000)

@@ -1,0 +1,106 @@
+"""What can be wrong with a disk: full, slow, failing to fsync, tearing a write, or gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+from enum import Enum
+from typing import Any
+
+from broker_embedded.cluster.faults.selector import InvalidFault
+
+
+class Operation(Enum):
+    """What storage does with files, as far as faults tell it apart."""
+
+    OPEN = "open"
+    LOOK = "look"
+    READ = "read"
+    CREATE = "create"
+    WRITE = "write"
+    RENAME = "rename"
+    REMOVE = "remove"
+    FSYNC = "fsync"
+
+
+class DiskFaultKind(Enum):
+    """See the members."""
+
+    FULL = "full"
+    """What would grow fails with ENOSPC; reading, overwriting and removing go on."""
+    SLOW = "slow"
+    """Reads, writes and fsyncs cost time. Requests that caused them are answered that much later."""
+    FSYNC_ERROR = "fsync-error"
+    """fsync fails with EIO; nothing counts as durable."""
+    TORN_WRITE = "torn-write"
+    """Half of a write reaches the file, then EIO."""
+    OFFLINE = "offline"
+    """Everything fails with EIO."""
+
+
+_GROWTH = (Operation.CREATE, Operation.WRITE)
+_COSTS_TIME = (Operation.READ, Operation.WRITE, Operation.FSYNC)
+
+
+class DiskFault:
+    """One fault of everything at and below a path. Acts `count` times, or until it is removed."""
+
+    def __init__(self, kind: DiskFaultKind, path: str, *, count: int | None = None, delay_ms: int = 0) -> None:
+        if count is not None and count < 1:
+            raise InvalidFault(f"count: found {count}, wanted 1 or more, or none for no limit")
+        if (kind is DiskFaultKind.SLOW) != (delay_ms > 0):
+            raise InvalidFault(f"delay_ms: found {delay_ms} for {kind.value}, wanted 1 or more for slow, else none")
+        self.kind = kind
+        self.path = path.rstrip("/")
+        self.count = count
+        self.delay_ms = delay_ms
+        self.hits = 0
+        self.debt_ms = 0
+        """What a slow disk has cost so far."""
+        self._below = self.path + "/"
+
+    def concerns(self, path: str) -> bool:
+        return path == self.path or path.startswith(self._below)
+
+    def check(self, operation: Operation, path: str, *, grows: bool) -> None:
+        """Raise OSError if the operation fails because of this fault."""
+        if not self.concerns(path):
+            return
+        kind = self.kind
+        if kind is DiskFaultKind.SLOW:
+            if operation in _COSTS_TIME:
+                self._take()
+                self.debt_ms += self.delay_ms
+        elif kind is DiskFaultKind.OFFLINE:
+            self._raise(errno.EIO, path)
+        elif kind is DiskFaultKind.FULL:
+            if grows and operation in _GROWTH:
+                self._raise(errno.ENOSPC, path)
+        elif kind is DiskFaultKind.FSYNC_ERROR and operation is Operation.FSYNC:
+            self._raise(errno.EIO, path)
+
+    def torn_bytes(self, path: str, size: int) -> int | None:
+        """How many bytes of a write reach the file before it fails; None if it does not."""
+        if self.kind is not DiskFaultKind.TORN_WRITE or not self.concerns(path) or not self._take():
+            return None
+        return size // 2
+
+    def makes_full(self, path: str) -> bool:
+        return self.kind is DiskFaultKind.FULL and self.concerns(path)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the control API shows it."""
+        shown: dict[str, Any] = {"kind": self.kind.value, "path": self.path, "count": self.count, "hits": self.hits}
+        if self.kind is DiskFaultKind.SLOW:
+            shown["delay_ms"] = self.delay_ms
+        return shown
+
+    def _take(self) -> bool:
+        if self.count is not None and self.hits >= self.count:
+            return False
+        self.hits += 1
+        return True
+
+    def _raise(self, number: int, path: str) -> None:
+        if self._take():
+            raise OSError(number, os.strerror(number), path)

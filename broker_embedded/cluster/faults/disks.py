@@ -1,0 +1,139 @@
+"""`cluster.disks`: what is wrong with the brokers' disks, from any thread.
+
+with cluster.disks.full(1): ...
+cluster.disks.offline(2, dir=0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from broker_embedded.cluster.faults.disk_fault import DiskFault, DiskFaultKind
+from broker_embedded.cluster.faults.faulty_filesystem import FaultyFileSystem
+from broker_embedded.cluster.faults.model import FaultModel
+from broker_embedded.cluster.faults.on_loop import OnLoop
+from broker_embedded.cluster.faults.selector import InvalidFault
+
+
+class BadDisk:
+    """Faults that were added together. As a context manager they are removed at the end of the block."""
+
+    def __init__(self, disks: Disks, node: int, faults: Sequence[DiskFault]) -> None:
+        self.node = node
+        self.faults = tuple(faults)
+        self._disks = disks
+
+    @property
+    def hits(self) -> int:
+        """How many operations it has met."""
+        return sum(fault.hits for fault in self.faults)
+
+    def remove(self) -> None:
+        """The disk is well again; what it failed to do is not made up for."""
+        self._disks.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+class Disks:
+    """See the module. `log_dirs` names the log directories of a broker, or is InvalidFault for one that is not there.
+
+    `dir` is the number of one of a broker's log directories; all of them if it is left out.
+    """
+
+    def __init__(
+        self, fs: FaultyFileSystem, model: FaultModel, on_loop: OnLoop, *, log_dirs: Callable[[int], Sequence[str]]
+    ) -> None:
+        self._fs = fs
+        self._model = model
+        self._on_loop = on_loop
+        self._log_dirs = log_dirs
+        self._bad: list[BadDisk] = []
+
+    def full(self, node: int, *, dir: int | None = None) -> BadDisk:
+        """Nothing more fits: appends are refused with KAFKA_STORAGE_ERROR, reads go on, nothing is lost."""
+        return self._add(DiskFaultKind.FULL, node, dir)
+
+    def slow(self, node: int, *, delay_ms: int, dir: int | None = None) -> BadDisk:
+        """Each read, write and fsync costs `delay_ms`: requests that cause them are answered that much later.
+
+        The brokers share a thread, so the disk does not block: what a follower appends, and what is flushed in the
+        background, is not slowed. A follower that lags is made with `links.slow`.
+        """
+        return self._add(DiskFaultKind.SLOW, node, dir, delay_ms=delay_ms)
+
+    def fail_fsync(self, node: int, *, count: int | None = None, dir: int | None = None) -> BadDisk:
+        """fsync fails with EIO, `count` times."""
+        return self._add(DiskFaultKind.FSYNC_ERROR, node, dir, count=count)
+
+    def tear_write(self, node: int, *, count: int = 1, dir: int | None = None) -> BadDisk:
+        """Half of the next write reaches the file, then EIO."""
+        return self._add(DiskFaultKind.TORN_WRITE, node, dir, count=count)
+
+    def offline(self, node: int, *, dir: int | None = None) -> BadDisk:
+        """Everything fails with EIO: the partitions there are offline until the broker is started again."""
+        return self._add(DiskFaultKind.OFFLINE, node, dir)
+
+    def heal(self, node: int | None = None) -> None:
+        """Remove all faults, or those of one broker."""
+        for bad in [bad for bad in self._bad if node in (None, bad.node)]:
+            bad.remove()
+
+    def remove(self, bad: BadDisk) -> None:
+        """Remove what was added together."""
+
+        def run() -> None:
+            for fault in bad.faults:
+                self._fs.remove_fault(fault)
+            self._bad = [each for each in self._bad if each is not bad]
+            self._tell_slow()
+
+        self._on_loop(run)
+
+    def crash(self, node: int) -> None:
+        """Lose what the broker wrote and did not fsync, as when the power goes. Its logs must be let go of before."""
+        for path in self._log_dirs(node):
+            self._on_loop(lambda path=path: self._fs.crash(path))  # type: ignore[misc]  # mypy and defaults of lambdas
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """As the control API shows it."""
+        return [{"broker": bad.node, **fault.to_json()} for bad in self._bad for fault in bad.faults]
+
+    def _add(
+        self, kind: DiskFaultKind, node: int, dir: int | None, *, count: int | None = None, delay_ms: int = 0
+    ) -> BadDisk:
+        paths = self._paths(node, dir)
+        faults = [DiskFault(kind, path, count=count, delay_ms=delay_ms) for path in paths]
+        bad = BadDisk(self, node, faults)
+
+        def run() -> None:
+            for fault in faults:
+                self._fs.add(fault)
+            self._bad.append(bad)
+            self._tell_slow()
+
+        self._on_loop(run)
+        return bad
+
+    def _paths(self, node: int, dir: int | None) -> Sequence[str]:
+        paths = self._log_dirs(node)
+        if dir is None:
+            return paths
+        if not 0 <= dir < len(paths):
+            raise InvalidFault(f"dir: found {dir}, wanted 0 to {len(paths) - 1}: broker {node} has {len(paths)}")
+        return [paths[dir]]
+
+    def _tell_slow(self) -> None:
+        """The brokers' requests ask what their disks have cost."""
+        slow: dict[int, list[DiskFault]] = {}
+        for bad in self._bad:
+            slow.setdefault(bad.node, []).extend(f for f in bad.faults if f.kind is DiskFaultKind.SLOW)
+        self._model.set_slow_disks({node: tuple(faults) for node, faults in slow.items() if faults})

@@ -1,0 +1,182 @@
+"""A file system that can be made to fail, over the machine's files or those in memory.
+
+Two things are kept apart: which operations fail (`disk_fault.DiskFault`, asked before each of them while there are any)
+and what a power cut would leave (`unsynced.Unsynced`, which follows what was fsynced and forgets the rest at `crash`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from broker_embedded.cluster.faults.disk_fault import DiskFault, Operation
+from broker_embedded.cluster.faults.unsynced import FileRecord, Unsynced
+from broker_embedded.common.filesystem import Bytes, DiskUsage, File, FileSystem, Lock
+
+
+class FaultyFileSystem:
+    """A `FileSystem`. Nothing fails until a fault is added."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        self.inner = inner
+        self.faults: tuple[DiskFault, ...] = ()
+        self.unsynced = Unsynced(inner)
+
+    # -- faults
+
+    def add(self, fault: DiskFault) -> DiskFault:
+        self.faults = (*self.faults, fault)
+        return fault
+
+    def remove_fault(self, fault: DiskFault) -> None:
+        self.faults = tuple(each for each in self.faults if each is not fault)
+
+    def crash(self, path: str) -> None:
+        """What was written below `path` and not fsynced is gone; so are names of files whose directory was not.
+
+        Close what is open there first: this is what the next start finds.
+        """
+        self.unsynced.forget_below(path)
+
+    def check(self, operation: Operation, path: str, *, grows: bool = False) -> None:
+        """Raise what the faults have for this operation. Call only while there are any."""
+        for fault in self.faults:
+            fault.check(operation, path, grows=grows)
+
+    # -- FileSystem
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        creates = create and not self.inner.exists(path)
+        if self.faults:
+            self.check(Operation.CREATE if creates else Operation.OPEN, path, grows=creates)
+        file = self.inner.open(path, create=create)
+        return _FaultyFile(self, file, self.unsynced.opened(path, file, created=creates))
+
+    def exists(self, path: str) -> bool:
+        if self.faults:
+            self.check(Operation.LOOK, path)
+        return self.inner.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        if self.faults:
+            self.check(Operation.LOOK, path)
+        return self.inner.is_dir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        if self.faults:
+            self.check(Operation.LOOK, path)
+        return self.inner.list_dir(path)
+
+    def make_dirs(self, path: str) -> None:
+        if self.faults:
+            self.check(Operation.CREATE, path, grows=not self.inner.exists(path))
+        self.inner.make_dirs(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if self.faults:
+            self.check(Operation.RENAME, source)
+        replaces = self.inner.exists(target)
+        self.inner.rename(source, target)
+        self.unsynced.renamed(source, target, replaces=replaces)
+
+    def remove(self, path: str) -> None:
+        if self.faults:
+            self.check(Operation.REMOVE, path)
+        self.inner.remove(path)
+        self.unsynced.removed(path)
+
+    def remove_tree(self, path: str) -> None:
+        if self.faults:
+            self.check(Operation.REMOVE, path)
+        self.inner.remove_tree(path)
+        self.unsynced.removed_tree(path)
+
+    def sync_dir(self, path: str) -> None:
+        if self.faults:
+            self.check(Operation.FSYNC, path)
+        self.inner.sync_dir(path)
+        self.unsynced.synced_dir(path)
+
+    def size(self, path: str) -> int:
+        if self.faults:
+            self.check(Operation.LOOK, path)
+        return self.inner.size(path)
+
+    def modified_ms(self, path: str) -> int:
+        if self.faults:
+            self.check(Operation.LOOK, path)
+        return self.inner.modified_ms(path)
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        if self.faults:
+            self.check(Operation.WRITE, path)
+        self.inner.set_modified_ms(path, modified_ms)
+
+    def lock(self, path: str) -> Lock:
+        if self.faults:
+            self.check(Operation.OPEN, path)
+        return self.inner.lock(path)
+
+    def usage(self, path: str) -> DiskUsage:
+        if self.faults:
+            self.check(Operation.LOOK, path)
+        usage = self.inner.usage(path)
+        is_full = any(fault.makes_full(path) for fault in self.faults)
+        return DiskUsage(usage.total, 0) if is_full else usage
+
+
+class _FaultyFile:
+    """A file whose operations may fail, and whose fsynced size is known."""
+
+    __slots__ = ("_fs", "_inner", "_record")
+
+    def __init__(self, fs: FaultyFileSystem, inner: File, record: FileRecord) -> None:
+        self._fs = fs
+        self._inner = inner
+        self._record = record
+
+    def read_at(self, size: int, position: int) -> bytes:
+        if self._fs.faults:
+            self._fs.check(Operation.READ, self._record.path)
+        return self._inner.read_at(size, position)
+
+    def write_at(self, data: Bytes, position: int) -> None:
+        record = self._record
+        if self._fs.faults:
+            self._check_write(data, position)
+        if position < record.durable_size:
+            record.remember(self._inner, position, len(data))
+        self._inner.write_at(data, position)
+
+    def size(self) -> int:
+        return self._inner.size()
+
+    def truncate(self, size: int) -> None:
+        if self._fs.faults:
+            self._fs.check(Operation.WRITE, self._record.path, grows=size > self._inner.size())
+        self._inner.truncate(size)
+        self._record.truncated(size)
+
+    def flush(self) -> None:
+        if self._fs.faults:
+            self._fs.check(Operation.FSYNC, self._record.path)
+        self._inner.flush()
+        self._record.flushed(self._inner.size())
+
+    def fileno(self) -> int | None:
+        if self._fs.faults:
+            self._fs.check(Operation.READ, self._record.path)
+        return self._inner.fileno()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _check_write(self, data: Bytes, position: int) -> None:
+        path = self._record.path
+        self._fs.check(Operation.WRITE, path, grows=position + len(data) > self._inner.size())
+        for fault in self._fs.faults:
+            written = fault.torn_bytes(path, len(data))
+            if written is not None:
+                if written:
+                    self._inner.write_at(memoryview(data)[:written], position)
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
