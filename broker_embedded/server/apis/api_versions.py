@@ -1,34 +1,65 @@
 """ApiVersions (key 18), versions 0-4.
 
-Lists what is bound in the table of `server.registry`, nothing else. Client software names are checked against KIP-511's
+Lists what is bound in the table of `server.registry`, nothing else, and from version 3 the features that the cluster
+has finalized (KIP-584): clients read `transaction.version` there. Client software names are checked against KIP-511's
 pattern. An unknown version is answered by the dispatcher, in version 0 with UNSUPPORTED_VERSION. Encoded once per
-version: clients ask at every connection. Not done: finalized features (there is nothing to negotiate yet).
+version, until a feature changes: clients ask at every connection.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.features import SUPPORTED
+from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.dispatcher import api_versions_body
-from broker_embedded.server.registry import RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response, api
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.broker import Broker
+
+FIRST_WITH_LEVEL_0 = 4
+"""Clients that know version 3 only cannot read a feature whose lowest level is 0 (KAFKA-17011)."""
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_encoded: WeakKeyDictionary[Broker, dict[int, tuple[Mapping[str, int], bytes]]] = WeakKeyDictionary()
 
 
 @api(ApiKey.API_VERSIONS, versions=(0, 4))
 def handle(ctx: RequestContext, request: Message) -> Response:
-    if ctx.api_version >= 3:
-        name, version = request.client_software_name, request.client_software_version
-        if _SOFTWARE.fullmatch(name) is None or _SOFTWARE.fullmatch(version) is None:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"found client software {name!r} {version!r}")
-        ctx.connection.client_software = (name, version)
-    return _encoded(ctx.api_version)
+    version = ctx.api_version
+    if version >= 3:
+        name, software = request.client_software_name, request.client_software_version
+        if _SOFTWARE.fullmatch(name) is None or _SOFTWARE.fullmatch(software) is None:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"found client software {name!r} {software!r}")
+        ctx.connection.client_software = (name, software)
+    image = ctx.broker.metadata.image
+    per_version = _encoded.setdefault(ctx.broker, {})
+    known = per_version.get(version)
+    if known is not None and known[0] is image.features:
+        return known[1]
+    response = codec.encode_response(ApiKey.API_VERSIONS, version, {**api_versions_body(), **_features(image, version)})
+    per_version[version] = (image.features, response)
+    return response
 
 
-@cache
-def _encoded(version: int) -> bytes:
-    return codec.encode_response(ApiKey.API_VERSIONS, version, api_versions_body())
+def _features(image: ClusterImage, version: int) -> Body:
+    lowest = 0 if version >= FIRST_WITH_LEVEL_0 else 1
+    return {
+        "supported_features": [
+            {"name": each.name, "min_version": max(each.min_level, lowest), "max_version": each.max_level}
+            for each in SUPPORTED
+        ],
+        "finalized_features_epoch": image.offset,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in sorted(image.features.items())
+            if level
+        ],
+    }
