@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig, TopicConfig
@@ -97,6 +97,7 @@ class ReplicaManager:
                 on_high_watermark=self._wake_readers,
             )
         metadata.add_listener(self._on_metadata)
+        logs.add_dir_listener(self._on_dir_offline)
 
     # --- looking up
 
@@ -111,6 +112,7 @@ class ReplicaManager:
         """The partition if this broker leads it; otherwise BrokerError says what the client should do."""
         partition = self._partitions.get(topic_partition)
         if partition is not None and partition.is_leader:
+            partition.log.check_online()
             return partition
         raise self._not_led(topic_partition)
 
@@ -118,6 +120,7 @@ class ReplicaManager:
         """The partition if this broker leads or follows it: a consumer may read from either (KIP-392)."""
         partition = self._partitions.get(topic_partition)
         if partition is not None:
+            partition.log.check_online()
             return partition
         raise self._not_led(topic_partition)
 
@@ -361,6 +364,11 @@ class ReplicaManager:
                 listener.on_follower(topic_partition, partition.leader_epoch)
         if partition.leader_epoch != old_epoch:
             self._wake_all(topic_partition)
+
+    def _on_dir_offline(self, path: str, logs: Sequence[Log]) -> None:
+        """Who waits for something in a directory that failed is told so, in the loop's next turn."""
+        for failed in logs:
+            self.loop.call_soon(self._wake_all, TopicPartition(failed.topic, failed.partition))
 
     def _wake_all(self, topic_partition: TopicPartition) -> None:
         self.fetches.notify(topic_partition, LEADERSHIP_CHANGED)

@@ -197,6 +197,14 @@ class _Fetch(DelayedOperation[TopicPartition]):
             return read
         except BrokerError as error:
             return self._refused(name, wanted, partition, error)
+        except OSError as error:
+            return self._unreadable(wanted, partition, error)
+
+    def _unreadable(self, wanted: SessionPartition, partition: Partition | None, error: OSError) -> _Read:
+        """The disk failed for this partition; the others are answered."""
+        assert partition is not None  # nothing is read before it is found
+        refused = partition.log.failed(error, path=partition.log.directory, doing="reading")
+        return self._refused(None, wanted, partition, refused)
 
     def _check_follower(self, partition: Partition, wanted: SessionPartition) -> None:
         self.ctx.broker.replicas.in_sync.check_follower(
@@ -354,10 +362,13 @@ class _Fetch(DelayedOperation[TopicPartition]):
             has_data = False
             if read.slice is not None and read.slice.size:
                 has_data = True
-                body["records"] = _records(read.slice, room=room)
+                try:
+                    body["records"] = _records(read.slice, room=room)
+                    if self._isolation is Isolation.READ_COMMITTED:
+                        body["aborted_transactions"] = _aborted(read, wanted.fetch_offset)
+                except OSError as error:
+                    body = read.body = self._unreadable(wanted, read.partition, error).body
                 room -= read.slice.size
-                if self._isolation is Isolation.READ_COMMITTED:
-                    body["aborted_transactions"] = _aborted(read, wanted.fetch_offset)
             if session is not None:
                 changed = _changed(wanted, body) or has_data or read.must_answer
                 if has_data:
