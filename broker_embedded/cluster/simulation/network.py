@@ -79,8 +79,8 @@ class SimulatedNetwork:
 
     def host_died(self, name: str, *, is_silent: bool) -> None:
         """Its processes are gone. Peers see a reset; if it happened in silence (power), when the host is up again."""
-        for port_of in [address for address in self._listeners if address[0] == name]:
-            self._listeners[port_of].stop()
+        for listener in [each for each in self._listeners.values() if each.host == name]:
+            listener.close()
         for transport in list(self._transports):
             if transport.source == name:
                 transport.die()
@@ -170,8 +170,18 @@ class HostNetwork:
         self._network.add_listener(listener)
         return listener
 
+    def reserve(self, host: str, port: int) -> NothingReserved:
+        return NothingReserved()
+
     async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
         await self._network.connect(self.name, host, port, factory)
+
+
+class NothingReserved:
+    """Ports of a simulated host are taken by nobody else."""
+
+    def release(self) -> None:
+        pass
 
 
 class SimulatedListener:
@@ -185,10 +195,6 @@ class SimulatedListener:
 
     async def serve(self, factory: ProtocolFactory) -> None:
         self.serving = (factory, current_process.get())
-
-    def stop(self) -> None:
-        """Nobody accepts; the port stays bound."""
-        self.serving = None
 
     def close(self) -> None:
         self.serving = None

@@ -1,0 +1,65 @@
+"""`python -m broker_embedded.cluster.simulation --seeds 20 --first 1 --brokers 3 --minutes 2`
+
+Runs one simulation per seed. A seed that fails is printed with its transcript, and is the same run whenever it is run
+again; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from broker_embedded.cluster.simulation import Outcome, Simulation, draw
+
+TAIL = 120
+"""Lines of a failing transcript that are printed; all of them go to the file that is named."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m broker_embedded.cluster.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10, help="how many simulations")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=2.0, help="simulated minutes with faults")
+    parser.add_argument("--transcript", type=Path, help="write the transcript of the last run to this file")
+    options = parser.parse_args(arguments)
+    failed: list[int] = []
+    outcomes: list[Outcome] = []
+    for seed in range(options.first, options.first + options.seeds):
+        outcome = Simulation(draw(seed, brokers=options.brokers, minutes=options.minutes)).run()
+        outcomes.append(outcome)
+        _say(_line(outcome))
+        if options.transcript is not None:
+            options.transcript.write_text("\n".join(outcome.lines) + "\n", encoding="utf-8")
+        if outcome.failure is not None:
+            failed.append(seed)
+            _say("\n".join(outcome.lines[-TAIL:]))
+            _say(
+                f"again: python -m broker_embedded.cluster.simulation --seeds 1 --first {seed} "
+                f"--brokers {options.brokers} --minutes {options.minutes:g} --transcript seed-{seed}.txt"
+            )
+    simulated_s, wall_s = sum(each.simulated_s for each in outcomes), sum(each.wall_s for each in outcomes)
+    _say(
+        f"{len(outcomes)} seeds, {len(failed)} failed{': ' + ', '.join(map(str, failed)) if failed else ''}; "
+        f"{simulated_s / 3600:.2f} simulated hours in {wall_s:.1f} s, "
+        f"{simulated_s / 3600 / max(wall_s, 1e-9):.3f} hours per second"
+    )
+    return 1 if failed else 0
+
+
+def _line(outcome: Outcome) -> str:
+    state = "ok    " if outcome.failure is None else "FAILED"
+    return (
+        f"{state} {outcome.scenario.describe()}; {outcome.faults} faults, {outcome.acknowledged} acknowledged, "
+        f"{outcome.consumed} consumed, {outcome.simulated_s:.0f} s in {outcome.wall_s:.1f} s, {outcome.digest}"
+    )
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Kafka clients for the simulation: small, asyncio only, and honest about what they were told."""

@@ -1,0 +1,84 @@
+"""An idempotent producer: acks=all, retries until told, one batch under way per partition.
+
+It never gives a batch up, so a broker that keeps its promises never tells it OUT_OF_ORDER_SEQUENCE_NUMBER: that answer
+means that something acknowledged was forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from broker_embedded.cluster.simulation.clients.client import LEADER_ERRORS, Client, Refused, TryAgain
+from broker_embedded.cluster.simulation.clients.connection import NoAnswer
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+from ottla_wire.records.record import RecordData, encode_batch
+
+PRODUCE_TIMEOUT_MS = 2_000
+
+SENT_AGAIN = (*LEADER_ERRORS, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class IdempotentProducer:
+    """Appends batches; each is in the log once, however often it was sent."""
+
+    def __init__(self, client: Client, *, now_ms: Callable[[], int]) -> None:
+        self.producer_id = -1
+        self.epoch = -1
+        self._client = client
+        self._now_ms = now_ms
+        self._sequences: dict[tuple[str, int], int] = {}
+        self._one_at_a_time: dict[tuple[str, int], asyncio.Lock] = {}
+
+    async def start(self) -> None:
+        """Get a producer id."""
+
+        async def attempt() -> Message:
+            body = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+            answer = await self._client.ask_any(ApiKey.INIT_PRODUCER_ID, 4, body)
+            if answer.error_code:
+                raise TryAgain(ErrorCode(answer.error_code).name)
+            return answer
+
+        given = await self._client.until_done(attempt)
+        self.producer_id, self.epoch = given.producer_id, given.producer_epoch
+
+    async def send(self, topic: str, partition: int, values: Sequence[bytes]) -> int:
+        """Append one batch; returns the offset of its first record once it is acknowledged by all in-sync replicas."""
+        place = (topic, partition)
+        async with self._one_at_a_time.setdefault(place, asyncio.Lock()):
+            sequence = self._sequences.get(place, 0)
+            batch = self._batch(values, sequence)
+            offset = await self._client.until_done(lambda: self._send_once(topic, partition, batch))
+            self._sequences[place] = (sequence + len(values)) & 0x7FFFFFFF
+            return offset
+
+    def _batch(self, values: Sequence[bytes], sequence: int) -> bytes:
+        now_ms = self._now_ms()
+        records = [
+            RecordData(offset=index, timestamp_ms=now_ms, key=None, value=value, headers=())
+            for index, value in enumerate(values)
+        ]
+        return encode_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
+
+    async def _send_once(self, topic: str, partition: int, batch: bytes) -> int:
+        leader = await self._client.leader(topic, partition)
+        body = {
+            "acks": -1,
+            "timeout_ms": PRODUCE_TIMEOUT_MS,
+            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
+        }
+        try:
+            answer = await self._client.ask(leader, ApiKey.PRODUCE, 9, body)
+        except NoAnswer:
+            self._client.forget_leaders()
+            raise
+        (told,) = answer.responses[0].partition_responses
+        if told.error_code in LEADER_ERRORS:
+            self._client.forget_leaders()
+        if told.error_code in SENT_AGAIN or ErrorCode(told.error_code).retriable:
+            raise TryAgain(ErrorCode(told.error_code).name)
+        if told.error_code:
+            raise Refused(told.error_code, f"{self._client.name} writes to {topic}-{partition}")
+        return int(told.base_offset)

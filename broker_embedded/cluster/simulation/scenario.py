@@ -1,0 +1,56 @@
+"""What one simulation is made of; everything not asked for is drawn from the seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from broker_embedded.common.facts import fact
+
+TOPIC = "orders"
+
+
+@fact
+class Scenario:
+    """The shape of one run."""
+
+    seed: int
+    brokers: int
+    minutes: float
+    partitions: int
+    replication_factor: int
+    min_insync_replicas: int
+    producers: int
+    consumers: int
+    batch_records: int
+    """A producer's batches have up to so many records."""
+    pause_s: float
+    """Mean time between two batches of a producer."""
+    fault_every_s: float
+    """Mean time between two faults; 0 for none."""
+
+    def describe(self) -> str:
+        faults = f"a fault every {self.fault_every_s:.1f} s" if self.fault_every_s else "no faults"
+        return (
+            f"seed {self.seed}: {self.brokers} brokers, {self.minutes:g} min, {TOPIC} with {self.partitions} "
+            f"partitions × {self.replication_factor} (min.insync.replicas {self.min_insync_replicas}), "
+            f"{self.producers} producers, {self.consumers} consumers, {faults}"
+        )
+
+
+def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
+    """The scenario of a seed."""
+    random = Random(f"{seed}/scenario")
+    factor = min(3, brokers)
+    return Scenario(
+        seed=seed,
+        brokers=brokers,
+        minutes=minutes,
+        partitions=random.randint(1, 4),
+        replication_factor=factor,
+        min_insync_replicas=max(1, factor - 1),
+        producers=random.randint(1, 3),
+        consumers=random.randint(1, 2),
+        batch_records=random.choice((1, 3, 10)),
+        pause_s=random.choice((0.02, 0.1, 0.5)),
+        fault_every_s=random.choice((1.0, 3.0, 8.0)),
+    )

@@ -1,0 +1,130 @@
+"""The clients of a simulation and what they check by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from broker_embedded.cluster.simulation.clients.client import Client
+from broker_embedded.cluster.simulation.clients.consumer import Consumer
+from broker_embedded.cluster.simulation.clients.producer import IdempotentProducer
+from broker_embedded.cluster.simulation.invariants import Invariants
+from broker_embedded.cluster.simulation.loop import SimulatedClock
+from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario
+from broker_embedded.cluster.simulation.violation import InvariantViolated
+from broker_embedded.common.types import TopicPartition
+
+
+class Progress:
+    """How much has been done, and what is to be stopped."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.acknowledged = 0
+        self.consumed = 0
+        self.commits = 0
+        self.is_ending = False
+        """Clients finish what they have begun, and begin nothing."""
+        self.committed: dict[tuple[str, int], int] = {}
+        """The highest acknowledged commit by group and partition."""
+        self.asked_to_commit: dict[tuple[str, int], int] = {}
+
+
+class ProducerLife:
+    """One incarnation of a producer: each value is sent by one incarnation only."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        label: str,
+        scenario: Scenario,
+        random: Random,
+        clock: SimulatedClock,
+        invariants: Invariants,
+        progress: Progress,
+    ) -> None:
+        self._client = client
+        self._label = label
+        self._scenario = scenario
+        self._random = random
+        self._clock = clock
+        self._invariants = invariants
+        self._progress = progress
+        self._number = 0
+
+    async def run(self) -> None:
+        producer = IdempotentProducer(self._client, now_ms=self._clock.now_ms)
+        await producer.start()
+        while not self._progress.is_ending:
+            partition = self._random.randrange(self._scenario.partitions)
+            values = [self._value() for _ in range(self._random.randint(1, self._scenario.batch_records))]
+            self._progress.sent += len(values)
+            offset = await producer.send(TOPIC, partition, values)
+            self._progress.acknowledged += len(values)
+            self._invariants.acknowledged(TopicPartition(TOPIC, partition), offset, values, who=self._client.name)
+            await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
+        self._client.close()
+
+    def _value(self) -> bytes:
+        self._number += 1
+        return b"%s:%d" % (self._label.encode(), self._number)
+
+
+class ConsumerLife:
+    """One incarnation of a consumer: goes on where its group has committed."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        group: str,
+        scenario: Scenario,
+        random: Random,
+        invariants: Invariants,
+        progress: Progress,
+        is_done: Callable[[int, int], bool],
+    ) -> None:
+        self._client = client
+        self._consumer = Consumer(client, group=group)
+        self._scenario = scenario
+        self._random = random
+        self._invariants = invariants
+        self._progress = progress
+        self._is_done = is_done
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._read(partition) for partition in range(self._scenario.partitions)))
+        self._client.close()
+
+    async def _read(self, partition: int) -> None:
+        place = (self._consumer.group, partition)
+        position = await self._start(partition)
+        while not self._is_done(partition, position):
+            records, following = await self._consumer.fetch(TOPIC, partition, position)
+            for record in records:
+                self._invariants.consumed(
+                    TopicPartition(TOPIC, partition), record.offset, record.value, who=self._client.name
+                )
+            self._progress.consumed += len(records)
+            position = max(position, following)
+            if position > self._progress.asked_to_commit.get(place, 0):
+                self._progress.asked_to_commit[place] = position
+                await self._consumer.commit(TOPIC, partition, position)
+                self._progress.committed[place] = max(position, self._progress.committed.get(place, 0))
+                self._progress.commits += 1
+            await asyncio.sleep(self._random.uniform(0, 0.2))
+
+    async def _start(self, partition: int) -> int:
+        place = (self._consumer.group, partition)
+        acknowledged = self._progress.committed.get(place, -1)
+        found = await self._consumer.committed(TOPIC, partition)
+        asked = self._progress.asked_to_commit.get(place, -1)
+        if not acknowledged <= found <= asked:
+            raise InvariantViolated(
+                "committed offsets never move back",
+                f"group {self._consumer.group}, {TOPIC}-{partition}: found {found}, acknowledged was {acknowledged}, "
+                f"asked for {asked} at most",
+            )
+        return max(found, 0)
