@@ -90,6 +90,11 @@ class Controller:
         """Whether this node's controller is the one that decides."""
         return self._quorum.is_leader
 
+    @property
+    def leader_id(self) -> int:
+        """The node whose controller is active; -1 while none is known."""
+        return self._quorum.leader_id
+
     def close(self) -> None:
         """Stop acting; what waits is told NOT_CONTROLLER."""
         self._deactivate()

@@ -25,10 +25,13 @@ class MetadataCache:
     def add_listener(self, listener: MetadataListener) -> None:
         self._listeners.append(listener)
 
+    def remove_listener(self, listener: MetadataListener) -> None:
+        self._listeners.remove(listener)
+
     def replay(self, records: Sequence[MetadataRecord], *, offset: int, epoch: int, controller_id: int) -> None:
         """Apply a committed batch of the metadata log; `offset` is that of its last record."""
         delta = MetadataDelta(self.image)
         delta.replay_all(records)
         self.image = delta.apply(offset=offset, epoch=epoch, controller_id=controller_id)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):  # one that waited for this may go
             listener(delta, self.image)

@@ -43,6 +43,11 @@ def change_configs(
     return then(changed, answer)
 
 
+def refuse_all(request: Message, version: int, error: BrokerError) -> Body:
+    """The response when nothing of the request could be looked at."""
+    return {"responses": [_response(resource, error) for resource in request.resources]}
+
+
 def _response(resource: Message, error: BrokerError | None) -> Body:
     return {
         "error_code": 0 if error is None else int(error.code),

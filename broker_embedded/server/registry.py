@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.server.forwarding import to_controller as forwarded
 from broker_embedded.server.futures import Promise
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
@@ -73,15 +74,24 @@ TABLE: dict[int, Api] = {}
 
 
 def api(
-    key: ApiKey, *, versions: tuple[int, int], on_error: OnError | None = None, listed_from: int | None = None
+    key: ApiKey,
+    *,
+    versions: tuple[int, int],
+    on_error: OnError | None = None,
+    listed_from: int | None = None,
+    to_controller: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Bind a handler to an API. `on_error` shapes the response for a BrokerError that the handler raises."""
+    """Bind a handler to an API. `on_error` shapes the response for a BrokerError that the handler raises.
+
+    `to_controller`: the handler runs on the node whose controller is active, whichever node was asked.
+    """
 
     def bind(handler: Handler) -> Handler:
         if key in TABLE:
             raise ValueError(f"{key.name} is bound twice: {TABLE[key].handler.__module__} and {handler.__module__}")
         lowest = versions[0] if listed_from is None else listed_from
-        TABLE[int(key)] = Api(key, versions[0], versions[1], handler, on_error, lowest)
+        bound = forwarded(key, handler) if to_controller else handler
+        TABLE[int(key)] = Api(key, versions[0], versions[1], bound, on_error, lowest)
         return handler
 
     return bind

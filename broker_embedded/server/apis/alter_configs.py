@@ -6,13 +6,13 @@ Superseded by IncrementalAlterConfigs. Topics and brokers only.
 from __future__ import annotations
 
 from broker_embedded.controller.requests import ConfigOperation
-from broker_embedded.server.config_changes import change_configs
+from broker_embedded.server.config_changes import change_configs, refuse_all
 from broker_embedded.server.registry import RequestContext, Response, api
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.ALTER_CONFIGS, versions=(0, 2))
+@api(ApiKey.ALTER_CONFIGS, versions=(0, 2), on_error=refuse_all, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     operations = [
         [(config.name, ConfigOperation.SET, config.value) for config in resource.configs]

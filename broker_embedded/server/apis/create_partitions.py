@@ -12,7 +12,11 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.CREATE_PARTITIONS, versions=(0, 3))
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return {"results": [_result(topic.name, error) for topic in request.topics]}
+
+
+@api(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
     wanted = [_new_partitions(topic) for topic in request.topics if counts[topic.name] == 1]

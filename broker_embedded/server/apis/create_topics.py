@@ -21,7 +21,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"topics": [_refused(topic.name, error) for topic in request.topics]}
 
 
-@api(ApiKey.CREATE_TOPICS, versions=(2, 7), on_error=on_error)
+@api(ApiKey.CREATE_TOPICS, versions=(2, 7), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
     wanted = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]

@@ -13,9 +13,15 @@ from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.DELETE_TOPICS, versions=(1, 6))
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    if version >= 6:
+        return {"responses": [_response(each.name, each.topic_id, error) for each in request.topics]}
+    return {"responses": [_response(name, ZERO_UUID, error) for name in request.topic_names]}
+
+
+@api(ApiKey.DELETE_TOPICS, versions=(1, 6), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
-    image = ctx.broker.metadata.image
+    image = ctx.broker.controller.image
     if ctx.api_version >= 6:
         wanted = [(each.name, each.topic_id) for each in request.topics]
     else:

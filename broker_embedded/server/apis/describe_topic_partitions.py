@@ -80,7 +80,5 @@ def _partition(image: ClusterImage, topic: TopicImage, number: int) -> Body:
         "isr_nodes": state.isr,
         "eligible_leader_replicas": [],
         "last_known_elr": [],
-        "offline_replicas": [
-            node for node in state.replicas if node not in image.brokers or image.brokers[node].fenced
-        ],
+        "offline_replicas": image.offline_replicas(state),
     }

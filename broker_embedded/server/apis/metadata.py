@@ -1,8 +1,9 @@
 """Metadata (key 3), versions 0-13.
 
 Brokers, topics, partitions and leaders from this broker's image. A missing topic is created if the client and
-auto.create.topics.enable allow it, and the answer already shows it: metadata commits at once, so clients need not ask
-again. Not done: authorized operations under ACLs (all are listed), version 13's REBOOTSTRAP_REQUIRED.
+auto.create.topics.enable allow it, and the answer already shows it, so that clients need not ask again: it waits until
+this broker's own metadata has the topic, for a second at most. Not done: authorized operations under ACLs (all are
+listed), version 13's REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from broker_embedded.controller import topic_names
 from broker_embedded.controller.requests import TopicResult
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker_embedded.server.futures import then
+from broker_embedded.server.futures import Later, Promise
+from broker_embedded.server.metadata_wait import until
 from broker_embedded.server.registry import Body, RequestContext, Response, api
 from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
+
+MAX_WAIT_MS = 1_000
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -47,8 +51,44 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     ]
     may_create = request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable
     if missing and may_create:
-        return then(ctx.broker.auto_create_topics(missing), lambda results: _named(ctx, request, _errors_of(results)))
+        return _created(ctx, request, missing)
     return _named(ctx, request, {})
+
+
+def _created(ctx: RequestContext, request: Message, missing: list[str]) -> Response:
+    """Create the missing topics, wait for them, answer. When no controller could be asked, clients ask again."""
+    answer: Promise[Body] = Promise()
+
+    def show(errors: dict[str, BrokerError]) -> None:
+        if not answer.done():
+            answer.set_result(_named(ctx, request, errors))
+
+    def created(done: Later[list[TopicResult]]) -> None:
+        if done.cancelled() or answer.done():
+            return
+        problem = done.exception()
+        if problem is not None:
+            unknown = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(problem))
+            show(dict.fromkeys(missing, unknown))
+            return
+        errors = _errors_of(done.result())
+        waited = until(
+            ctx.broker.metadata,
+            lambda image: all(name in image.topics for name in missing if name not in errors),
+            loop=ctx.loop,
+            timeout_ms=MAX_WAIT_MS,
+        )
+        waited.add_done_callback(lambda _: show(errors))
+
+    try:
+        creation = ctx.broker.auto_create_topics(missing)
+    except BrokerError as error:
+        return _named(ctx, request, dict.fromkeys(missing, error))
+    if creation.done():  # no turn of the loop for what is there
+        created(creation)
+    else:
+        creation.add_done_callback(created)
+    return answer.result() if answer.done() else answer
 
 
 def _errors_of(results: Iterable[TopicResult]) -> dict[str, BrokerError]:
@@ -119,7 +159,5 @@ def _partition(image: ClusterImage, state: PartitionImage) -> dict[str, Any]:
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,
-        "offline_replicas": [
-            node for node in state.replicas if node not in image.brokers or image.brokers[node].fenced
-        ],
+        "offline_replicas": image.offline_replicas(state),
     }

@@ -1,0 +1,53 @@
+"""AlterPartitionReassignments (key 45), versions 0-1: start, replace or cancel (null) a move of replicas.
+
+A move ends by itself when every added replica is in sync; then the removed ones go, and another leads if the leader was
+among them. Throttles are the topic settings leader. and follower.replication.throttled.replicas.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.controller.partition_requests import Outcome
+from broker_embedded.controller.reassignment import Reassignment
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), to_controller=True)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    allow = request.allow_replication_factor_change
+    wanted = [
+        Reassignment(
+            topic=topic.name,
+            partition=each.partition_index,
+            replicas=None if each.replicas is None else tuple(each.replicas),
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+    def answer(outcomes: list[Outcome]) -> Body:
+        following = iter(outcomes)
+        return {
+            "allow_replication_factor_change": allow,
+            "error_code": 0,
+            "error_message": None,
+            "responses": [
+                {
+                    "name": topic.name,
+                    "partitions": [_result(each.partition_index, next(following)) for each in topic.partitions],
+                }
+                for topic in request.topics
+            ],
+        }
+
+    return then(ctx.broker.controller.partitions.reassign(wanted, allow_factor_change=allow), answer)
+
+
+def _result(partition: int, error: Outcome) -> Body:
+    return {
+        "partition_index": partition,
+        "error_code": 0 if error is None else int(error.code),
+        "error_message": None if error is None else error.message or None,
+    }

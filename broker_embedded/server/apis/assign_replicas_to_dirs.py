@@ -1,0 +1,47 @@
+"""AssignReplicasToDirs (key 73), version 0: a broker tells the controller in which log directories its replicas are.
+
+So the controller knows which replicas a failed or replaced directory takes away (KIP-858).
+"""
+
+from __future__ import annotations
+
+from broker_embedded.controller.partition_requests import DirectoryAssignment
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), to_controller=True)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    wanted = [
+        DirectoryAssignment(topic_id=topic.topic_id, partition=each.partition_index, directory=directory.id)
+        for directory in request.directories
+        for topic in directory.topics
+        for each in topic.partitions
+    ]
+
+    def answer(errors: list[ErrorCode]) -> Body:
+        following = iter(errors)
+        return {
+            "error_code": 0,
+            "directories": [
+                {
+                    "id": directory.id,
+                    "topics": [
+                        {
+                            "topic_id": topic.topic_id,
+                            "partitions": [
+                                {"partition_index": each.partition_index, "error_code": int(next(following))}
+                                for each in topic.partitions
+                            ],
+                        }
+                        for topic in directory.topics
+                    ],
+                }
+                for directory in request.directories
+            ],
+        }
+
+    assigned = ctx.broker.controller.partitions.assign_directories(request.broker_id, request.broker_epoch, wanted)
+    return then(assigned, answer)

@@ -1,0 +1,35 @@
+"""BrokerHeartbeat (key 63), versions 0-1.
+
+Keeps a broker's session, lets it in when it has caught up, fences it when it asks, and sees it off: leaders move first,
+then it is told to go. What it led from log directories that it reports offline is led by others.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.controller.heartbeats import Heartbeat, HeartbeatReply
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.BROKER_HEARTBEAT, versions=(0, 1), to_controller=True)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    heartbeat = Heartbeat(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        metadata_offset=request.current_metadata_offset,
+        want_fence=request.want_fence,
+        want_shut_down=request.want_shut_down,
+        offline_log_dirs=tuple(request.offline_log_dirs),
+    )
+    return then(ctx.broker.controller.lives.heartbeat(heartbeat), _answer)
+
+
+def _answer(reply: HeartbeatReply) -> Body:
+    return {
+        "error_code": 0,
+        "is_caught_up": reply.is_caught_up,
+        "is_fenced": reply.is_fenced,
+        "should_shut_down": reply.should_shut_down,
+    }

@@ -1,0 +1,56 @@
+"""ElectLeaders (key 43), versions 0-2: the preferred leader, or any replica that is alive (unclean, from version 1).
+
+An unclean election happens only to partitions without a leader, whatever unclean.leader.election.enable says: it was
+asked for. With all partitions asked for, those that need no election are left out of the answer.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.controller.partition_change import Election
+from broker_embedded.controller.partition_requests import Elected
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+_ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    if version >= 1:
+        return {"error_code": int(error.code), "replica_election_results": []}
+    asked = [TopicPartition(topic.topic, each) for topic in request.topic_partitions or () for each in topic.partitions]
+    return _answer([(topic_partition, error) for topic_partition in asked])
+
+
+@api(ApiKey.ELECT_LEADERS, versions=(0, 2), on_error=on_error, to_controller=True)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    election = _ELECTIONS.get(request.election_type)
+    if election is None:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"election type: found {request.election_type}, wanted 0 (preferred) or 1"
+        )
+    asked = None
+    if request.topic_partitions is not None:
+        asked = [TopicPartition(topic.topic, each) for topic in request.topic_partitions for each in topic.partitions]
+    return then(ctx.broker.controller.partitions.elect_leaders(asked, election), _answer)
+
+
+def _answer(outcomes: Elected) -> Body:
+    topics: dict[str, list[Body]] = {}
+    for (topic, partition), error in outcomes:
+        topics.setdefault(topic, []).append(
+            {
+                "partition_id": partition,
+                "error_code": 0 if error is None else int(error.code),
+                "error_message": None if error is None else error.message or None,
+            }
+        )
+    return {
+        "error_code": 0,
+        "replica_election_results": [
+            {"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()
+        ],
+    }

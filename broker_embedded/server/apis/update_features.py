@@ -1,0 +1,46 @@
+"""UpdateFeatures (key 57), versions 0-2: finalize feature levels, all of a request or none.
+
+Levels are checked against this software, every registered broker, and whether the request allows a downgrade. Nothing
+in this broker depends on metadata.version and group.version; transaction.version is what clients read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.features import FeatureUpdate, UpgradeType
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.UPDATE_FEATURES, versions=(0, 2), to_controller=True)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    counts = Counter(each.feature for each in request.feature_updates)
+    if not counts or max(counts.values()) > 1:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "a request names one feature or more, and each of them once")
+    updates = [_update(each, ctx.api_version) for each in request.feature_updates]
+
+    def answer(_: None) -> Body:
+        return {
+            "error_code": 0,
+            "error_message": None,
+            "results": [{"feature": each.name, "error_code": 0, "error_message": None} for each in updates],
+        }
+
+    return then(ctx.broker.controller.update_features(updates, validate_only=bool(request.validate_only)), answer)
+
+
+def _update(wanted: Message, version: int) -> FeatureUpdate:
+    if version == 0:
+        upgrade_type = UpgradeType.SAFE_DOWNGRADE if wanted.allow_downgrade else UpgradeType.UPGRADE
+    else:
+        try:
+            upgrade_type = UpgradeType(wanted.upgrade_type)
+        except ValueError:
+            raise BrokerError(
+                ErrorCode.INVALID_UPDATE_VERSION, f"upgrade type: found {wanted.upgrade_type}, wanted 1 to 3"
+            ) from None
+    return FeatureUpdate(name=wanted.feature, level=wanted.max_version_level, upgrade_type=upgrade_type)

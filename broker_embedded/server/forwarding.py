@@ -1,0 +1,148 @@
+"""Requests that only the active controller can answer: answered here if it is on this node, else passed on to its node.
+
+Clients may send them to any broker (KIP-590). The request is passed on as it came, the answer comes back as it was
+written. While the controller moves, the request waits for the next one for a few seconds and is passed on again; what
+the first one did before it lost its place the second one finds done, as when a client asks again.
+
+A request that another node passed on is never passed on a second time: two nodes that take each other for the leader
+would do so for ever. It is told NOT_CONTROLLER, and the first node asks again.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.peers import Peers, PeerUnavailable
+from broker_embedded.common.types import NO_LEADER
+from broker_embedded.server.futures import Later, Promise
+from ottla_wire.protocol import ApiKey, ErrorCode, codec
+from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+
+PATIENCE_MS = 5_000
+"""How long a request waits for a controller, unless its own timeout is shorter."""
+RETRY_MS = 20
+CHANNEL = "forwarded"
+_PEER = re.compile(r"broker-\d+")
+"""How nodes name themselves in requests to each other."""
+
+
+def to_controller(key: ApiKey, handler: Handler) -> Handler:
+    """`handler`, called on the node whose controller is active."""
+
+    @wraps(handler)
+    def handle(ctx: RequestContext, request: Message) -> Response:
+        if not ctx.broker.controller.is_active:
+            if ctx.client_id is not None and _PEER.fullmatch(ctx.client_id):
+                raise BrokerError(ErrorCode.NOT_CONTROLLER, "the controller is on another node")
+            return _Forwarded(key, handler, ctx, request).answer
+        return handler(ctx, request)
+
+    return handle
+
+
+def says_not_controller(message: Message) -> bool:
+    """Whether a response, or any part of it, says that its node is not the active controller."""
+    for name in message.FIELDS:
+        value = getattr(message, name)
+        if name == "error_code":
+            if value == ErrorCode.NOT_CONTROLLER:
+                return True
+        elif isinstance(value, list) and any(isinstance(each, Message) and says_not_controller(each) for each in value):
+            return True
+    return False
+
+
+class _Forwarded:
+    """One request on its way to the controller."""
+
+    def __init__(self, key: ApiKey, handler: Handler, ctx: RequestContext, request: Message) -> None:
+        self.answer: Promise[Any] = Promise()
+        self._key = key
+        self._handler = handler
+        self._ctx = ctx
+        self._request = request
+        self._encoded: bytes | None = None
+        self._problem = "no controller is known"
+        patience_ms = min(getattr(request, "timeout_ms", PATIENCE_MS), PATIENCE_MS)
+        self._deadline = ctx.loop.time() + patience_ms / 1000
+        self._try()
+
+    def _try(self) -> None:
+        if self.answer.done():  # the client has gone
+            return
+        controller = self._ctx.broker.controller
+        peers: Peers | None = getattr(self._ctx.broker, "peers", None)
+        if controller.is_active:
+            self._try_here()
+        elif peers is None or controller.leader_id in (NO_LEADER, self._ctx.broker.node_id):
+            self._retry()
+        else:
+            left_ms = max(int((self._deadline - self._ctx.loop.time()) * 1000), RETRY_MS)
+            asked = peers.send_encoded(
+                controller.leader_id,
+                self._key,
+                self._ctx.api_version,
+                self._body(),
+                channel=CHANNEL,
+                timeout_ms=left_ms,
+            )
+            asked.add_done_callback(self._answered)
+
+    def _try_here(self) -> None:
+        """The controller has come to this node in the meantime."""
+        try:
+            answer = self._handler(self._ctx, self._request)
+        except Exception as error:
+            self.answer.set_exception(error)
+            return
+        if answer is None or isinstance(answer, (dict, bytes)):
+            self.answer.set_result(answer)
+        else:
+            answer.add_done_callback(self._done_here)
+
+    def _done_here(self, done: Later[Body]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, BrokerError) and error.code == ErrorCode.NOT_CONTROLLER:
+            self._retry()
+        elif not self.answer.done():
+            if error is not None:
+                self.answer.set_exception(error)
+            else:
+                self.answer.set_result(done.result())
+
+    def _answered(self, done: Later[bytes]) -> None:
+        if self.answer.done():
+            return
+        error = done.exception()
+        if error is not None:
+            self._problem = error.message if isinstance(error, PeerUnavailable) else str(error)
+            self._retry()
+            return
+        encoded = done.result()
+        if says_not_controller(codec.decode_response(self._key, self._ctx.api_version, encoded)):
+            self._problem = "the controller is moving"
+            self._retry()
+        else:
+            self.answer.set_result(encoded)
+
+    def _retry(self) -> None:
+        if self.answer.done():
+            return
+        loop = self._ctx.loop
+        if loop.time() >= self._deadline:
+            self.answer.set_exception(
+                BrokerError(ErrorCode.NOT_CONTROLLER, f"the active controller did not answer: {self._problem}")
+            )
+            return
+        loop.call_later(RETRY_MS / 1000, self._try)
+
+    def _body(self) -> bytes:
+        if self._encoded is None:
+            self._encoded = codec.encode_request(self._key, self._ctx.api_version, self._request)
+        return self._encoded
