@@ -21,7 +21,6 @@ from broker_embedded.controller.raft.messages import (
     FetchRequest,
     FetchResponse,
     Request,
-    Response,
     VoteRequest,
     VoteResponse,
 )
@@ -68,12 +67,15 @@ def encode_request(request: Request, *, to: int, cluster_id: str | None, max_wai
         partition["preferred_candidates"] = [
             {"candidate_id": node, "candidate_directory_id": NO_DIRECTORY} for node in request.successors
         ]
-    return {
+    body: Body = {
         "cluster_id": cluster_id,
-        "voter_id": to,
         "topics": [{"topic_name": CLUSTER_METADATA_TOPIC, "partitions": [partition]}],
-        "leader_endpoints": [],
     }
+    if not isinstance(request, EndQuorumEpochRequest):
+        body["voter_id"] = to
+    if not isinstance(request, VoteRequest):
+        body["leader_endpoints"] = []
+    return body
 
 
 def _encode_fetch(request: FetchRequest, *, cluster_id: str | None, max_wait_ms: int) -> Body:
@@ -160,7 +162,9 @@ def encode_response(response: VoteResponse | EpochResponse) -> Body:
 # --- responses that come in
 
 
-def decode_response(request: Request, sender: int, response: Message) -> Response | FetchResponse | None:
+def decode_response(
+    request: Request, sender: int, response: Message
+) -> VoteResponse | EpochResponse | FetchResponse | None:
     """The answer to `request`; None if it says nothing about the metadata log (an error of the whole request)."""
     if response.error_code:
         return None

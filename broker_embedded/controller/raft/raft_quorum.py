@@ -1,0 +1,327 @@
+"""A member of the metadata quorum, voter or observer: the state machine with its log, its timers and its peers.
+
+Whatever the machine wants done is done in its order and on the loop's thread; what was committed is given to this
+node's subscribers afterwards. A disk that fails ends the membership, as Kafka ends the process: a vote or an
+acknowledgement that is not on the disk must never have been given.
+
+Not done: snapshots (the log is kept whole and read from its start at each start), changes of the voters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.filesystem import FileSystem
+from broker_embedded.common.peers import Peers
+from broker_embedded.controller.commits import CommitFeed, CommittedBatch, Subscriber
+from broker_embedded.controller.quorum import LeadershipListener, OnDone, QuorumView
+from broker_embedded.controller.raft import wire
+from broker_embedded.controller.raft.deadline_timer import DeadlineTimer
+from broker_embedded.controller.raft.description import describe
+from broker_embedded.controller.raft.effects import (
+    AppendFetched,
+    AppendLeaderChange,
+    Commit,
+    Diverged,
+    Effect,
+    Reply,
+    SaveState,
+    Send,
+    TruncateTo,
+)
+from broker_embedded.controller.raft.events import (
+    Event,
+    LogChanged,
+    Requested,
+    ResignRequested,
+    Started,
+    TimerFired,
+)
+from broker_embedded.controller.raft.fetches import Answer, MetadataFetches, decode_fetch
+from broker_embedded.controller.raft.leader_change import encode_leader_change
+from broker_embedded.controller.raft.machine import RaftMachine
+from broker_embedded.controller.raft.mail import QuorumMail
+from broker_embedded.controller.raft.member import Timeouts
+from broker_embedded.controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    ElectionRequest,
+    EndQuorumEpochRequest,
+    FetchAnswer,
+    Response,
+    VoteRequest,
+)
+from broker_embedded.controller.raft.quorum_state import QuorumStateFile
+from broker_embedded.controller.raft.stored_log import StoredLog, encode_records
+from broker_embedded.metadata.records import MetadataRecord
+from broker_embedded.storage.log import Log
+from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.message import Message
+
+logger = logging.getLogger(__name__)
+
+
+class RaftQuorum:
+    """`MetadataQuorum` of several voters, seen from one node. A node that is not in `voters` observes."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        voters: Sequence[int],
+        metadata_log: Log,
+        fs: FileSystem,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        peers: Peers,
+        cluster_id: str | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        """`fs` is that of `metadata_log`, whose directory gets the quorum-state file.
+
+        StartupError if that file is there and cannot be read.
+        """
+        self._node_id = node_id
+        self._log = metadata_log
+        self._stored = StoredLog(metadata_log)
+        self._state_file = QuorumStateFile(fs, metadata_log.directory, voters=voters)
+        self._clock = clock
+        self._loop = loop
+        self._peers = peers
+        self._cluster_id = cluster_id
+        self._timeouts = timeouts or Timeouts()
+        self._machine = RaftMachine(
+            node_id=node_id,
+            voters=voters,
+            log=self._stored,
+            state=self._state_file.read(),
+            random=random,
+            timeouts=self._timeouts,
+        )
+        self._feed = CommitFeed()
+        self._fetches = MetadataFetches(loop=loop, log=metadata_log, answer=self._machine.fetch_answer)
+        self._appends: deque[tuple[int, OnDone]] = deque()
+        self._listeners: list[LeadershipListener] = []
+        self._told: tuple[bool, int, int] = (False, self._machine.epoch, -1)
+        self._timer = DeadlineTimer(loop, on_due=lambda late_ms: self._step_alone(TimerFired(late_ms=late_ms)))
+        self._mail = QuorumMail(
+            node_id=node_id,
+            cluster_id=cluster_id,
+            peers=peers,
+            timeouts=self._timeouts,
+            on_outcome=self._step_alone,
+        )
+        self._is_running = False
+
+    # --- what the controller and the brokers see
+
+    @property
+    def leader_id(self) -> int:
+        return self._machine.leader_id
+
+    @property
+    def epoch(self) -> int:
+        return self._machine.epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self._told[0]
+
+    def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
+        if not (self._is_running and self.is_leader and self._machine.is_active_leader):
+            self._feed.call(partial(on_done, self._not_controller()))
+        elif not records:
+            self._feed.call(partial(on_done, None))
+        else:
+            data = encode_records(records, now_ms=self._clock.now_ms())
+            try:
+                info = self._stored.append(data, epoch=self._machine.epoch)
+            except BrokerError as error:
+                if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._fail(error)
+                raise
+            self._appends.append((info.last_offset, on_done))
+            self._step_alone(LogChanged())
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._feed.subscribe(subscriber)
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        self._listeners.append(listener)
+        if self.is_leader:
+            listener(True, self.epoch)
+
+    def start(self) -> None:
+        if not self._is_running:
+            self._is_running = True
+            self._step(Started())
+
+    async def resign(self) -> None:
+        """Others may lead from now on; returns when they know, or after the election timeout."""
+        if not self._is_running:
+            return
+        self._step(ResignRequested())
+        await self._mail.farewells()
+
+    def close(self) -> None:
+        if not self._is_running:
+            return
+        self._is_running = False
+        self._timer.set(None)
+        self._mail.close()
+        self._fetches.close()
+        self._refuse_appends()
+        self._tell((False, self.epoch, -1))
+
+    def describe(self) -> QuorumView:
+        progress = self._machine.progress
+        if progress is None or not self._is_running:
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self._node_id} does not lead the metadata quorum"
+            )
+        return describe(self._machine, progress, now_ms=self._timer.now_ms(), wall_ms=self._clock.now_ms())
+
+    # --- requests of other nodes
+
+    def handle_fetch(self, request: Message) -> Answer:
+        incoming = decode_fetch(request, cluster_id=self._cluster_id)
+        if isinstance(incoming, dict):
+            return incoming
+        if not self._is_running:
+            return {"error_code": int(ErrorCode.BROKER_NOT_AVAILABLE), "responses": []}
+        answer = self._step(Requested(request=incoming.fetch))
+        assert isinstance(answer, FetchAnswer)
+        return self._fetches.serve(incoming, answer)
+
+    def handle_vote(self, request: Message) -> dict[str, Any]:
+        return self._handle(VoteRequest, request)
+
+    def handle_begin_quorum_epoch(self, request: Message) -> dict[str, Any]:
+        return self._handle(BeginQuorumEpochRequest, request)
+
+    def handle_end_quorum_epoch(self, request: Message) -> dict[str, Any]:
+        return self._handle(EndQuorumEpochRequest, request)
+
+    def _handle(self, kind: type[ElectionRequest], request: Message) -> dict[str, Any]:
+        decoded = wire.decode_request(kind, request, node_id=self._node_id, cluster_id=self._cluster_id)
+        if isinstance(decoded, ErrorCode):
+            return wire.refuse(decoded)
+        if not self._is_running:
+            return wire.refuse(ErrorCode.BROKER_NOT_AVAILABLE)
+        response = self._step(Requested(request=decoded))
+        assert response is not None
+        assert not isinstance(response, FetchAnswer)
+        return wire.encode_response(response)
+
+    # --- the machine
+
+    def _step(self, event: Event) -> Response | None:
+        """Let the machine decide, do what it wants, then tell everybody what came of it."""
+        reply: Response | None = None
+        pending: list[Event] = [event]
+        try:
+            while pending:
+                for effect in self._machine.step(pending.pop(), self._timer.now_ms()):
+                    if isinstance(effect, Reply):
+                        reply = effect.response
+                    elif self._perform(effect):
+                        pending.append(LogChanged())
+        except (OSError, BrokerError) as error:
+            self._fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._timer.set(self._machine.next_deadline_ms)
+        self._fetches.wake()
+        self._publish()
+        if self._machine.progress is None:
+            self._refuse_appends()
+        self._tell((self._machine.is_active_leader, self.epoch, self.leader_id))
+        return reply
+
+    def _perform(self, effect: Effect) -> bool:
+        """Returns whether the log changed."""
+        match effect:
+            case SaveState():
+                self._state_file.write(effect.state)
+            case Send():
+                self._mail.send(effect.to, effect.request)
+            case AppendLeaderChange():
+                data = encode_leader_change(effect, now_ms=self._clock.now_ms())
+                self._stored.append(data, epoch=effect.epoch)
+                return True
+            case AppendFetched():
+                self._append_fetched(effect.batches)
+                return True
+            case TruncateTo():
+                logger.info("node %d: the metadata log is truncated to %d", self._node_id, effect.offset)
+                self._log.truncate_to(effect.offset)
+                return True
+            case Commit():
+                self._log.update_high_watermark(effect.high_watermark)
+            case Diverged():
+                logger.error("node %d: %s", self._node_id, effect.message)
+        return False
+
+    def _append_fetched(self, batches: Any) -> None:
+        try:
+            self._log.append_as_follower(batches)
+        except BrokerError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            logger.warning("node %d: fetched again: %s", self._node_id, error)  # damaged on its way
+        else:
+            self._log.flush()
+
+    def _step_alone(self, event: Event) -> None:
+        """A step that nobody waits for: a disk that failed has been logged, and has ended the membership."""
+        if not self._is_running:
+            return
+        try:
+            self._step(event)
+        except BrokerError as error:
+            if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+
+    def _fail(self, error: Exception) -> None:
+        logger.error("node %d leaves the metadata quorum: %s", self._node_id, error)
+        self.close()
+
+    # --- what comes of it
+
+    def _publish(self) -> None:
+        """Give what is committed now to the subscribers, as one batch, and answer the appends in it."""
+        start_offset, end_offset = self._feed.end_offset, self._machine.high_watermark
+        if start_offset >= end_offset:
+            return
+        batches = list(self._stored.committed(start_offset, end_offset))
+        records = [record for batch in batches for record in batch.records]
+        last = batches[-1]
+        self._feed.publish(CommittedBatch(records, last.last_offset, last.epoch))
+        while self._appends and self._appends[0][0] < end_offset:
+            self._feed.call(partial(self._appends.popleft()[1], None))
+
+    def _refuse_appends(self) -> None:
+        """Whether they will be committed is not known; another leader decides."""
+        while self._appends:
+            self._feed.call(partial(self._appends.popleft()[1], self._not_controller()))
+
+    def _not_controller(self) -> BrokerError:
+        return BrokerError(
+            ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller, node {self.leader_id} is"
+        )
+
+    def _tell(self, present: tuple[bool, int, int]) -> None:
+        """Tell the listeners what changed, once everybody has what was committed before."""
+        if present == self._told:
+            return
+        self._told = present
+        is_leader, epoch, _ = present
+        for listener in list(self._listeners):
+            self._feed.call(partial(listener, is_leader, epoch))
