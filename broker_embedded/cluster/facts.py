@@ -1,0 +1,187 @@
+"""What is true of a cluster at one moment, gathered from all its nodes: what `explain`, waits and the control API read.
+
+Nothing in here knows a broker; `ClusterControl.facts` makes it from a live cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+NO_NODE = -1
+
+
+class NodeState(Enum):
+    """What has been done to a node."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    """It lives and does nothing: no request is read, none is sent."""
+    STOPPED = "stopped"
+    """It ended cleanly."""
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """One node, with its broker and its vote."""
+
+    node: int
+    state: NodeState = NodeState.RUNNING
+    address: str = ""
+    is_fenced: bool = False
+    """The controller does not count on its broker: it has not heard of it for a session."""
+    is_voter: bool = False
+    offline_dirs: Mapping[str, str] = field(default_factory=dict)
+    """Log directories whose disk failed, and why."""
+
+    @property
+    def is_up(self) -> bool:
+        return self.state is NodeState.RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """One that is neither committed nor aborted."""
+
+    producer_id: int
+    first_offset: int
+    transactional_id: str | None = None
+    open_for_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFacts:
+    """One copy of a partition, as its own node has it."""
+
+    node: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    leader_epoch: int = -1
+    behind_for_ms: int | None = None
+    """How long it has not been caught up, as the leader counts; None if it is, or nobody knows."""
+    fetch_error: str | None = None
+    """What its last attempt to fetch from the leader ended with; None if that went well."""
+    offline_reason: str | None = None
+    """Why its log directory is offline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """What the metadata says of a partition, and its copies on the nodes that are up."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    min_insync_replicas: int = 1
+    allows_unclean_election: bool = False
+    pending_isr: tuple[int, ...] | None = None
+    """What the leader has asked the controller for."""
+    copies: Mapping[int, ReplicaFacts] = field(default_factory=dict)
+    open_transactions: tuple[OpenTransaction, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def led(self) -> ReplicaFacts | None:
+        """The leader's copy."""
+        return self.copies.get(self.leader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """A group as its coordinator has it."""
+
+    group: str
+    state: str
+    """Kafka's name of it: Empty, PreparingRebalance, CompletingRebalance, Assigning, Reconciling, Stable, Dead."""
+    members: int
+    protocol_type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultFacts:
+    """A fault of requests that is armed."""
+
+    description: str
+    fault_id: int
+    hits: int = 0
+    held: int = 0
+    api: str | None = None
+    broker: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFaultFacts:
+    """A fault of a disk."""
+
+    broker: int
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """The whole of it."""
+
+    cluster_id: str = ""
+    controller: int = NO_NODE
+    """The active controller; -1 if there is none."""
+    nodes: Mapping[int, NodeFacts] = field(default_factory=dict)
+    partitions: Mapping[tuple[str, int], PartitionFacts] = field(default_factory=dict)
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    cut_links: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """(source, target) -> why nothing gets through."""
+    slow_links: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """(source, target) -> delay in ms."""
+    faults: tuple[FaultFacts, ...] = ()
+    disk_faults: tuple[DiskFaultFacts, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Broker settings that explanations name."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Brokers and partitions, as `GET /cluster` shows them."""
+        return {
+            "cluster_id": self.cluster_id,
+            "controller": self.controller,
+            "brokers": [
+                {
+                    "id": each.node,
+                    "state": each.state.value,
+                    "address": each.address,
+                    "fenced": each.is_fenced,
+                    "offline_dirs": dict(each.offline_dirs),
+                }
+                for _, each in sorted(self.nodes.items())
+            ],
+            "partitions": [_partition_to_json(each) for _, each in sorted(self.partitions.items())],
+            "groups": [
+                {"group": each.group, "state": each.state, "members": each.members}
+                for _, each in sorted(self.groups.items())
+            ],
+        }
+
+
+def _partition_to_json(facts: PartitionFacts) -> dict[str, Any]:
+    led = facts.led
+    return {
+        "topic": facts.topic,
+        "partition": facts.partition,
+        "leader": facts.leader,
+        "leader_epoch": facts.leader_epoch,
+        "replicas": list(facts.replicas),
+        "isr": list(facts.isr),
+        "high_watermark": None if led is None else led.high_watermark,
+        "log_end_offset": None if led is None else led.log_end_offset,
+    }
