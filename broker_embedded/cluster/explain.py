@@ -1,7 +1,7 @@
 """Says in words why a high watermark does not move, a produce is refused or a reader stops.
 
-Pure: facts in, sentences out. The first sentence says how things stand. Those after it name causes, the one that stops most first, each with what
-would end it.
+Pure: facts in, sentences out. The first sentence says how things stand. Those after it name causes, the one that stops
+most first, each with what would end it.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _list(nodes: Sequence[int] | Iterator[int]) -> str:
 
 
 def _one_of(nodes: Sequence[int]) -> str:
-    return str(nodes[0]) if len(nodes) == 1 else "one of " + ", ".join(map(str, nodes)) if nodes else "-"
+    return " or ".join(map(str, nodes))
 
 
 def _true(value: bool) -> str:

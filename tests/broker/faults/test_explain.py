@@ -38,7 +38,7 @@ def partition(**changes: Any) -> PartitionFacts:
 
 
 def cluster(state: PartitionFacts, *, down: dict[int, NodeState] | None = None, **changes: Any) -> ClusterFacts:
-    states = {node: NodeState.RUNNING for node in (1, 2, 3)} | (down or {})
+    states = dict.fromkeys((1, 2, 3), NodeState.RUNNING) | (down or {})
     nodes = {node: NodeFacts(node=node, state=states[node], is_voter=True) for node in states}
     fields: dict[str, Any] = {
         "controller": 1,
@@ -77,7 +77,7 @@ def test_no_leader_because_the_last_in_sync_replica_is_gone_and_unclean_election
 def test_no_leader_while_every_replica_is_down_asks_for_a_start_only() -> None:
     state = partition(leader=-1, isr=(2, 3), copies={})
     text = why(cluster(state, down=dict.fromkeys((1, 2, 3), NodeState.STOPPED)))
-    assert "start broker one of 2, 3" in text
+    assert "start broker 2 or 3" in text
     assert "lost" not in text
 
 
@@ -95,7 +95,7 @@ def test_a_disk_offline_keeps_a_replica_from_leading() -> None:
 def test_no_controller_because_the_voters_have_no_majority() -> None:
     facts = cluster(partition(), controller=-1, down={2: NodeState.KILLED, 3: NodeState.PAUSED})
     assert "of the voters [1, 2, 3] only [1] run, a majority is 2" in why(facts)
-    assert "until node one of 2, 3 is started" in why(facts)
+    assert "until node 2 or 3 is started" in why(facts)
     assert "the quorum is electing one" in why(cluster(partition(), controller=-1))
 
 
