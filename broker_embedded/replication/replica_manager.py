@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig, TopicConfig
@@ -62,7 +62,11 @@ class ReplicaManager:
         controller: ControllerRequests | None = None,
         broker_epoch: Callable[[], int] = lambda: -1,
     ) -> None:
-        """Without `peers` nothing is fetched from other leaders, without `controller` no ISR is changed."""
+        """Without `peers` nothing is fetched from other leaders, without `controller` no ISR is changed.
+
+        `broker_epoch`: that of this broker's registration, -1 before it. With `peers`, metadata is acted on from the
+        registration on: see `on_registered`.
+        """
         self.node_id = node_id
         self.config = config
         self.clock = clock
@@ -85,6 +89,8 @@ class ReplicaManager:
             led=lambda: [each for each in self._partitions.values() if each.leading is not None],
             on_advance=self._on_high_watermark,
         )
+        self._broker_epoch = broker_epoch
+        self._acts = peers is None
         self._fetchers: ReplicaFetcherManager | None = None
         if peers is not None:
             self._fetchers = ReplicaFetcherManager(
@@ -264,12 +270,46 @@ class ReplicaManager:
             if partition.is_leader:
                 listener.on_leader(topic_partition, partition.leader_epoch)
 
+    def on_registered(self) -> None:
+        """This broker's registration is done. If its metadata has come that far, lead and follow from now on.
+
+        Not earlier: older metadata may still name this broker as the leader of an epoch that ended with its last life,
+        and what it would append then would stand beside other records of the same epoch. A registration ends what the
+        broker led before (KIP-631).
+        """
+        image = self._metadata.image
+        registered = image.brokers.get(self.node_id)
+        if self._acts or registered is None or registered.epoch != self._broker_epoch():
+            return
+        self._acts = True
+        self._take_over_all(
+            {
+                TopicPartition(topic.name, number): state
+                for topic in image.topics.values()
+                for number, state in topic.partitions.items()
+            },
+            image,
+        )
+
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
+        if not self._acts:
+            self.on_registered()
+            return
         for topic in delta.removed_topics.values():
             for topic_partition in topic.topic_partitions():
                 self._delete(topic_partition)
+        self._take_over_all(delta.changed_partitions, image)
+        if delta.brokers_changed:
+            for partition in self._partitions.values():
+                if partition.leading is not None:
+                    self.in_sync.advance(partition)
+        for resource_type, name in delta.changed_configs:
+            if resource_type is ResourceType.TOPIC and name in image.topics:
+                self._reconfigure(name)
+
+    def _take_over_all(self, changed: Mapping[TopicPartition, PartitionImage], image: ClusterImage) -> None:
         configs: dict[str, TopicConfig] = {}
-        for topic_partition, state in delta.changed_partitions.items():
+        for topic_partition, state in changed.items():
             if self.node_id not in state.replicas:
                 self._delete(topic_partition)
                 self._delete_stray(topic_partition, image.topics[topic_partition.topic].topic_id)
@@ -285,13 +325,6 @@ class ReplicaManager:
                     log.error("%s is not served: %s", topic_partition, error.message)
                     continue
             self._take_over(partition, state)
-        if delta.brokers_changed:
-            for partition in self._partitions.values():
-                if partition.leading is not None:
-                    self.in_sync.advance(partition)
-        for resource_type, name in delta.changed_configs:
-            if resource_type is ResourceType.TOPIC and name in image.topics:
-                self._reconfigure(name)
 
     def _take_over(self, partition: Partition, state: PartitionImage) -> None:
         """Lead, follow or resign, as the metadata says."""

@@ -194,6 +194,7 @@ class Node:
         cluster = self.cluster
         self.is_up = True
         self.applied = 0
+        self.broker_epoch = -1
         self.logs = LogManager(["/data"], fs=self.fs, clock=cluster.clock)
         self.logs.load_all()
         self.metadata = MetadataCache("c")
@@ -221,6 +222,7 @@ class Node:
             endpoints_of=lambda nodes: [],
         )
         self.broker_epoch = cluster.register(self.node_id)
+        self.replicas.on_registered()
 
     def stop(self, *, cleanly: bool = True, crash: Random | None = None) -> None:
         """Stop, die, or (with `crash`) lose power: what was not fsynced is gone, or a part of it."""
