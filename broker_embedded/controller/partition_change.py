@@ -95,7 +95,7 @@ def _elect(
     image: ClusterImage, state: PartitionImage, replicas: Sequence[int], isr: Sequence[int], election: Election
 ) -> tuple[int, bool]:
     """(leader, whether it was elected cleanly); NO_LEADER if nobody can be elected."""
-    able = [node for node in replicas if _holds_data(image, state, node)]
+    able = [node for node in replicas if _holds_data(image, state, node, isr)]
     candidates = [node for node in able if node in isr]
     if election is Election.PREFERRED and candidates and candidates[0] == replicas[0]:
         return candidates[0], True
@@ -111,23 +111,30 @@ def _elect(
     return NO_LEADER, True
 
 
-def _holds_data(image: ClusterImage, state: PartitionImage, node: int) -> bool:
+def _holds_data(image: ClusterImage, state: PartitionImage, node: int, isr: Sequence[int]) -> bool:
     """Whether a replica's broker may lead, and still has the directory that the replica was in."""
     broker = image.brokers.get(node)
-    return broker is not None and broker.is_active and broker.has_directory(state.directory_of(node))
+    if broker is None or not broker.is_active:
+        return False
+    return _is_whole_again(state, node, isr) or broker.has_directory(state.directory_of(node))
+
+
+def _is_whole_again(state: PartitionImage, node: int, isr: Sequence[int]) -> bool:
+    """Who had lost its directory and comes into sync holds everything, wherever it is now."""
+    return state.directory_of(node) == LOST_DIRECTORY and node in isr and node not in state.isr
 
 
 def _directories(
     state: PartitionImage, isr: Sequence[int], replicas: Sequence[int], leader: int
 ) -> tuple[bytes, ...] | None:
-    """A replica that lost its directory and is in sync again, or leads, counts as whole, wherever it is now."""
+    """The directories without the marks of those that are whole again, or lead without being it."""
     if LOST_DIRECTORY not in state.directories:
         return None
 
     def directory(node: int) -> bytes:
-        is_whole_again = node == leader or (node in isr and node not in state.isr)
         known = state.directory_of(node)
-        return UNASSIGNED_DIRECTORY if is_whole_again and known == LOST_DIRECTORY else known
+        leads_empty = node == leader and known == LOST_DIRECTORY
+        return UNASSIGNED_DIRECTORY if leads_empty or _is_whole_again(state, node, isr) else known
 
     after = tuple(directory(node) for node in replicas)
     before = tuple(state.directory_of(node) for node in replicas)

@@ -41,7 +41,7 @@ def reassign(
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")
     election = elections.usual_election(image, topic, config)
     if wanted.replicas is None:
-        target = _cancel(state, election)
+        target = _cancel(image, state, election)
     else:
         replicas = check_replicas(image, wanted.replicas)
         if not allow_factor_change and len(replicas) != len(original_replicas(state)):
@@ -74,12 +74,13 @@ def _start(state: PartitionImage, wanted: Sequence[int]) -> Target:
     )
 
 
-def _cancel(state: PartitionImage, election: Election) -> Target:
+def _cancel(image: ClusterImage, state: PartitionImage, election: Election) -> Target:
     if not state.is_reassigning:
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is in progress")
     replicas = original_replicas(state)
     isr = tuple(node for node in state.isr if node not in state.adding_replicas)
-    if not isr and election is not Election.UNCLEAN:
+    can_elect = election is Election.UNCLEAN and any(image.is_active(node) for node in replicas)
+    if not isr and not can_elect:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "only replicas that the reassignment adds are in sync: cancelling it would need an unclean election",
