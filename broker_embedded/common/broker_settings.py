@@ -189,6 +189,19 @@ class BrokerConfig:
     broker_heartbeat_interval_ms: int = setting(
         _INT, 2_000, "how often a broker tells the controller that it is alive", check=at_least(1)
     )
+    controller_quorum_fetch_timeout_ms: int = setting(
+        _INT,
+        2_000,
+        "a voter that hears nothing of the leader for so long stands for election; a leader that no majority fetches "
+        "from for half as long again resigns",
+        check=at_least(4),
+    )
+    controller_quorum_election_timeout_ms: int = setting(
+        _INT, 1_000, "an election takes at least this, and up to twice as long, before the next one", check=at_least(1)
+    )
+    controller_quorum_election_backoff_max_ms: int = setting(
+        _INT, 1_000, "how long the later successors of a leader that resigns hold back at most", check=at_least(1)
+    )
     auto_leader_rebalance_enable: bool = setting(_BOOLEAN, True, "move leaders back to the preferred replica")
     leader_imbalance_check_interval_seconds: int = setting(
         _LONG, 300, "how often leaders are rebalanced", check=at_least(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.facts import fact
 from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, ElectionState, SaveState
 from broker_embedded.controller.raft.log_view import LogView
@@ -28,6 +29,15 @@ class Timeouts:
     """controller.quorum.election.backoff.max.ms: the longest that a resigned leader's later successors hold back."""
     retry_ms: int = 5
     """A peer that cannot be reached is asked again after this, then after twice as long, and so on."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Timeouts:
+        """As the broker's settings say."""
+        return cls(
+            fetch_ms=config.controller_quorum_fetch_timeout_ms,
+            election_ms=config.controller_quorum_election_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        )
 
     @property
     def check_quorum_ms(self) -> int:

@@ -13,6 +13,7 @@ MODULES = (
     "alter_partition_reassignments",
     "api_versions",
     "assign_replicas_to_dirs",
+    "begin_quorum_epoch",
     "broker_heartbeat",
     "broker_registration",
     "consumer_group_describe",
@@ -27,9 +28,11 @@ MODULES = (
     "describe_groups",
     "describe_log_dirs",
     "describe_producers",
+    "describe_quorum",
     "describe_topic_partitions",
     "describe_transactions",
     "elect_leaders",
+    "end_quorum_epoch",
     "end_txn",
     "fetch",
     "find_coordinator",
@@ -55,6 +58,7 @@ MODULES = (
     "txn_offset_commit",
     "unregister_broker",
     "update_features",
+    "vote",
     "write_txn_markers",
 )
 

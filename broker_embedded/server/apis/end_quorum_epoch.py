@@ -1,0 +1,16 @@
+"""EndQuorumEpoch (key 54), versions 0-1: the leader of the metadata quorum resigns, because it stops or has lost its
+majority.
+
+The first of the successors it names stands for election at once, the others a little later, one after the other.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.server.registry import RequestContext, Response, api
+from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol.message import Message
+
+
+@api(ApiKey.END_QUORUM_EPOCH, versions=(0, 1))
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return ctx.broker.quorum.handle_end_quorum_epoch(request)
