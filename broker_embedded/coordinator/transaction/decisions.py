@@ -130,7 +130,7 @@ def init_producer(
 
 def _may_recover(known: Transaction, claimed: ProducerIdentity) -> bool:
     """Whether the claimed id is this one, or the one whose epochs ran out right before it."""
-    if claimed.producer_id == known.producer_id:
+    if claimed.producer_id == known.producer_id or claimed == identity_after(known):
         return True
     return claimed.producer_id == known.previous_producer_id and claimed.epoch >= LAST_EPOCH
 
@@ -138,12 +138,14 @@ def _may_recover(known: Transaction, claimed: ProducerIdentity) -> bool:
 def fence_and_abort(ongoing: Transaction, *, now_ms: int, is_recovery: bool = False) -> Transaction:
     """Raise the epoch, so that the producer is refused wherever it writes, and decide to abort.
 
+    Where every end raises the epoch by one, this raises it by two: the producer must not take it for its own abort.
     `is_recovery`: the producer itself wants it (KIP-360); the old epoch is kept, by which it will ask again.
     """
+    raised_by = 2 if ongoing.client_version >= EPOCH_BUMPED_AT_EVERY_END else 1
     fenced = ongoing.move_to(
         _S.PREPARE_EPOCH_FENCE,
         now_ms=now_ms,
-        producer_epoch=ongoing.producer_epoch + 1,
+        producer_epoch=min(ongoing.producer_epoch + raised_by, LAST_EPOCH + 1),
         last_producer_epoch=ongoing.producer_epoch if is_recovery else NO_PRODUCER_EPOCH,
     )
     return fenced.move_to(_S.PREPARE_ABORT, now_ms=now_ms)
@@ -197,7 +199,11 @@ def verify_partitions(
 
 
 def _check_identity(known: Transaction | None, producer: ProducerIdentity) -> ErrorCode:
-    if known is None or known.producer_id != producer.producer_id:
+    if known is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if producer == identity_after(known):
+        return ErrorCode.NONE
+    if known.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if known.producer_epoch != producer.epoch:
         return ErrorCode.PRODUCER_FENCED
@@ -237,21 +243,21 @@ def _end_with_bump(
 
     The epoch therefore also tells a repeated request (it names the epoch before the bump) from the next one.
     """
-    is_same_id = known.producer_id == producer.producer_id
+    is_current = producer == identity_after(known)
+    is_same_id = is_current or known.producer_id == producer.producer_id
     was_last_epoch = known.previous_producer_id == producer.producer_id and producer.epoch == LAST_EPOCH
-    repeats_rotation = was_last_epoch and known.producer_epoch == 0
-    if not is_same_id and not repeats_rotation:
+    is_rotated = was_last_epoch and known.producer_epoch == 0
+    if not is_same_id and not is_rotated:
         return Refused(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_repeated = repeats_rotation or known.producer_epoch == producer.epoch + 1
-    is_current = is_same_id and known.producer_epoch == producer.epoch
-    if known.state in (_S.EMPTY, _S.ONGOING):
-        is_valid = is_current
-    elif known.state in PREPARED:
-        is_valid = is_repeated
-    else:
-        is_valid = is_repeated or is_current
-    if not is_valid:
+    is_fence_at_the_last_epoch = known.producer_epoch > LAST_EPOCH and known.next_producer_id == NO_PRODUCER_ID
+    is_bumped = is_same_id and known.producer_epoch == producer.epoch + 1 and not is_fence_at_the_last_epoch
+    has_ended = known.state not in (_S.EMPTY, _S.ONGOING) and known.client_version >= EPOCH_BUMPED_AT_EVERY_END
+    is_repeated = has_ended and (is_rotated or is_bumped)
+    if not is_current and not is_repeated:
         return Refused(error=ErrorCode.PRODUCER_FENCED)
+    if known.state in PREPARED and not is_repeated:
+        # Already the next transaction, of a producer that was quick. Kafka answers PRODUCER_FENCED, and loses it.
+        return Refused(error=ErrorCode.CONCURRENT_TRANSACTIONS)
     if known.state is not _S.ONGOING:
         if is_repeated:
             return _repeated_end(known, commit=commit)
