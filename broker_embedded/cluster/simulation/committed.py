@@ -6,6 +6,7 @@ something else at its offset, every later leader has it, and an idempotent produ
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 from broker_embedded.cluster.simulation.violation import InvariantViolated
@@ -36,10 +37,13 @@ class CommittedLog:
         """By offset; of topics that clients write."""
         self._has_values = has_values
         self._batches: list[CommittedBatch] = []
-        self._offsets_of: dict[bytes, int] = {}
         self._last_of: dict[bytes, int] = {}
-        self.transactions: list[tuple[int, int, str]] = []
-        """(offset, producer id, COMMIT or ABORT) of the markers."""
+        self.offsets_of: dict[bytes, int] = {}
+        """Where each value is."""
+        self._transactional: dict[int, int] = {}
+        """The producer id by offset, of records in transactions."""
+        self._markers: dict[int, list[tuple[int, str]]] = {}
+        """(offset, COMMIT or ABORT) by producer id, in order."""
 
     def extend(self, log: Log, high_watermark: int, *, node: str) -> int:
         """A leader shows its log up to `high_watermark`. Returns how many batches are new."""
@@ -71,6 +75,15 @@ class CommittedLog:
     def value_at(self, offset: int) -> bytes | None:
         return self.values.get(offset)
 
+    def decision(self, offset: int) -> str:
+        """What became of the record: COMMIT, ABORT, OPEN, or NONE if it is in no transaction."""
+        producer_id = self._transactional.get(offset)
+        if producer_id is None:
+            return "NONE"
+        markers = self._markers.get(producer_id, [])
+        index = bisect_right(markers, (offset, ""))
+        return markers[index][1] if index < len(markers) else "OPEN"
+
     def _index_of(self, offset: int) -> int:
         low, high = 0, len(self._batches)
         while low < high:
@@ -86,16 +99,19 @@ class CommittedLog:
         for record in decode_batch(data, position):
             if header.is_control:
                 kind = decode_control_type(record.key)
-                self.transactions.append((record.offset, header.producer_id, "?" if kind is None else kind.name))
+                markers = self._markers.setdefault(header.producer_id, [])
+                markers.append((record.offset, "?" if kind is None else kind.name))
                 continue
+            if header.is_transactional:
+                self._transactional[record.offset] = header.producer_id
             value = record.value or b""
-            other = self._offsets_of.get(value)
+            other = self.offsets_of.get(value)
             if other is not None:
                 raise InvariantViolated(
                     "no duplicate from an idempotent producer",
                     f"{self.place}: {value!r} is committed at {other} and again at {record.offset} (leader {node})",
                 )
-            self._offsets_of[value] = record.offset
+            self.offsets_of[value] = record.offset
             producer, _, number = value.rpartition(b":")
             if self._last_of.get(producer, -1) >= int(number):
                 raise InvariantViolated(

@@ -56,10 +56,11 @@ class FaultPlan:
             self._isolate,
             self._slow,
             self._client_dies,
+            self._zombie,
         ]
 
     def _weights(self) -> list[int]:
-        return [3, 3, 2, 2, 2, 3, 2, 2, 3]
+        return [3, 3, 2, 2, 2, 3, 2, 2, 3, 2]
 
     async def _guarded(self, fault: Fault) -> None:
         try:
@@ -182,6 +183,19 @@ class FaultPlan:
         self._simulation.kill_client(name)
         await self._wait(self._random.choice((0.1, 2.0)))
         self._simulation.start_client(name)
+
+    async def _zombie(self) -> None:
+        """A transactional producer sleeps so long that another instance is started in its place; then it wakes up."""
+        names = [name for name in self._simulation.client_names() if name.startswith("transact")]
+        if not names:
+            return
+        name = self._random.choice(names)
+        sleeper = self._simulation.replace_client(name)
+        self._note(f"puts {name} to sleep and starts another instance of it")
+        await self._wait(self._random.choice((0.5, 3.0, 15.0)))
+        if not sleeper.is_dead:
+            self._note(f"wakes the older instance of {name}")
+            self._simulation.loop.resume(sleeper)
 
     # ---
 

@@ -62,13 +62,22 @@ class Invariants:
                     f"{who} was told that {value!r} is in {topic_partition} at {offset + index}, which {state}",
                 )
 
-    def consumed(self, topic_partition: TopicPartition, offset: int, value: bytes | None, *, who: str) -> None:
+    def consumed(
+        self, topic_partition: TopicPartition, offset: int, value: bytes | None, *, who: str, is_read_committed: bool
+    ) -> None:
         """A consumer was given a record."""
-        found = self.committed(topic_partition).value_at(offset)
+        committed = self.committed(topic_partition)
+        found = committed.value_at(offset)
         if found != value:
             raise InvariantViolated(
                 "a consumer reads what is committed",
                 f"{who} read {value!r} from {topic_partition} at {offset}, committed is {found!r}",
+            )
+        decision = committed.decision(offset)
+        if is_read_committed and decision in ("ABORT", "OPEN"):
+            raise InvariantViolated(
+                "read_committed never sees an aborted record",
+                f"{who} read {value!r} from {topic_partition} at {offset}, whose transaction is {decision}",
             )
 
     # --- the rules

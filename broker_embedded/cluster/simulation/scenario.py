@@ -20,7 +20,10 @@ class Scenario:
     replication_factor: int
     min_insync_replicas: int
     producers: int
+    transactional: int
+    """Transactional producers."""
     consumers: int
+    """Of which every second one reads committed records only."""
     batch_records: int
     """A producer's batches have up to so many records."""
     pause_s: float
@@ -33,7 +36,7 @@ class Scenario:
         return (
             f"seed {self.seed}: {self.brokers} brokers, {self.minutes:g} min, {TOPIC} with {self.partitions} "
             f"partitions × {self.replication_factor} (min.insync.replicas {self.min_insync_replicas}), "
-            f"{self.producers} producers, {self.consumers} consumers, {faults}"
+            f"{self.producers} producers, {self.transactional} transactional, {self.consumers} consumers, {faults}"
         )
 
 
@@ -49,8 +52,9 @@ def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
         replication_factor=factor,
         min_insync_replicas=max(1, factor - 1),
         producers=random.randint(1, 3),
+        transactional=random.randint(0, 2),
         consumers=random.randint(1, 2),
         batch_records=random.choice((1, 3, 10)),
-        pause_s=random.choice((0.02, 0.1, 0.5)),
+        pause_s=random.choice((0.1, 0.3, 1.0)),
         fault_every_s=random.choice((1.0, 3.0, 8.0)),
     )

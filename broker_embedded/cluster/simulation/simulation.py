@@ -18,9 +18,15 @@ from broker_embedded.cluster.simulation.network import SimulatedNetwork
 from broker_embedded.cluster.simulation.nodes import PORT, SimulatedNode
 from broker_embedded.cluster.simulation.process import Process
 from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario
+from broker_embedded.cluster.simulation.transactions import check_transactions
 from broker_embedded.cluster.simulation.transcript import Transcript, TranscriptHandler
 from broker_embedded.cluster.simulation.violation import InvariantViolated
-from broker_embedded.cluster.simulation.workload import ConsumerLife, ProducerLife, Progress
+from broker_embedded.cluster.simulation.workload import (
+    ConsumerLife,
+    ProducerLife,
+    Progress,
+    TransactionalLife,
+)
 from broker_embedded.common.facts import fact
 from broker_embedded.common.types import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -30,6 +36,18 @@ RECOVERY_S = 180.0
 
 CLEAN_EVERY_S = 30.0
 """Garbage is collected at fixed moments of the simulated time, so that it is part of what the seed decides."""
+
+
+def _settings(scenario: Scenario) -> dict[str, object]:
+    """Few internal partitions, on as many nodes as the topic."""
+    return {
+        "auto.create.topics.enable": False,
+        "offsets.topic.num.partitions": 2,
+        "offsets.topic.replication.factor": scenario.replication_factor,
+        "transaction.state.log.num.partitions": 2,
+        "transaction.state.log.replication.factor": scenario.replication_factor,
+        "transaction.state.log.min.isr": scenario.min_insync_replicas,
+    }
 
 
 @fact
@@ -68,7 +86,7 @@ class Simulation:
                 node_id,
                 loop=self.loop,
                 network=self.network,
-                settings={"auto.create.topics.enable": False, **(settings or {})},
+                settings={**_settings(scenario), **(settings or {})},
                 random=self._random(f"node-{node_id}"),
             )
             for node_id in range(1, scenario.brokers + 1)
@@ -163,6 +181,13 @@ class Simulation:
         self._clients[name].kill()
         self.network.host_died(name, is_silent=False)
 
+    def replace_client(self, name: str) -> Process:
+        """Pause a client and start another one under its name. Returns the one that sleeps."""
+        sleeper = self._clients[name]
+        sleeper.pause()
+        self.start_client(name)
+        return sleeper
+
     def start_client(self, name: str) -> None:
         """Begin the next life of a client."""
         life = self._lives[name] = self._lives.get(name, 0) + 1
@@ -174,17 +199,29 @@ class Simulation:
             bootstrap=[(node.name, PORT) for node in self.nodes],
             random=random,
         )
-        common: dict[str, Any] = {
-            "scenario": self.scenario,
-            "random": random,
-            "invariants": self.invariants,
-            "progress": self.progress,
-        }
-        runner: ProducerLife | ConsumerLife
+        common: dict[str, Any] = {"scenario": self.scenario, "random": random, "progress": self.progress}
+        label = f"{name}.{life}"
+        runner: ProducerLife | ConsumerLife | TransactionalLife
         if name.startswith("producer"):
-            runner = ProducerLife(client, label=f"{name}.{life}", clock=self.clock, **common)
+            runner = ProducerLife(client, label=label, clock=self.clock, invariants=self.invariants, **common)
+        elif name.startswith("transact"):
+            runner = TransactionalLife(
+                client,
+                transactional_id=name,
+                label=label,
+                clock=self.clock,
+                is_latest=lambda: self._lives[name] == life,
+                **common,
+            )
         else:
-            runner = ConsumerLife(client, group=f"group-of-{name}", is_done=self._is_read, **common)
+            runner = ConsumerLife(
+                client,
+                group=f"group-of-{name}",
+                is_done=self._is_read,
+                invariants=self.invariants,
+                is_read_committed=self._reads_committed(name),
+                **common,
+            )
         task = process.spawn(self.loop, runner.run(), name="run")
         task.add_done_callback(self._client_ended)
         self._running[name] = task
@@ -198,6 +235,8 @@ class Simulation:
         await self._create_topic()
         for number in range(1, scenario.producers + 1):
             self.start_client(f"producer-{number}")
+        for number in range(1, scenario.transactional + 1):
+            self.start_client(f"transact-{number}")
         for number in range(1, scenario.consumers + 1):
             self.start_client(f"consumer-{number}")
         plan = FaultPlan(self, random=self._random("faults"), mean_gap_s=scenario.fault_every_s)
@@ -208,6 +247,10 @@ class Simulation:
         self.progress.is_ending = True
         await self._recover()
         self._compare_replicas()
+        self._everything_was_read()
+        check_transactions(
+            self.progress.transactions, lambda partition: self.invariants.committed(TopicPartition(TOPIC, partition))
+        )
         self.transcript.note("world", "stops")
         for node in self.nodes:
             await self.stop_node(node)
@@ -258,7 +301,7 @@ class Simulation:
 
     def _is_read(self, partition: int, position: int) -> bool:
         """Whether a consumer may end: nobody writes any more and it has seen everything."""
-        is_written = all(task.done() for name, task in self._running.items() if name.startswith("producer"))
+        is_written = all(task.done() for name, task in self._running.items() if not name.startswith("consumer"))
         end_offset = self.invariants.committed(TopicPartition(TOPIC, partition)).end_offset
         return self.progress.is_ending and is_written and position >= end_offset
 
@@ -292,6 +335,24 @@ class Simulation:
                         "what is committed is not lost",
                         f"{partition.topic_partition}: {node.name} has it up to {found} of {committed.end_offset}",
                     )
+
+    def _everything_was_read(self) -> None:
+        """Each group has seen each record that it may see: nothing was jumped over."""
+        for name in self._clients:
+            if not name.startswith("consumer"):
+                continue
+            unseen = ("ABORT",) if self._reads_committed(name) else ()
+            for partition in range(self.scenario.partitions):
+                committed = self.invariants.committed(TopicPartition(TOPIC, partition))
+                wanted = {offset for offset in committed.values if committed.decision(offset) not in unseen}
+                missed = wanted - self.progress.read.get((f"group-of-{name}", partition), set())
+                if missed:
+                    raise InvariantViolated(
+                        "a group sees every record", f"{name} missed {sorted(missed)[:10]} of {TOPIC}-{partition}"
+                    )
+
+    def _reads_committed(self, consumer: str) -> bool:
+        return int(consumer.rpartition("-")[2]) % 2 == 1
 
     # --- watching
 

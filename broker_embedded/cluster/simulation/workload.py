@@ -9,9 +9,11 @@ from random import Random
 from broker_embedded.cluster.simulation.clients.client import Client
 from broker_embedded.cluster.simulation.clients.consumer import Consumer
 from broker_embedded.cluster.simulation.clients.producer import IdempotentProducer
+from broker_embedded.cluster.simulation.clients.transactional import Fenced, TransactionalProducer
 from broker_embedded.cluster.simulation.invariants import Invariants
 from broker_embedded.cluster.simulation.loop import SimulatedClock
 from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario
+from broker_embedded.cluster.simulation.transactions import Transaction
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.common.types import TopicPartition
 
@@ -29,6 +31,10 @@ class Progress:
         self.committed: dict[tuple[str, int], int] = {}
         """The highest acknowledged commit by group and partition."""
         self.asked_to_commit: dict[tuple[str, int], int] = {}
+        self.read: dict[tuple[str, int], set[int]] = {}
+        """The offsets that a group has read, by group and partition."""
+        self.ended_transactions = 0
+        self.transactions: list[Transaction] = []
 
 
 class ProducerLife:
@@ -72,6 +78,67 @@ class ProducerLife:
         return b"%s:%d" % (self._label.encode(), self._number)
 
 
+class TransactionalLife:
+    """One incarnation of a transactional producer: fences the one before, and is fenced by the next."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        transactional_id: str,
+        label: str,
+        scenario: Scenario,
+        random: Random,
+        clock: SimulatedClock,
+        progress: Progress,
+        is_latest: Callable[[], bool],
+    ) -> None:
+        self._client = client
+        self._producer = TransactionalProducer(client, transactional_id=transactional_id, now_ms=clock.now_ms)
+        self._label = label
+        self._scenario = scenario
+        self._random = random
+        self._progress = progress
+        self._is_latest = is_latest
+        self._number = 0
+
+    async def run(self) -> None:
+        await self._producer.start()
+        while not self._progress.is_ending:
+            transaction = Transaction(who=self._client.name)
+            self._progress.transactions.append(transaction)
+            try:
+                await self._live_through(transaction)
+            except Fenced:
+                # By the next incarnation, or by the coordinator because the transaction took too long.
+                if not self._is_latest():
+                    break
+                await self._producer.start()
+            await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
+        self._client.close()
+
+    async def _live_through(self, transaction: Transaction) -> None:
+        random = self._random
+        for _ in range(random.randint(1, 4)):
+            partition = random.randrange(self._scenario.partitions)
+            values = [self._value() for _ in range(random.randint(1, self._scenario.batch_records))]
+            transaction.values += [(partition, value) for value in values]
+            self._progress.sent += len(values)
+            await self._producer.send(TOPIC, partition, values)
+            self._progress.acknowledged += len(values)
+            if random.random() < 0.2:
+                await asyncio.sleep(random.expovariate(1 / self._scenario.pause_s))
+        is_commit = random.random() < 0.7
+        transaction.asked = "COMMIT" if is_commit else "ABORT"
+        await self._producer.end(is_commit=is_commit)
+        transaction.told = transaction.asked
+        self._progress.ended_transactions += 1
+
+    def _value(self) -> bytes:
+        self._number += 1
+        return b"%s:%d" % (self._label.encode(), self._number)
+
+
 class ConsumerLife:
     """One incarnation of a consumer: goes on where its group has committed."""
 
@@ -85,9 +152,11 @@ class ConsumerLife:
         invariants: Invariants,
         progress: Progress,
         is_done: Callable[[int, int], bool],
+        is_read_committed: bool,
     ) -> None:
         self._client = client
-        self._consumer = Consumer(client, group=group)
+        self._consumer = Consumer(client, group=group, is_read_committed=is_read_committed)
+        self._is_read_committed = is_read_committed
         self._scenario = scenario
         self._random = random
         self._invariants = invariants
@@ -101,12 +170,18 @@ class ConsumerLife:
     async def _read(self, partition: int) -> None:
         place = (self._consumer.group, partition)
         position = await self._start(partition)
+        read = self._progress.read.setdefault(place, set())
         while not self._is_done(partition, position):
             records, following = await self._consumer.fetch(TOPIC, partition, position)
             for record in records:
                 self._invariants.consumed(
-                    TopicPartition(TOPIC, partition), record.offset, record.value, who=self._client.name
+                    TopicPartition(TOPIC, partition),
+                    record.offset,
+                    record.value,
+                    who=self._client.name,
+                    is_read_committed=self._is_read_committed,
                 )
+                read.add(record.offset)
             self._progress.consumed += len(records)
             position = max(position, following)
             if position > self._progress.asked_to_commit.get(place, 0):

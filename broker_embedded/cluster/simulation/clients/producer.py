@@ -50,7 +50,7 @@ class IdempotentProducer:
         async with self._one_at_a_time.setdefault(place, asyncio.Lock()):
             sequence = self._sequences.get(place, 0)
             batch = self._batch(values, sequence)
-            offset = await self._client.until_done(lambda: self._send_once(topic, partition, batch))
+            offset = await self._client.until_done(lambda: append_once(self._client, topic, partition, batch))
             self._sequences[place] = (sequence + len(values)) & 0x7FFFFFFF
             return offset
 
@@ -62,23 +62,28 @@ class IdempotentProducer:
         ]
         return encode_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
 
-    async def _send_once(self, topic: str, partition: int, batch: bytes) -> int:
-        leader = await self._client.leader(topic, partition)
-        body = {
-            "acks": -1,
-            "timeout_ms": PRODUCE_TIMEOUT_MS,
-            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
-        }
-        try:
-            answer = await self._client.ask(leader, ApiKey.PRODUCE, 9, body)
-        except NoAnswer:
-            self._client.forget_leaders()
-            raise
-        (told,) = answer.responses[0].partition_responses
-        if told.error_code in LEADER_ERRORS:
-            self._client.forget_leaders()
-        if told.error_code in SENT_AGAIN or ErrorCode(told.error_code).retriable:
-            raise TryAgain(ErrorCode(told.error_code).name)
-        if told.error_code:
-            raise Refused(told.error_code, f"{self._client.name} writes to {topic}-{partition}")
-        return int(told.base_offset)
+
+async def append_once(
+    client: Client, topic: str, partition: int, batch: bytes, *, transactional_id: str | None = None
+) -> int:
+    """One attempt: the offset of the first record, TryAgain, NoAnswer or Refused."""
+    leader = await client.leader(topic, partition)
+    body = {
+        "transactional_id": transactional_id,
+        "acks": -1,
+        "timeout_ms": PRODUCE_TIMEOUT_MS,
+        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
+    }
+    try:
+        answer = await client.ask(leader, ApiKey.PRODUCE, 9, body)
+    except NoAnswer:
+        client.forget_leaders()
+        raise
+    (told,) = answer.responses[0].partition_responses
+    if told.error_code in LEADER_ERRORS:
+        client.forget_leaders()
+    if told.error_code in SENT_AGAIN or ErrorCode(told.error_code).retriable:
+        raise TryAgain(ErrorCode(told.error_code).name)
+    if told.error_code:
+        raise Refused(told.error_code, f"{client.name} writes to {topic}-{partition}")
+    return int(told.base_offset)

@@ -1,0 +1,127 @@
+"""A transactional producer that enlists its partitions first (transaction.version 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from broker_embedded.cluster.simulation.clients.client import Client, Refused
+from broker_embedded.cluster.simulation.clients.producer import append_once
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+from ottla_wire.records.record import RecordData, encode_batch
+
+TRANSACTION = 1
+TIMEOUT_MS = 10_000
+
+FENCING = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.TRANSACTION_ABORTABLE,
+)
+
+
+class Fenced(Exception):
+    """Another instance took over, or the coordinator ended the transaction: begin anew with `start`."""
+
+
+class TransactionalProducer:
+    """`start`, then any number of `send` and one `end` per transaction."""
+
+    def __init__(self, client: Client, *, transactional_id: str, now_ms: Callable[[], int]) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = -1
+        self.epoch = -1
+        self._client = client
+        self._now_ms = now_ms
+        self._sequences: dict[tuple[str, int], int] = {}
+        self._enlisted: dict[tuple[str, int], None] = {}
+
+    async def start(self) -> None:
+        """Get a producer epoch that fences every older instance; what that one left open is aborted."""
+
+        async def attempt() -> Message:
+            body = {"transactional_id": self.transactional_id, "transaction_timeout_ms": TIMEOUT_MS}
+            answer = await self._ask(ApiKey.INIT_PRODUCER_ID, 4, body)
+            self._check(answer.error_code, "init")
+            return answer
+
+        given = await self._client.until_done(attempt)
+        self.producer_id, self.epoch = given.producer_id, given.producer_epoch
+        self._sequences.clear()
+        self._enlisted.clear()
+
+    async def send(self, topic: str, partition: int, values: Sequence[bytes]) -> int:
+        """Append to the transaction; returns the offset of the first record."""
+        place = (topic, partition)
+        if place not in self._enlisted:
+            await self._client.until_done(lambda: self._enlist(topic, partition))
+            self._enlisted[place] = None
+        sequence = self._sequences.get(place, 0)
+        batch = self._batch(values, sequence)
+        try:
+            offset = await self._client.until_done(
+                lambda: append_once(self._client, topic, partition, batch, transactional_id=self.transactional_id)
+            )
+        except Refused as error:
+            raise self._fenced_or(error) from None
+        self._sequences[place] = sequence + len(values)
+        return offset
+
+    async def end(self, *, is_commit: bool) -> None:
+        """Commit or abort; returns when the decision can no longer be lost."""
+
+        async def attempt() -> None:
+            body = {**self._identity(), "committed": is_commit}
+            answer = await self._ask(ApiKey.END_TXN, 3, body)
+            self._check(answer.error_code, "end")
+
+        if self._enlisted:
+            await self._client.until_done(attempt)
+        self._enlisted.clear()
+
+    async def _enlist(self, topic: str, partition: int) -> None:
+        body = {
+            **{f"v3_and_below_{name}": value for name, value in self._identity().items()},
+            "v3_and_below_topics": [{"name": topic, "partitions": [partition]}],
+        }
+        answer = await self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, body)
+        (found,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+        self._check(found.partition_error_code, "enlist")
+
+    def _identity(self) -> dict[str, str | int]:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+
+    def _batch(self, values: Sequence[bytes], sequence: int) -> bytes:
+        now_ms = self._now_ms()
+        records = [
+            RecordData(offset=index, timestamp_ms=now_ms, key=None, value=value, headers=())
+            for index, value in enumerate(values)
+        ]
+        return encode_batch(
+            records,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+
+    async def _ask(self, api: ApiKey, version: int, body: Mapping[str, Any]) -> Message:
+        return await self._client.ask_coordinator(self.transactional_id, TRANSACTION, api, version, body)
+
+    def _check(self, code: int, what: str) -> None:
+        try:
+            self._client.check_coordinator_error(
+                code, self.transactional_id, TRANSACTION, f"{self.transactional_id}, {what}"
+            )
+        except Refused as error:
+            raise self._fenced_or(error) from None
+
+    def _fenced_or(self, error: Refused) -> Exception:
+        return Fenced(str(error)) if error.code in FENCING else error

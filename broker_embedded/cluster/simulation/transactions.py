@@ -1,0 +1,52 @@
+"""What clients know of their transactions, and whether the logs agree: all of one or nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker_embedded.cluster.simulation.committed import CommittedLog
+from broker_embedded.cluster.simulation.violation import InvariantViolated
+
+
+class Transaction:
+    """One transaction as its client saw it."""
+
+    def __init__(self, *, who: str) -> None:
+        self.who = who
+        self.values: list[tuple[int, bytes]] = []
+        """(partition, value) of everything that was sent, acknowledged or not."""
+        self.asked: str | None = None
+        """COMMIT or ABORT, once the client has asked for it; everything was acknowledged before."""
+        self.told: str | None = None
+        """The same, once the coordinator has confirmed it."""
+
+
+def check_transactions(transactions: Iterable[Transaction], log_of: Callable[[int], CommittedLog]) -> None:
+    """At the end of a run, when every transaction is decided."""
+    for transaction in transactions:
+        decisions: dict[str, bytes] = {}
+        missing: list[bytes] = []
+        for partition, value in transaction.values:
+            log = log_of(partition)
+            offset = log.offsets_of.get(value)
+            if offset is None:
+                missing.append(value)
+            else:
+                decisions[log.decision(offset)] = value
+        _check(transaction, decisions, missing)
+
+
+def _check(transaction: Transaction, decisions: dict[str, bytes], missing: list[bytes]) -> None:
+    who = transaction.who
+    if len(decisions) > 1:
+        raise InvariantViolated("a transaction is committed as a whole or not at all", f"{who}: {decisions}")
+    decision = next(iter(decisions), None)
+    if decision in ("OPEN", "NONE"):
+        raise InvariantViolated("every transaction comes to an end", f"{who}: {decisions}")
+    if decision == "COMMIT":
+        if transaction.asked != "COMMIT":
+            raise InvariantViolated("nothing is committed that nobody committed", f"{who}: {decisions}")
+        if missing:
+            raise InvariantViolated("a transaction is committed as a whole", f"{who}: {missing} are not there")
+    if transaction.told == "COMMIT" and decision != "COMMIT" and transaction.values:
+        raise InvariantViolated("a committed transaction stays committed", f"{who}: {decisions}, missing {missing}")
