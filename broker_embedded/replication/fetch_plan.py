@@ -198,7 +198,8 @@ class FetchPlan:
         except LostByLeader as lost:
             self._keep(followed, lost)
         except BrokerError as refused:
-            log.error("%s: what the leader sent was not appended: %s", partition.topic_partition, refused.message)
+            if not followed.failures:  # said once, tried again until it works
+                log.error("%s: what the leader sent was not appended: %s", partition.topic_partition, refused.message)
             self._pause(followed, now_ms)
         else:
             followed.failures = 0
