@@ -13,6 +13,7 @@ help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
 	@echo "make test     set up, then run lint, types, import contracts and all tests"
 	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
+	@echo "make simulate clusters in a simulated world, from seeds (SEEDS=20 FIRST=1 BROKERS=3 MINUTES=2)"
 	@echo "make lint     ruff, mypy and import contracts alone"
 	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real: on Apache Kafka (needs Maven)"
 	@echo "make bench    the benchmarks that run without other brokers (minutes)"
@@ -53,6 +54,14 @@ torture: $(STAMP)
 # The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages.
 contract: $(STAMP)
 	@KAFKA=$(KAFKA) $(PY) -m pytest tests/contract
+
+# Whole clusters on a simulated clock, network and disk, with random faults; a seed that fails replays exactly.
+simulate: SEEDS ?= 20
+simulate: FIRST ?= 1
+simulate: BROKERS ?= 3
+simulate: MINUTES ?= 2
+simulate: $(STAMP)
+	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
 test: setup lint
 	@echo "==> tests"

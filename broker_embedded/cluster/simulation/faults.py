@@ -36,12 +36,14 @@ class FaultPlan:
     async def run(self, until_s: float) -> None:
         loop = asyncio.get_running_loop()
         while self._mean_gap_s:
-            await asyncio.sleep(self._random.expovariate(1 / self._mean_gap_s))
-            if loop.time() >= until_s:
+            gap_s = self._random.expovariate(1 / self._mean_gap_s)
+            if loop.time() + gap_s >= until_s:
                 break
+            await asyncio.sleep(gap_s)
             fault = self._random.choices(self._kinds(), weights=self._weights())[0]
             self.count += 1
             self._open.append(loop.create_task(self._guarded(fault)))
+        await asyncio.sleep(until_s - loop.time())
         self._mending.set()
         await asyncio.gather(*self._open)
 
@@ -148,7 +150,7 @@ class FaultPlan:
         node = self._random.choice(self._simulation.nodes)
         others = [each.name for each in self._simulation.nodes if each is not node]
         if self._random.random() < 0.5:
-            others += self._simulation.client_names()
+            others += self._simulation.population.names()
         if not others:
             return
         self._note(f"cuts {node.name} off from {', '.join(others)}")
@@ -172,25 +174,27 @@ class FaultPlan:
 
     def _two_hosts(self) -> tuple[str, str]:
         node = self._random.choice(self._simulation.nodes).name
-        others = [each.name for each in self._simulation.nodes if each.name != node] + self._simulation.client_names()
+        others = [
+            each.name for each in self._simulation.nodes if each.name != node
+        ] + self._simulation.population.names()
         return node, self._random.choice(others)
 
     # --- clients
 
     async def _client_dies(self) -> None:
-        name = self._random.choice(self._simulation.client_names())
+        name = self._random.choice(self._simulation.population.names())
         self._note(f"kills {name}")
-        self._simulation.kill_client(name)
+        self._simulation.population.kill(name)
         await self._wait(self._random.choice((0.1, 2.0)))
-        self._simulation.start_client(name)
+        self._simulation.population.begin_life(name)
 
     async def _zombie(self) -> None:
         """A transactional producer sleeps so long that another instance is started in its place; then it wakes up."""
-        names = [name for name in self._simulation.client_names() if name.startswith("transact")]
+        names = [name for name in self._simulation.population.names() if name.startswith(("transact", "copier"))]
         if not names:
             return
         name = self._random.choice(names)
-        sleeper = self._simulation.replace_client(name)
+        sleeper = self._simulation.population.replace(name)
         self._note(f"puts {name} to sleep and starts another instance of it")
         await self._wait(self._random.choice((0.5, 3.0, 15.0)))
         if not sleeper.is_dead:

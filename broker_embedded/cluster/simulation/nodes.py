@@ -16,10 +16,16 @@ from broker_embedded.controller.quorum import SingleVoterQuorum
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.replication.log_settings import log_config
 from broker_embedded.server.broker import Broker
+from broker_embedded.server.peer_connections import PeerConnections
 from broker_embedded.storage.log_manager import LogManager
 
 PORT = 9092
 CLUSTER_ID = "simulated-cluster-00000"
+
+
+def bootstrap_of(brokers: int) -> list[tuple[str, int]]:
+    """Where the nodes of a cluster listen."""
+    return [(f"node-{node_id}", PORT) for node_id in range(1, brokers + 1)]
 
 
 class SimulatedNode:
@@ -99,7 +105,7 @@ class SimulatedNode:
             clock=self.clock,
         )
         controller = Controller(
-            cluster_id=CLUSTER_ID, quorum=quorum, config=config, random=self._random, loop=self._loop
+            cluster_id=CLUSTER_ID, quorum=quorum, config=config, random=self._random, loop=self._loop, clock=self.clock
         )
         logs = LogManager(
             ["/data"],
@@ -122,6 +128,9 @@ class SimulatedNode:
             static_settings=self._settings,
             controller=controller,
             quorum=quorum,
+            peers=PeerConnections(
+                node_id=self.node_id, network=self._network.host(self.name), addresses={}, loop=self._loop
+            ),
             logs=logs,
         )
         await self.broker.start()

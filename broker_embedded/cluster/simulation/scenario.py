@@ -7,6 +7,8 @@ from random import Random
 from broker_embedded.common.facts import fact
 
 TOPIC = "orders"
+COPIES = "invoices"
+"""What copiers make of the orders, in transactions."""
 
 
 @fact
@@ -22,6 +24,8 @@ class Scenario:
     producers: int
     transactional: int
     """Transactional producers."""
+    copiers: int
+    """Consume, transform, produce."""
     consumers: int
     """Of which every second one reads committed records only."""
     batch_records: int
@@ -36,7 +40,8 @@ class Scenario:
         return (
             f"seed {self.seed}: {self.brokers} brokers, {self.minutes:g} min, {TOPIC} with {self.partitions} "
             f"partitions × {self.replication_factor} (min.insync.replicas {self.min_insync_replicas}), "
-            f"{self.producers} producers, {self.transactional} transactional, {self.consumers} consumers, {faults}"
+            f"{self.producers} producers, {self.transactional} transactional, "
+            f"{self.copiers} copiers, {self.consumers} consumers, {faults}"
         )
 
 
@@ -53,8 +58,14 @@ def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
         min_insync_replicas=max(1, factor - 1),
         producers=random.randint(1, 3),
         transactional=random.randint(0, 2),
+        copiers=random.randint(0, 1),
         consumers=random.randint(1, 2),
         batch_records=random.choice((1, 3, 10)),
         pause_s=random.choice((0.1, 0.3, 1.0)),
         fault_every_s=random.choice((1.0, 3.0, 8.0)),
     )
+
+
+def reads_committed(consumer: str) -> bool:
+    """Every second consumer reads committed records only."""
+    return int(consumer.rpartition("-")[2]) % 2 == 1

@@ -12,23 +12,19 @@ from typing import Any
 from broker_embedded.cluster.simulation.clients.client import Client
 from broker_embedded.cluster.simulation.clients.connection import NoAnswer
 from broker_embedded.cluster.simulation.faults import FaultPlan
+from broker_embedded.cluster.simulation.final_checks import check_everything, not_in_sync
 from broker_embedded.cluster.simulation.invariants import Invariants
 from broker_embedded.cluster.simulation.loop import NothingToDo, SimulatedClock, SimulatedLoop
 from broker_embedded.cluster.simulation.network import SimulatedNetwork
-from broker_embedded.cluster.simulation.nodes import PORT, SimulatedNode
-from broker_embedded.cluster.simulation.process import Process
-from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario
-from broker_embedded.cluster.simulation.transactions import check_transactions
+from broker_embedded.cluster.simulation.nodes import SimulatedNode, bootstrap_of
+from broker_embedded.cluster.simulation.population import Population
+from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
 from broker_embedded.cluster.simulation.transcript import Transcript, TranscriptHandler
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.cluster.simulation.workload import (
-    ConsumerLife,
-    ProducerLife,
     Progress,
-    TransactionalLife,
 )
 from broker_embedded.common.facts import fact
-from broker_embedded.common.types import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 RECOVERY_S = 180.0
@@ -91,9 +87,15 @@ class Simulation:
             )
             for node_id in range(1, scenario.brokers + 1)
         ]
-        self._clients: dict[str, Process] = {}
-        self._lives: dict[str, int] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self.population = Population(
+            scenario,
+            loop=self.loop,
+            network=self.network,
+            invariants=self.invariants,
+            progress=self.progress,
+            random=self._random,
+            on_failure=self.failed,
+        )
         self._failure: BaseException | None = None
         self._faults = 0
         self._next_cleaning_ns = 0
@@ -173,186 +175,71 @@ class Simulation:
                 return False
         return True
 
-    def client_names(self) -> list[str]:
-        return list(self._clients)
-
-    def kill_client(self, name: str) -> None:
-        self._running.pop(name, None)
-        self._clients[name].kill()
-        self.network.host_died(name, is_silent=False)
-
-    def replace_client(self, name: str) -> Process:
-        """Pause a client and start another one under its name. Returns the one that sleeps."""
-        sleeper = self._clients[name]
-        sleeper.pause()
-        self.start_client(name)
-        return sleeper
-
-    def start_client(self, name: str) -> None:
-        """Begin the next life of a client."""
-        life = self._lives[name] = self._lives.get(name, 0) + 1
-        random = self._random(f"{name}/{life}")
-        process = self._clients[name] = Process(name)
-        client = Client(
-            name,
-            network=self.network.host(name),
-            bootstrap=[(node.name, PORT) for node in self.nodes],
-            random=random,
-        )
-        common: dict[str, Any] = {"scenario": self.scenario, "random": random, "progress": self.progress}
-        label = f"{name}.{life}"
-        runner: ProducerLife | ConsumerLife | TransactionalLife
-        if name.startswith("producer"):
-            runner = ProducerLife(client, label=label, clock=self.clock, invariants=self.invariants, **common)
-        elif name.startswith("transact"):
-            runner = TransactionalLife(
-                client,
-                transactional_id=name,
-                label=label,
-                clock=self.clock,
-                is_latest=lambda: self._lives[name] == life,
-                **common,
-            )
-        else:
-            runner = ConsumerLife(
-                client,
-                group=f"group-of-{name}",
-                is_done=self._is_read,
-                invariants=self.invariants,
-                is_read_committed=self._reads_committed(name),
-                **common,
-            )
-        task = process.spawn(self.loop, runner.run(), name="run")
-        task.add_done_callback(self._client_ended)
-        self._running[name] = task
-
     # --- a life
 
     async def _live(self) -> None:
         scenario = self.scenario
         self.transcript.note("world", scenario.describe())
         await asyncio.gather(*(self.start_node(node) for node in self.nodes))
-        await self._create_topic()
-        for number in range(1, scenario.producers + 1):
-            self.start_client(f"producer-{number}")
-        for number in range(1, scenario.transactional + 1):
-            self.start_client(f"transact-{number}")
-        for number in range(1, scenario.consumers + 1):
-            self.start_client(f"consumer-{number}")
+        await self._create_topics()
+        self.population.start()
         plan = FaultPlan(self, random=self._random("faults"), mean_gap_s=scenario.fault_every_s)
         await plan.run(self.loop.time() + 60 * scenario.minutes)
-        await self._until(60 * scenario.minutes)
         self._faults = plan.count
         self.transcript.note("world", "everything works again; clients finish what they have begun")
         self.progress.is_ending = True
         await self._recover()
-        self._compare_replicas()
-        self._everything_was_read()
-        check_transactions(
-            self.progress.transactions, lambda partition: self.invariants.committed(TopicPartition(TOPIC, partition))
+        check_everything(
+            self.nodes,
+            scenario,
+            invariants=self.invariants,
+            progress=self.progress,
+            consumers=[name for name in self.population.names() if name.startswith("consumer")],
         )
         self.transcript.note("world", "stops")
         for node in self.nodes:
             await self.stop_node(node)
 
-    async def _until(self, seconds: float) -> None:
-        left = seconds - self.transcript.seconds()
-        if left > 0:
-            await asyncio.sleep(left)
-
-    async def _create_topic(self) -> None:
+    async def _create_topics(self) -> None:
         scenario = self.scenario
         random = self._random("admin")
-        bootstrap = [(node.name, PORT) for node in self.nodes]
-        client = Client("admin", network=self.network.host("admin"), bootstrap=bootstrap, random=random)
+        client = Client(
+            "admin", network=self.network.host("admin"), bootstrap=bootstrap_of(scenario.brokers), random=random
+        )
         configs = {"min.insync.replicas": scenario.min_insync_replicas, "retention.ms": -1}
-        topic = {
-            "name": TOPIC,
-            "num_partitions": scenario.partitions,
-            "replication_factor": scenario.replication_factor,
-            "configs": [{"name": name, "value": str(value)} for name, value in configs.items()],
-        }
+        topics = [
+            {
+                "name": name,
+                "num_partitions": scenario.partitions,
+                "replication_factor": scenario.replication_factor,
+                "configs": [{"name": setting, "value": str(value)} for setting, value in configs.items()],
+            }
+            for name in (TOPIC, COPIES)
+        ]
 
         async def attempt() -> None:
-            body = {"topics": [topic], "timeout_ms": 2_000, "validate_only": False}
+            body = {"topics": topics, "timeout_ms": 2_000, "validate_only": False}
             answer = await client.ask_any(ApiKey.CREATE_TOPICS, 5, body)
-            code = answer.topics[0].error_code
-            if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                raise NoAnswer(ErrorCode(code).name)
+            for created in answer.topics:
+                if created.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    raise NoAnswer(ErrorCode(created.error_code).name)
 
         await asyncio.wait_for(client.until_done(attempt), RECOVERY_S)
         client.close()
 
     async def _recover(self) -> None:
         """Wait until every client has finished and every replica is in sync."""
-        waiting = list(self._running.values())
-        _, pending = await asyncio.wait(waiting, timeout=RECOVERY_S) if waiting else (set(), set())
-        if pending:
-            names = sorted(name for name, task in self._running.items() if not task.done())
+        waiting = await self.population.wait(timeout_s=RECOVERY_S)
+        if waiting:
             raise InvariantViolated(
                 "a cluster that works again serves its clients",
-                f"after {RECOVERY_S:g} s these still wait: {', '.join(names)}",
+                f"after {RECOVERY_S:g} s these still wait: {', '.join(waiting)}",
             )
         deadline = self.loop.time() + RECOVERY_S
-        while problem := self._not_in_sync():
+        while problem := not_in_sync(self.nodes, self.scenario):
             if self.loop.time() > deadline:
                 raise InvariantViolated("replicas come back into sync", problem)
             await asyncio.sleep(0.5)
-
-    def _is_read(self, partition: int, position: int) -> bool:
-        """Whether a consumer may end: nobody writes any more and it has seen everything."""
-        is_written = all(task.done() for name, task in self._running.items() if not name.startswith("consumer"))
-        end_offset = self.invariants.committed(TopicPartition(TOPIC, partition)).end_offset
-        return self.progress.is_ending and is_written and position >= end_offset
-
-    def _not_in_sync(self) -> str | None:
-        for number in range(self.scenario.partitions):
-            topic_partition = TopicPartition(TOPIC, number)
-            replicas = [
-                partition
-                for node in self.nodes
-                if node.broker is not None and (partition := node.broker.replicas.partition(topic_partition))
-            ]
-            leaders = [partition for partition in replicas if partition.is_leader]
-            ends = [partition.log.log_end_offset for partition in replicas]
-            if len(leaders) != 1:
-                return f"{topic_partition} has {len(leaders)} leaders"
-            if len(leaders[0].isr) < self.scenario.replication_factor:
-                return f"{topic_partition}: only {list(leaders[0].isr)} are in sync"
-            if len(set(ends)) > 1 or leaders[0].log.high_watermark != ends[0]:
-                return f"{topic_partition}: the replicas end at {ends}, high watermark {leaders[0].log.high_watermark}"
-        return None
-
-    def _compare_replicas(self) -> None:
-        """At the end, from the first record to the last."""
-        for node in self.nodes:
-            assert node.broker is not None
-            for partition in node.broker.replicas.partitions():
-                committed = self.invariants.committed(partition.topic_partition)
-                found = committed.compare(partition.log, start=0, end=committed.end_offset, node=node.name)
-                if partition.topic_partition.topic == TOPIC and found < committed.end_offset:
-                    raise InvariantViolated(
-                        "what is committed is not lost",
-                        f"{partition.topic_partition}: {node.name} has it up to {found} of {committed.end_offset}",
-                    )
-
-    def _everything_was_read(self) -> None:
-        """Each group has seen each record that it may see: nothing was jumped over."""
-        for name in self._clients:
-            if not name.startswith("consumer"):
-                continue
-            unseen = ("ABORT",) if self._reads_committed(name) else ()
-            for partition in range(self.scenario.partitions):
-                committed = self.invariants.committed(TopicPartition(TOPIC, partition))
-                wanted = {offset for offset in committed.values if committed.decision(offset) not in unseen}
-                missed = wanted - self.progress.read.get((f"group-of-{name}", partition), set())
-                if missed:
-                    raise InvariantViolated(
-                        "a group sees every record", f"{name} missed {sorted(missed)[:10]} of {TOPIC}-{partition}"
-                    )
-
-    def _reads_committed(self, consumer: str) -> bool:
-        return int(consumer.rpartition("-")[2]) % 2 == 1
 
     # --- watching
 
@@ -365,10 +252,6 @@ class Simulation:
         if self.loop.now_ns >= self._next_cleaning_ns:
             self._next_cleaning_ns = self.loop.now_ns + int(CLEAN_EVERY_S * 1e9)
             gc.collect()
-
-    def _client_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.failed(error)
 
     def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker_embedded.cluster.simulation.committed import CommittedLog
+from broker_embedded.cluster.simulation.scenario import TOPIC
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 
 
@@ -13,6 +14,7 @@ class Transaction:
 
     def __init__(self, *, who: str) -> None:
         self.who = who
+        self.topic = TOPIC
         self.values: list[tuple[int, bytes]] = []
         """(partition, value) of everything that was sent, acknowledged or not."""
         self.asked: str | None = None
@@ -21,19 +23,35 @@ class Transaction:
         """The same, once the coordinator has confirmed it."""
 
 
-def check_transactions(transactions: Iterable[Transaction], log_of: Callable[[int], CommittedLog]) -> None:
+def check_transactions(transactions: Iterable[Transaction], log_of: Callable[[str, int], CommittedLog]) -> None:
     """At the end of a run, when every transaction is decided."""
     for transaction in transactions:
         decisions: dict[str, bytes] = {}
         missing: list[bytes] = []
         for partition, value in transaction.values:
-            log = log_of(partition)
+            log = log_of(transaction.topic, partition)
             offset = log.offsets_of.get(value)
             if offset is None:
                 missing.append(value)
             else:
                 decisions[log.decision(offset)] = value
         _check(transaction, decisions, missing)
+
+
+def check_copies(originals: CommittedLog, copies: CommittedLog) -> None:
+    """Each record that readers of committed records see has one copy that they see."""
+    wanted = {value for offset, value in originals.values.items() if originals.decision(offset) != "ABORT"}
+    found: dict[bytes, bytes] = {}
+    for offset, value in copies.values.items():
+        if copies.decision(offset) != "COMMIT":
+            continue
+        original = value.rpartition(b"@")[0]
+        if original in found:
+            raise InvariantViolated("a record is copied once", f"{original!r}: {found[original]!r} and {value!r}")
+        found[original] = value
+    if found.keys() != wanted:
+        missing, surplus = sorted(wanted - found.keys())[:5], sorted(found.keys() - wanted)[:5]
+        raise InvariantViolated("every record is copied", f"{copies.place}: missing {missing}, surplus {surplus}")
 
 
 def _check(transaction: Transaction, decisions: dict[str, bytes], missing: list[bytes]) -> None:

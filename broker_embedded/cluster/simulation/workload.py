@@ -9,7 +9,6 @@ from random import Random
 from broker_embedded.cluster.simulation.clients.client import Client
 from broker_embedded.cluster.simulation.clients.consumer import Consumer
 from broker_embedded.cluster.simulation.clients.producer import IdempotentProducer
-from broker_embedded.cluster.simulation.clients.transactional import Fenced, TransactionalProducer
 from broker_embedded.cluster.simulation.invariants import Invariants
 from broker_embedded.cluster.simulation.loop import SimulatedClock
 from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario
@@ -72,67 +71,6 @@ class ProducerLife:
             self._invariants.acknowledged(TopicPartition(TOPIC, partition), offset, values, who=self._client.name)
             await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
         self._client.close()
-
-    def _value(self) -> bytes:
-        self._number += 1
-        return b"%s:%d" % (self._label.encode(), self._number)
-
-
-class TransactionalLife:
-    """One incarnation of a transactional producer: fences the one before, and is fenced by the next."""
-
-    def __init__(
-        self,
-        client: Client,
-        *,
-        transactional_id: str,
-        label: str,
-        scenario: Scenario,
-        random: Random,
-        clock: SimulatedClock,
-        progress: Progress,
-        is_latest: Callable[[], bool],
-    ) -> None:
-        self._client = client
-        self._producer = TransactionalProducer(client, transactional_id=transactional_id, now_ms=clock.now_ms)
-        self._label = label
-        self._scenario = scenario
-        self._random = random
-        self._progress = progress
-        self._is_latest = is_latest
-        self._number = 0
-
-    async def run(self) -> None:
-        await self._producer.start()
-        while not self._progress.is_ending:
-            transaction = Transaction(who=self._client.name)
-            self._progress.transactions.append(transaction)
-            try:
-                await self._live_through(transaction)
-            except Fenced:
-                # By the next incarnation, or by the coordinator because the transaction took too long.
-                if not self._is_latest():
-                    break
-                await self._producer.start()
-            await asyncio.sleep(self._random.expovariate(1 / self._scenario.pause_s))
-        self._client.close()
-
-    async def _live_through(self, transaction: Transaction) -> None:
-        random = self._random
-        for _ in range(random.randint(1, 4)):
-            partition = random.randrange(self._scenario.partitions)
-            values = [self._value() for _ in range(random.randint(1, self._scenario.batch_records))]
-            transaction.values += [(partition, value) for value in values]
-            self._progress.sent += len(values)
-            await self._producer.send(TOPIC, partition, values)
-            self._progress.acknowledged += len(values)
-            if random.random() < 0.2:
-                await asyncio.sleep(random.expovariate(1 / self._scenario.pause_s))
-        is_commit = random.random() < 0.7
-        transaction.asked = "COMMIT" if is_commit else "ABORT"
-        await self._producer.end(is_commit=is_commit)
-        transaction.told = transaction.asked
-        self._progress.ended_transactions += 1
 
     def _value(self) -> bytes:
         self._number += 1

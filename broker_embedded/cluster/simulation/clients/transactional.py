@@ -11,7 +11,7 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 from ottla_wire.records.record import RecordData, encode_batch
 
-TRANSACTION = 1
+GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 10_000
 
 FENCING = (
@@ -38,6 +38,7 @@ class TransactionalProducer:
         self._now_ms = now_ms
         self._sequences: dict[tuple[str, int], int] = {}
         self._enlisted: dict[tuple[str, int], None] = {}
+        self._is_group_enlisted = False
 
     async def start(self) -> None:
         """Get a producer epoch that fences every older instance; what that one left open is aborted."""
@@ -52,6 +53,7 @@ class TransactionalProducer:
         self.producer_id, self.epoch = given.producer_id, given.producer_epoch
         self._sequences.clear()
         self._enlisted.clear()
+        self._is_group_enlisted = False
 
     async def send(self, topic: str, partition: int, values: Sequence[bytes]) -> int:
         """Append to the transaction; returns the offset of the first record."""
@@ -70,6 +72,30 @@ class TransactionalProducer:
         self._sequences[place] = sequence + len(values)
         return offset
 
+    async def send_offsets(self, group: str, topic: str, positions: Mapping[int, int]) -> None:
+        """Commit a group's offsets as part of the transaction."""
+        if not self._is_group_enlisted:
+            await self._client.until_done(lambda: self._enlist_group(group))
+            self._is_group_enlisted = True
+        partitions = [
+            {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
+            for partition, offset in positions.items()
+        ]
+        body = {
+            **self._identity(),
+            "group_id": group,
+            "generation_id": -1,
+            "member_id": "",
+            "topics": [{"name": topic, "partitions": partitions}],
+        }
+
+        async def attempt() -> None:
+            answer = await self._client.ask_coordinator(group, GROUP, ApiKey.TXN_OFFSET_COMMIT, 3, body)
+            for told in answer.topics[0].partitions:
+                self._check(told.error_code, "offsets", key=group, key_type=GROUP)
+
+        await self._client.until_done(attempt)
+
     async def end(self, *, is_commit: bool) -> None:
         """Commit or abort; returns when the decision can no longer be lost."""
 
@@ -78,9 +104,14 @@ class TransactionalProducer:
             answer = await self._ask(ApiKey.END_TXN, 3, body)
             self._check(answer.error_code, "end")
 
-        if self._enlisted:
+        if self._enlisted or self._is_group_enlisted:
             await self._client.until_done(attempt)
         self._enlisted.clear()
+        self._is_group_enlisted = False
+
+    async def _enlist_group(self, group: str) -> None:
+        answer = await self._ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, {**self._identity(), "group_id": group})
+        self._check(answer.error_code, "enlist group")
 
     async def _enlist(self, topic: str, partition: int) -> None:
         body = {
@@ -115,10 +146,10 @@ class TransactionalProducer:
     async def _ask(self, api: ApiKey, version: int, body: Mapping[str, Any]) -> Message:
         return await self._client.ask_coordinator(self.transactional_id, TRANSACTION, api, version, body)
 
-    def _check(self, code: int, what: str) -> None:
+    def _check(self, code: int, what: str, *, key: str | None = None, key_type: int = TRANSACTION) -> None:
         try:
             self._client.check_coordinator_error(
-                code, self.transactional_id, TRANSACTION, f"{self.transactional_id}, {what}"
+                code, key or self.transactional_id, key_type, f"{self.transactional_id}, {what}"
             )
         except Refused as error:
             raise self._fenced_or(error) from None

@@ -1,0 +1,124 @@
+"""The clients of a simulation: who they are, their lives and deaths."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from broker_embedded.cluster.simulation.clients.client import Client
+from broker_embedded.cluster.simulation.invariants import Invariants
+from broker_embedded.cluster.simulation.loop import SimulatedClock, SimulatedLoop
+from broker_embedded.cluster.simulation.network import SimulatedNetwork
+from broker_embedded.cluster.simulation.nodes import bootstrap_of
+from broker_embedded.cluster.simulation.process import Process
+from broker_embedded.cluster.simulation.scenario import TOPIC, Scenario, reads_committed
+from broker_embedded.cluster.simulation.transactional_workload import CopierLife, TransactionalLife
+from broker_embedded.cluster.simulation.workload import ConsumerLife, ProducerLife, Progress
+from broker_embedded.common.types import TopicPartition
+
+WRITERS = ("producer", "transact")
+
+
+class Population:
+    """A client is known by its name (`producer-1`); each of its lives is a process and a task."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        loop: SimulatedLoop,
+        network: SimulatedNetwork,
+        invariants: Invariants,
+        progress: Progress,
+        random: Callable[[str], Random],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._scenario = scenario
+        self._loop = loop
+        self._clock = SimulatedClock(loop)
+        self._network = network
+        self._invariants = invariants
+        self._progress = progress
+        self._random = random
+        self._on_failure = on_failure
+        self._processes: dict[str, Process] = {}
+        self._lives: dict[str, int] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Everybody begins."""
+        scenario = self._scenario
+        kinds = {
+            "producer": scenario.producers,
+            "transact": scenario.transactional,
+            "copier": scenario.copiers,
+            "consumer": scenario.consumers,
+        }
+        for kind, count in kinds.items():
+            for number in range(1, count + 1):
+                self.begin_life(f"{kind}-{number}")
+
+    def names(self) -> list[str]:
+        return list(self._processes)
+
+    def kill(self, name: str) -> None:
+        self._running.pop(name, None)
+        self._processes[name].kill()
+        self._network.host_died(name, is_silent=False)
+
+    def replace(self, name: str) -> Process:
+        """Pause a client and start another one under its name. Returns the one that sleeps."""
+        sleeper = self._processes[name]
+        sleeper.pause()
+        self.begin_life(name)
+        return sleeper
+
+    def begin_life(self, name: str) -> None:
+        """The next life of a client."""
+        life = self._lives[name] = self._lives.get(name, 0) + 1
+        process = self._processes[name] = Process(name)
+        task = process.spawn(self._loop, self._make(name, life).run(), name="run")
+        task.add_done_callback(self._ended)
+        self._running[name] = task
+
+    async def wait(self, *, timeout_s: float) -> list[str]:
+        """Until everybody has finished; the names of those who have not."""
+        tasks = list(self._running.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+        return sorted(name for name, task in self._running.items() if not task.done())
+
+    def _make(self, name: str, life: int) -> ProducerLife | ConsumerLife | TransactionalLife | CopierLife:
+        random = self._random(f"{name}/{life}")
+        client = Client(
+            name, network=self._network.host(name), bootstrap=bootstrap_of(self._scenario.brokers), random=random
+        )
+        common: dict[str, Any] = {"scenario": self._scenario, "random": random, "progress": self._progress}
+        if name.startswith("consumer"):
+            return ConsumerLife(
+                client,
+                group=f"group-of-{name}",
+                is_done=self._is_read,
+                invariants=self._invariants,
+                is_read_committed=reads_committed(name),
+                **common,
+            )
+        common |= {"label": f"{name}.{life}", "clock": self._clock}
+        if name.startswith("producer"):
+            return ProducerLife(client, invariants=self._invariants, **common)
+        common |= {"transactional_id": name, "is_latest": lambda: self._lives[name] == life}
+        if name.startswith("transact"):
+            return TransactionalLife(client, **common)
+        return CopierLife(client, is_done=self._is_read, **common)
+
+    def _is_read(self, partition: int, position: int) -> bool:
+        """Whether a reader may end: nobody writes any more and it has seen everything."""
+        is_written = all(task.done() for name, task in self._running.items() if name.startswith(WRITERS))
+        end_offset = self._invariants.committed(TopicPartition(TOPIC, partition)).end_offset
+        return self._progress.is_ending and is_written and position >= end_offset
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error)
