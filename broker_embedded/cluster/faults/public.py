@@ -39,6 +39,20 @@ class Fault:
         """How many requests it keeps at the moment."""
         return len(self._armed.held)
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether it may still act: it was not removed, and its count is not used up."""
+        return self._armed.is_armed
+
+    @property
+    def description(self) -> str:
+        """`PRODUCE topic=t partition=0: error=NOT_LEADER_OR_FOLLOWER`"""
+        return self._armed.describe()
+
+    def to_json(self) -> dict[str, Any]:
+        """As the control API shows it."""
+        return self._armed.to_json()
+
     def wait(self, hits: int = 1, timeout_s: float = 10) -> Self:
         """Block until it has acted `hits` times; TimeoutError says how often it has."""
         self._armed.wait(hits, timeout_s)
@@ -61,7 +75,7 @@ class Fault:
         self.remove()
 
     def __repr__(self) -> str:
-        return f"<Fault {self.id} {self._armed.describe()}, {self.hits} hits>"
+        return f"<Fault {self.id} {self.description}, {self.hits} hits>"
 
 
 class Faults:

@@ -1,0 +1,54 @@
+"""What the control API needs of a cluster. Everything runs on the cluster's loop."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_embedded.cluster.facts import ClusterFacts
+from broker_embedded.cluster.faults import Disks, Faults, Links
+
+
+class ClusterControl(Protocol):
+    """One running cluster. Methods raise `InvalidFault` for a node that there is not, or that is not in the state for
+    what is asked; StartupError if a broker cannot be started.
+    """
+
+    @property
+    def faults(self) -> Faults: ...
+
+    @property
+    def links(self) -> Links: ...
+
+    @property
+    def disks(self) -> Disks: ...
+
+    def facts(self) -> ClusterFacts:
+        """What is true now."""
+        ...
+
+    async def kill_broker(self, node: int) -> None:
+        """End a node as `kill -9` and a power cut do: nothing is closed, what was not fsynced is lost."""
+        ...
+
+    async def stop_broker(self, node: int) -> None:
+        """End a node cleanly: its leaderships are handed over, its logs are closed."""
+        ...
+
+    async def start_broker(self, node: int) -> None:
+        """Start a node that was killed or stopped, on its ports and with what its directories hold."""
+        ...
+
+    async def pause_broker(self, node: int) -> None:
+        """Let a node stand still, as SIGSTOP does: its connections stay open and nothing happens on them."""
+        ...
+
+    async def resume_broker(self, node: int) -> None:
+        """Let a paused node go on."""
+        ...
+
+    async def advance_clock(self, ms: float) -> int:
+        """Move the cluster's time forward and let what falls due happen; returns the time then, in ms since the epoch.
+
+        InvalidFault if the cluster runs on the machine's clock.
+        """
+        ...

@@ -1,0 +1,281 @@
+"""What each path of the control API does. Decoding and checking here, doing in `ClusterControl`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from broker_embedded.cluster.control.http import HttpError, HttpRequest
+from broker_embedded.cluster.control.protocol import ClusterControl
+from broker_embedded.cluster.control.waits import DEFAULT_TIMEOUT_MS, NotMet, Wanted, wait_for
+from broker_embedded.cluster.explain import explain
+from broker_embedded.cluster.faults import BadDisk
+from broker_embedded.cluster.faults.public import add_from_json
+from broker_embedded.cluster.faults.selector import InvalidFault
+
+Answer = tuple[HTTPStatus, Any]
+Route = Callable[[ClusterControl, HttpRequest], Awaitable[Answer]]
+
+BROKER_ACTIONS = ("kill", "stop", "start", "pause", "resume")
+LINK_ACTIONS = ("cut", "slow", "isolate", "heal")
+DISK_ACTIONS = ("full", "slow", "fsync-error", "torn-write", "offline", "heal")
+
+
+async def answer(control: ClusterControl, request: HttpRequest) -> Answer:
+    """Do what is asked, or HttpError."""
+    kind = request.path[0] if request.path else ""
+    route = _ROUTES.get(kind)
+    if route is None:
+        raise HttpError(
+            HTTPStatus.NOT_FOUND,
+            f"path: found /{kind}, wanted one of {_names(_ROUTES)}",
+            found=kind,
+            wanted=list(_ROUTES),
+        )
+    try:
+        return await route(control, request)
+    except InvalidFault as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
+    except NotMet as error:
+        raise HttpError(HTTPStatus.REQUEST_TIMEOUT, str(error), found=error.found, wanted=error.wanted) from None
+
+
+# --- one function per first part of the path
+
+
+async def _cluster(control: ClusterControl, request: HttpRequest) -> Answer:
+    _only(request, "GET", parts=1)
+    return HTTPStatus.OK, control.facts().to_json()
+
+
+async def _faults(control: ClusterControl, request: HttpRequest) -> Answer:
+    faults, path = control.faults, request.path
+    if len(path) == 1:
+        _only(request, "GET", "POST", "DELETE", parts=1)
+        if request.method == "POST":
+            return HTTPStatus.CREATED, add_from_json(faults, request.body).to_json()
+        if request.method == "DELETE":
+            faults.clear()
+            return HTTPStatus.OK, {"faults": []}
+        return HTTPStatus.OK, {"faults": [fault.to_json() for fault in faults.list()]}
+    number = _number("fault", path[1])
+    try:
+        fault = faults.get(number)
+    except InvalidFault as error:
+        raise HttpError(HTTPStatus.NOT_FOUND, str(error), found=number) from None
+    if path[2:] == ("release",):
+        _only(request, "POST", parts=3)
+        fault.release()
+    else:
+        _only(request, "GET", "DELETE", parts=2)
+        if request.method == "DELETE":
+            fault.remove()
+    return HTTPStatus.OK, fault.to_json()
+
+
+async def _brokers(control: ClusterControl, request: HttpRequest) -> Answer:
+    _only(request, "POST", parts=3)
+    node = _number("broker", request.path[1])
+    nodes = sorted(control.facts().nodes)
+    if node not in nodes:
+        raise HttpError(
+            HTTPStatus.NOT_FOUND, f"broker: found {node}, wanted one of {_names(nodes)}", found=node, wanted=nodes
+        )
+    action = _one_of("action", request.path[2], BROKER_ACTIONS)
+    await {
+        "kill": control.kill_broker,
+        "stop": control.stop_broker,
+        "start": control.start_broker,
+        "pause": control.pause_broker,
+        "resume": control.resume_broker,
+    }[action](node)
+    return HTTPStatus.OK, {"broker": node, "state": control.facts().nodes[node].state.value}
+
+
+async def _links(control: ClusterControl, request: HttpRequest) -> Answer:
+    links, body = control.links, request.body
+    if len(request.path) == 1:
+        _only(request, "GET", parts=1)
+        return HTTPStatus.OK, {"links": links.to_json()}
+    _only(request, "POST", parts=2)
+    action = _one_of("action", request.path[1], LINK_ACTIONS)
+    if action == "cut":
+        _fields(body, "a", "b", "one_way")
+        links.cut(_needed(body, "a"), _needed(body, "b"), one_way=_flag(body, "one_way"))
+    elif action == "slow":
+        _fields(body, "a", "b", "delay_ms", "one_way")
+        delay_ms = _needed(body, "delay_ms")
+        links.slow(_needed(body, "a"), _needed(body, "b"), delay_ms=delay_ms, one_way=_flag(body, "one_way"))
+    elif action == "isolate":
+        _fields(body, "node")
+        links.isolate(_needed(body, "node"))
+    else:
+        _fields(body, "a", "b")
+        links.heal(_optional(body, "a"), _optional(body, "b"))
+    return HTTPStatus.OK, {"links": links.to_json()}
+
+
+async def _disks(control: ClusterControl, request: HttpRequest) -> Answer:
+    disks, body = control.disks, request.body
+    if len(request.path) == 1:
+        _only(request, "GET", parts=1)
+        return HTTPStatus.OK, {"disks": disks.to_json()}
+    _only(request, "POST", parts=2)
+    action = _one_of("action", request.path[1], DISK_ACTIONS)
+    if action == "heal":
+        _fields(body, "broker")
+        disks.heal(_optional(body, "broker"))
+        return HTTPStatus.OK, {"disks": disks.to_json()}
+    broker, directory, count = _needed(body, "broker"), _optional(body, "dir"), _optional(body, "count")
+    added: BadDisk
+    if action == "slow":
+        _fields(body, "broker", "dir", "delay_ms")
+        added = disks.slow(broker, delay_ms=_needed(body, "delay_ms"), dir=directory)
+    elif action == "fsync-error":
+        _fields(body, "broker", "dir", "count")
+        added = disks.fail_fsync(broker, count=count, dir=directory)
+    elif action == "torn-write":
+        _fields(body, "broker", "dir", "count")
+        added = disks.tear_write(broker, count=1 if count is None else count, dir=directory)
+    else:
+        _fields(body, "broker", "dir")
+        added = disks.full(broker, dir=directory) if action == "full" else disks.offline(broker, dir=directory)
+    return HTTPStatus.CREATED, {"disks": [{"broker": added.node, **fault.to_json()} for fault in added.faults]}
+
+
+async def _clock(control: ClusterControl, request: HttpRequest) -> Answer:
+    _only(request, "POST", parts=2)
+    _one_of("action", request.path[1], ("advance",))
+    _fields(request.body, "ms")
+    ms = _needed(request.body, "ms")
+    if ms < 0:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"ms: found {ms}, wanted 0 or more", found=ms, wanted="0 or more")
+    return HTTPStatus.OK, {"now_ms": await control.advance_clock(ms)}
+
+
+async def _wait(control: ClusterControl, request: HttpRequest) -> Answer:
+    _only(request, "GET", parts=1)
+    query = dict(request.query)
+    timeout_ms = _number("timeout_ms", query.pop("timeout_ms", str(DEFAULT_TIMEOUT_MS)))
+    given: dict[str, Any] = {}
+    for name, value in query.items():
+        if name in ("partition", "high_watermark", "members", "fault", "hits"):
+            given[name] = _number(name, value)
+        elif (name == "leader" and value in ("any", "none")) or (name == "controller" and value == "any"):
+            given[name] = value
+        elif name in ("leader", "controller"):
+            given[name] = _number(name, value)
+        elif name == "isr":
+            given[name] = frozenset(_number(name, part) for part in value.split(",") if part)
+        elif name in ("topic", "group", "state"):
+            given[name] = value
+        else:
+            known = sorted([*Wanted.__slots__, "timeout_ms"])
+            raise HttpError(
+                HTTPStatus.BAD_REQUEST, f"query: found {name}, wanted some of {_names(known)}", found=name, wanted=known
+            )
+    wanted = Wanted(**given)
+    waited_ms = await wait_for(wanted, control.facts, control.faults, timeout_ms=timeout_ms)
+    return HTTPStatus.OK, {"waited_ms": waited_ms}
+
+
+async def _explain(control: ClusterControl, request: HttpRequest) -> Answer:
+    _only(request, "GET", parts=1)
+    topic = request.query.get("topic")
+    if not topic:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "topic: found none, wanted one", wanted="topic")
+    partition = _number("partition", request.query.get("partition", "0"))
+    return HTTPStatus.OK, {
+        "topic": topic,
+        "partition": partition,
+        "sentences": explain(control.facts(), topic, partition),
+    }
+
+
+_ROUTES: dict[str, Route] = {
+    "cluster": _cluster,
+    "faults": _faults,
+    "brokers": _brokers,
+    "links": _links,
+    "disks": _disks,
+    "clock": _clock,
+    "wait": _wait,
+    "explain": _explain,
+}
+
+
+# --- checking
+
+
+def _only(request: HttpRequest, *methods: str, parts: int) -> None:
+    if len(request.path) != parts:
+        path = "/" + "/".join(request.path)
+        raise HttpError(HTTPStatus.NOT_FOUND, f"path: found {path}, wanted {parts} parts below /", found=path)
+    if request.method not in methods:
+        raise HttpError(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            f"method: found {request.method}, wanted {_names(methods)}",
+            found=request.method,
+            wanted=list(methods),
+        )
+
+
+def _one_of(what: str, found: str, wanted: tuple[str, ...]) -> str:
+    if found not in wanted:
+        raise HttpError(
+            HTTPStatus.NOT_FOUND,
+            f"{what}: found {found}, wanted one of {_names(wanted)}",
+            found=found,
+            wanted=list(wanted),
+        )
+    return found
+
+
+def _fields(body: dict[str, Any], *known: str) -> None:
+    unknown = sorted(set(body) - set(known))
+    if unknown:
+        raise HttpError(
+            HTTPStatus.BAD_REQUEST,
+            f"body: found {_names(unknown)}, wanted some of {_names(known)}",
+            found=unknown,
+            wanted=list(known),
+        )
+
+
+def _needed(body: dict[str, Any], name: str) -> int:
+    number = _optional(body, name)
+    if number is None:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: found none, wanted a number", wanted="a number")
+    return number
+
+
+def _optional(body: dict[str, Any], name: str) -> int | None:
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise HttpError(
+            HTTPStatus.BAD_REQUEST, f"{name}: found {value!r}, wanted a number", found=value, wanted="a number"
+        )
+    return value
+
+
+def _flag(body: dict[str, Any], name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise HttpError(
+            HTTPStatus.BAD_REQUEST, f"{name}: found {value!r}, wanted true or false", found=value, wanted=[True, False]
+        )
+    return value
+
+
+def _number(what: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise HttpError(
+            HTTPStatus.BAD_REQUEST, f"{what}: found {text!r}, wanted a number", found=text, wanted="a number"
+        ) from None
+
+
+def _names(values: Any) -> str:
+    return ", ".join(str(value) for value in values)

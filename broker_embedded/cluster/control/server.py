@@ -1,0 +1,93 @@
+"""Serves the control API on a loopback port, on the cluster's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from broker_embedded.cluster.control.http import (
+    MAX_BODY_BYTES,
+    MAX_HEAD_BYTES,
+    HttpError,
+    encode_response,
+    read_request,
+)
+from broker_embedded.cluster.control.protocol import ClusterControl
+from broker_embedded.cluster.control.routes import answer
+from broker_embedded.common.errors import StartupError
+from broker_embedded.server.network import listen
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+
+
+class ControlServer:
+    """`await start()`, then `url`; `await stop()` cuts who is still connected."""
+
+    def __init__(self, control: ClusterControl, *, port: int = 0) -> None:
+        self._control = control
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[Any]] = set()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it has started."""
+        return f"http://{HOST}:{self._port}"
+
+    async def start(self) -> None:
+        """Listen; StartupError if the port cannot be had."""
+        sock = listen(HOST, self._port)
+        self._port = sock.getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, sock=sock, limit=MAX_HEAD_BYTES)
+
+    async def stop(self) -> None:
+        """Stop listening; requests under way are not answered."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for task in list(self._serving):
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            response = await self._response(reader)
+            if response is not None:
+                writer.write(response)
+                writer.write_eof()
+                await _discard_rest(reader)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client has gone, or we are going: asyncio would report either
+        finally:
+            self._serving.discard(task)
+            writer.close()
+
+    async def _response(self, reader: asyncio.StreamReader) -> bytes | None:
+        try:
+            request = await read_request(reader)
+            if request is None:
+                return None
+            log.debug("%s /%s %s", request.method, "/".join(request.path), request.query or request.body)
+            status, body = await answer(self._control, request)
+        except HttpError as error:
+            return encode_response(error.status, error.body)
+        except StartupError as error:
+            return encode_response(HTTPStatus.CONFLICT, {"error": str(error)})
+        except Exception as error:
+            log.exception("the control API failed")
+            return encode_response(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"})
+        return encode_response(status, body)
+
+
+async def _discard_rest(reader: asyncio.StreamReader) -> None:
+    """Read what a refused request still sends: closing over unread bytes would take the answer away from its client."""
+    left = MAX_BODY_BYTES
+    while left > 0 and (piece := await reader.read(65_536)):
+        left -= len(piece)

@@ -1,0 +1,195 @@
+"""Gathers `ClusterFacts` from the brokers of this process. Reads, and changes nothing; on the cluster's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import permutations
+
+from broker_embedded.cluster.facts import (
+    ClusterFacts,
+    DiskFaultFacts,
+    FaultFacts,
+    GroupFacts,
+    NodeFacts,
+    NodeState,
+    OpenTransaction,
+    PartitionFacts,
+    ReplicaFacts,
+)
+from broker_embedded.cluster.faults import Disks, Fault, Faults, Links
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.metadata.image import ClusterImage, PartitionImage
+from broker_embedded.replication.follower_state import NEVER_MS
+from broker_embedded.replication.partition import Partition
+from broker_embedded.server.broker import Broker
+
+_NAMED_SETTINGS = ("broker.session.timeout.ms", "replica.lag.time.max.ms")
+
+
+def gather(
+    *,
+    states: Mapping[int, NodeState],
+    brokers: Mapping[int, Broker],
+    addresses: Mapping[int, str],
+    voters: Iterable[int],
+    controller: int,
+    faults: Faults,
+    links: Links,
+    disks: Disks,
+) -> ClusterFacts:
+    """`states`: every node there is; `brokers`: those in memory, which are running or paused."""
+    image = _newest_image(brokers.values())
+    return ClusterFacts(
+        cluster_id=image.cluster_id,
+        controller=controller,
+        nodes={node: _node(node, state, image, brokers, addresses, set(voters)) for node, state in states.items()},
+        partitions={
+            (name, number): _partition(TopicPartition(name, number), state, image, brokers)
+            for name, topic in image.topics.items()
+            for number, state in topic.partitions.items()
+        },
+        groups={group.group: group for broker in brokers.values() for group in _groups(broker)},
+        cut_links={
+            (source, target): problem
+            for source, target in permutations(states, 2)
+            if (problem := links.problem(source, target)) is not None
+        },
+        slow_links={
+            (source, target): delay_ms
+            for source, target in permutations(states, 2)
+            if (delay_ms := links.delay_ms(source, target))
+        },
+        faults=tuple(_fault(fault) for fault in faults.list() if fault.is_armed),
+        disk_faults=tuple(
+            DiskFaultFacts(broker=shown["broker"], kind=shown["kind"], path=shown["path"]) for shown in disks.to_json()
+        ),
+        settings=_settings(brokers.values()),
+    )
+
+
+def _newest_image(brokers: Iterable[Broker]) -> ClusterImage:
+    """What the broker that has replayed most of the metadata log knows."""
+    images = [broker.metadata.image for broker in brokers]
+    return max(images, key=lambda image: image.offset, default=ClusterImage(cluster_id=""))
+
+
+def _node(
+    node: int,
+    state: NodeState,
+    image: ClusterImage,
+    brokers: Mapping[int, Broker],
+    addresses: Mapping[int, str],
+    voters: set[int],
+) -> NodeFacts:
+    registered = image.brokers.get(node)
+    broker = brokers.get(node)
+    return NodeFacts(
+        node=node,
+        state=state,
+        address=addresses.get(node, ""),
+        is_fenced=registered is None or registered.fenced,
+        is_voter=node in voters,
+        offline_dirs={} if broker is None else dict(broker.logs.offline_dirs),
+    )
+
+
+def _partition(
+    name: TopicPartition, state: PartitionImage, image: ClusterImage, brokers: Mapping[int, Broker]
+) -> PartitionFacts:
+    held = {
+        node: partition
+        for node in state.replicas
+        if (broker := brokers.get(node)) is not None and (partition := broker.replicas.partition(name)) is not None
+    }
+    led = held.get(state.leader)
+    pending = None if led is None or led.leading is None else led.leading.pending
+    config = next((broker.replicas.topic_config(name.topic) for broker in brokers.values()), None)
+    return PartitionFacts(
+        topic=name.topic,
+        partition=name.partition,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=state.replicas,
+        isr=state.isr,
+        min_insync_replicas=1 if config is None else config.min_insync_replicas,
+        allows_unclean_election=False if config is None else config.unclean_leader_election_enable,
+        pending_isr=None if pending is None else pending.nodes,
+        copies={node: _copy(node, partition, led, brokers[node]) for node, partition in held.items()},
+        open_transactions=() if led is None else _open_transactions(led, brokers[state.leader]),
+    )
+
+
+def _copy(node: int, partition: Partition, led: Partition | None, broker: Broker) -> ReplicaFacts:
+    log = partition.log
+    behind_for_ms: int | None = None
+    if led is not None and led.leading is not None and node in led.leading.followers:
+        follower = led.leading.followers[node]
+        if follower.log_end_offset < led.log.log_end_offset and follower.last_caught_up_ms != NEVER_MS:
+            behind_for_ms = max(0, broker.clock.monotonic_ms() - follower.last_caught_up_ms)
+    return ReplicaFacts(
+        node=node,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        leader_epoch=partition.leader_epoch,
+        behind_for_ms=behind_for_ms,
+        offline_reason=log.offline_reason,
+    )
+
+
+def _open_transactions(led: Partition, broker: Broker) -> tuple[OpenTransaction, ...]:
+    now_ms = broker.clock.now_ms()
+    return tuple(
+        OpenTransaction(
+            producer_id=each.producer_id,
+            first_offset=each.current_transaction_start_offset,
+            open_for_ms=max(0, now_ms - each.last_timestamp_ms) if each.last_timestamp_ms >= 0 else None,
+        )
+        for each in led.log.active_producers()
+        if each.current_transaction_start_offset >= 0
+    )
+
+
+def _groups(broker: Broker) -> list[GroupFacts]:
+    try:
+        listed = broker.groups.list_groups()
+    except BrokerError:
+        return []  # being replayed
+    return [
+        GroupFacts(
+            group=each.group_id,
+            state=each.state,
+            members=_members(broker, each.group_id),
+            protocol_type=each.protocol_type,
+        )
+        for each in listed
+    ]
+
+
+def _members(broker: Broker, group_id: str) -> int:
+    shard = broker.groups.shard_of_any(group_id)
+    group = shard.consumer.get(group_id)
+    return len(shard.admin.describe_group(group_id).members if group is None else group.members)
+
+
+def _fault(fault: Fault) -> FaultFacts:
+    shown = fault.to_json()
+    return FaultFacts(
+        fault_id=fault.id,
+        description=fault.description,
+        hits=fault.hits,
+        held=fault.held,
+        api=shown.get("api"),
+        broker=shown.get("broker"),
+        topic=shown.get("topic"),
+        partition=shown.get("partition"),
+    )
+
+
+def _settings(brokers: Iterable[Broker]) -> dict[str, str]:
+    for broker in brokers:
+        described = {name: getattr(broker.config, name.replace(".", "_"), None) for name in _NAMED_SETTINGS}
+        return {name: str(value) for name, value in described.items() if value is not None}
+    return {}
