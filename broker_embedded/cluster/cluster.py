@@ -1,7 +1,7 @@
-"""All brokers and the controller of one cluster, on one event loop.
+"""All nodes of one cluster, on one event loop: started and stopped together, or killed and restarted one by one.
 
-Directory layout below the data directory: `controller/` holds the metadata log, `broker-<id>/` is the log directory of
-a broker. The cluster id lives in the metadata log's directory and is the same after a restart.
+Directory layout below the data directory: `controller-N/` and `broker-N/` of node N (see `node`). Ports, identities and
+data survive a restart of a node, and of the cluster if a data directory was given.
 """
 
 from __future__ import annotations
@@ -10,34 +10,49 @@ import asyncio
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from uuid import UUID
 
+from broker_embedded.cluster.faults import FaultModel, InvalidFault
+from broker_embedded.cluster.node import HOST, Node, NodeSettings, Surroundings, log_dirs
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.config import BrokerConfig, InvalidConfig
 from broker_embedded.common.errors import BrokerError, StartupError
+from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
-from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
+from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.controller.controller import Controller
-from broker_embedded.controller.quorum import SingleVoterQuorum
-from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.metadata.records import ResourceType
-from broker_embedded.replication.log_settings import log_config
+from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.network import Listener, TcpNetwork
+from broker_embedded.server.network import Network, Reservation, TcpNetwork
+from broker_embedded.server.peer_connections import GoodLinks, Links
 from broker_embedded.storage.checkpoints import read_meta_properties
-from broker_embedded.storage.log_config import LogConfig
-from broker_embedded.storage.log_manager import Intervals, LogManager
 from ottla_wire.protocol.primitives import uuid_text
 
 log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
-CONTROLLER_NODE = 1
+VOTERS = 3
+"""Nodes that keep the metadata log together; the others follow it. A cluster of fewer than three nodes has one voter:
+two could not go on without each other.
+"""
+
+POLL_S = 0.002
+
+SEVERAL_NODES: Mapping[str, object] = {
+    "broker.session.timeout.ms": 600,
+    "broker.heartbeat.interval.ms": 100,
+    "controller.quorum.fetch.timeout.ms": 400,
+    "controller.quorum.election.timeout.ms": 200,
+    "controller.quorum.election.backoff.max.ms": 100,
+    "replica.fetch.backoff.ms": 50,
+}
+"""What a cluster of several nodes uses in place of Kafka's defaults, so that tests of failures take a second and not
+ten. Any of them may be set to Kafka's value again.
+"""
 
 
 class Cluster:
@@ -52,26 +67,66 @@ class Cluster:
         config: Mapping[str, object] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        racks: Sequence[str] | None = None,
+        log_dirs: int = 1,
+        network: Network | None = None,
+        links: Links | None = None,
+        fault_model: FaultModel | None = None,
+        filesystem: Callable[[int], FileSystem] | None = None,
     ) -> None:
+        """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live."""
         if brokers < 1:
             raise StartupError(f"brokers: found {brokers}, wanted at least 1")
+        if racks is not None and len(racks) != brokers:
+            raise StartupError(f"racks: found {len(racks)}, wanted one for each of {brokers} brokers")
+        if log_dirs < 1:
+            raise StartupError(f"log_dirs: found {log_dirs}, wanted at least 1")
         self._settings = dict(config or {})
+        defaults = SEVERAL_NODES if brokers > 1 else {}
         try:
-            self._config = BrokerConfig.from_settings(self._settings)
+            self._config = BrokerConfig.from_settings({**defaults, **self._settings})
         except InvalidConfig as error:
             raise StartupError(str(error)) from None
         self._ports = {node: port + node - 1 if port else 0 for node in range(1, brokers + 1)}
+        self._internal_ports: dict[int, int] = {}
+        self._racks = dict(enumerate(racks or (), start=1))
+        self._log_dirs = log_dirs
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._clock = clock or SystemClock()
         self._random = random or Random()
+        self._network: Network = network or TcpNetwork()
+        self.links: Links = links or GoodLinks()
+        self._fault_model = fault_model
+        self._filesystem = filesystem
         self._running = AsyncExitStack()
-        self.brokers: dict[int, Broker] = {}
-        self.controller: Controller | None = None
+        self._held: dict[int, list[Reservation]] = {}
+        self._around: Surroundings | None = None
+        self.nodes: dict[int, Node] = {}
+        """The nodes that run (also those that are paused)."""
+
+    # --- what there is
 
     @property
     def bootstrap_servers(self) -> str:
         """host:port of every broker, comma-separated."""
         return ",".join(f"{HOST}:{self._ports[node]}" for node in sorted(self._ports))
+
+    @property
+    def node_ids(self) -> list[int]:
+        """Every node, running or not."""
+        return sorted(self._ports)
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """The brokers that run, by id."""
+        return {node_id: node.broker for node_id, node in self.nodes.items()}
+
+    @property
+    def controller(self) -> Controller | None:
+        """The active controller; None while there is none."""
+        return next((node.controller for node in self.nodes.values() if node.controller.is_active), None)
+
+    # --- life of the cluster
 
     async def start(self) -> None:
         """Start everything or, if anything cannot be had, nothing: then StartupError says what and why."""
@@ -87,96 +142,314 @@ class Cluster:
     async def stop(self) -> None:
         """Stop the brokers, close the logs cleanly, remove a temporary directory."""
         await self._running.aclose()
-        self.brokers = {}
-        self.controller = None
 
     async def _start(self) -> None:
-        loop = asyncio.get_running_loop()
-        sockets: dict[int, Listener] = {}
-        network = TcpNetwork()
-        for node, port in self._ports.items():
-            sockets[node] = network.listen(HOST, port)
-            self._running.callback(sockets[node].close)
-            self._ports[node] = sockets[node].port  # the same one after a restart: clients come back to it
         data_dir = self._open_data_dir()
-        # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
-        fs = OsFileSystem(fsync=self._data_dir is not None)
-        directory = data_dir / "controller"
-        metadata_logs = LogManager([str(directory)], fs=fs, clock=self._clock, cleaner_enabled=False)
-        self._running.callback(metadata_logs.close)
-        cluster_id = self._cluster_id(fs, str(directory))
-        self._bind(metadata_logs, CONTROLLER_NODE, cluster_id)
-        metadata_logs.load_all()
-        metadata_log = metadata_logs.get_or_create(CLUSTER_METADATA_TOPIC, 0)
-        quorum = SingleVoterQuorum(voter_id=CONTROLLER_NODE, metadata_log=metadata_log, clock=self._clock)
-        controller = Controller(
-            cluster_id=cluster_id, quorum=quorum, config=self._config, random=self._random, loop=loop
+        fs = self._filesystem_of(1)
+        self._around = Surroundings(
+            cluster_id=self._cluster_id(fs, data_dir),
+            voters=tuple(range(1, VOTERS + 1)) if len(self._ports) >= VOTERS else (1,),
+            data_dir=data_dir,
+            network=self._network,
+            links=self.links,
+            addresses={},
+            clock=self._clock,
+            random=self._random,
+            loop=asyncio.get_running_loop(),
+            new_uuid_text=self._new_uuid_text,
+            faults_of=self._faults_of,
         )
-        self.controller = controller
-        gone = [node for node, broker in controller.image.brokers.items() if node not in sockets and not broker.fenced]
+        self._running.callback(self._release_ports)
+        self._running.push_async_callback(self._stop_nodes)
+        for node_id in self.node_ids:
+            self._open_node(node_id)
+        for node in self.nodes.values():
+            await node.start_quorum()
+        if len(self.nodes) == 1:
+            await self.nodes[1].join()
+        else:
+            await asyncio.gather(*(node.join() for node in self.nodes.values()))
+        await self._fence_who_is_gone()
+        await self._until_all_know_each_other()
+
+    async def _fence_who_is_gone(self) -> None:
+        """The data may be that of a larger cluster: nobody waits for a session of brokers that are not started."""
+        controller = await self.active_controller()
+        gone = [each.broker_id for each in controller.image.live_brokers() if each.broker_id not in self._ports]
         if gone:
             await controller.fence_brokers(gone)
-        for node, listener in sockets.items():
-            logs = self._open_logs(data_dir / f"broker-{node}", fs, controller.image)
-            self._running.callback(logs.close)
-            self._bind(logs, node, cluster_id)
-            logs.load_all()
-            broker = Broker(
-                node_id=node,
-                listener=listener,
-                loop=loop,
-                clock=self._clock,
-                random=self._random,
-                cluster_id=cluster_id,
-                config=self._config,
-                static_settings=self._settings,
-                controller=controller,
-                quorum=quorum,
-                logs=logs,
-            )
-            self.brokers[node] = broker
-            self._running.push_async_callback(broker.stop)
-            await broker.start()
 
     def _open_data_dir(self) -> Path:
         if self._data_dir is None:
             temporary = Path(tempfile.mkdtemp(prefix="ottla-broker-"))
             self._running.callback(shutil.rmtree, temporary, ignore_errors=True)
             return temporary
-        try:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StartupError(f"data directory {self._data_dir} cannot be used: {error.strerror or error}") from None
+        if self._filesystem is None:
+            try:
+                self._data_dir.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                reason = error.strerror or error
+                raise StartupError(f"data directory {self._data_dir} cannot be used: {reason}") from None
         return self._data_dir
 
-    def _open_logs(self, directory: Path, fs: FileSystem, image: ClusterImage) -> LogManager:
-        """A broker's log directory; the settings of what is found in it are those of the metadata so far."""
-        config = self._config
+    def _filesystem_of(self, node_id: int) -> FileSystem:
+        if self._filesystem is not None:
+            return self._filesystem(node_id)
+        # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
+        return OsFileSystem(fsync=self._data_dir is not None)
 
-        def config_for(topic: str) -> LogConfig:
-            return log_config(config, image.config_overrides(ResourceType.TOPIC, topic))
+    async def _stop_nodes(self) -> None:
+        """The quorum's voters last: the others close their logs while there still is a controller."""
+        for node in sorted(self.nodes.values(), key=lambda node: -node.node_id):
+            await node.stop()
+        self.nodes.clear()
 
-        return LogManager(
-            [str(directory)],
-            fs=fs,
-            clock=self._clock,
-            config_for=config_for,
-            intervals=Intervals(
-                retention_check_ms=config.log_retention_check_interval_ms,
-                recovery_point_checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
-                high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
-            ),
-            cleaner_enabled=False,  # the broker steps it, so that a long cleaning does not hold up requests
-        )
+    def _cluster_id(self, fs: FileSystem, data_dir: Path) -> str:
+        """The cluster id that was given to a metadata log's directory; a new one if all are new."""
+        for node_id in self.node_ids:
+            properties = read_meta_properties(fs, str(data_dir / f"controller-{node_id}")) or {}
+            if "cluster.id" in properties:
+                return properties["cluster.id"]
+        return self._new_uuid_text()
 
-    def _bind(self, logs: LogManager, node: int, cluster_id: str) -> None:
-        """Write meta.properties, or refuse the directory of another cluster or broker."""
-        logs.bind_identity(cluster_id=cluster_id, node_id=node, new_directory_id=self._new_uuid_text)
-
-    def _cluster_id(self, fs: FileSystem, directory: str) -> str:
-        """The cluster id that was given to the metadata log's directory; a new one if it is new."""
-        properties = read_meta_properties(fs, directory) or {}
-        return properties.get("cluster.id") or self._new_uuid_text()
+    def _faults_of(self, node_id: int) -> FaultHook:
+        return NO_FAULTS if self._fault_model is None else self._fault_model.on_broker(node_id)
 
     def _new_uuid_text(self) -> str:
         return uuid_text(UUID(int=self._random.getrandbits(128), version=4).bytes)
+
+    # --- life of a node
+
+    def _open_node(self, node_id: int) -> Node:
+        assert self._around is not None
+        self._release_ports_of(node_id)
+        rack = self._racks.get(node_id)
+        settings = {**self._settings, **({"broker.rack": rack} if rack is not None else {})}
+        internal = self._internal_ports.get(node_id, 0) if len(self._ports) > 1 else None
+        node = Node(
+            node_id,
+            around=self._around,
+            fs=self._filesystem_of(node_id),
+            settings=NodeSettings(
+                config=self._config if rack is None else self._config.with_settings({"broker.rack": rack}),
+                static_settings=settings,
+                port=self._ports[node_id],
+                internal_port=internal,
+                log_dirs=self._log_dirs,
+            ),
+        )
+        self._ports[node_id] = node.port  # the same one after a restart: clients come back to it
+        if node.internal_port is not None:
+            self._internal_ports[node_id] = node.internal_port
+        self.nodes[node_id] = node
+        return node
+
+    def node(self, node_id: int) -> Node:
+        """A node that runs; ValueError says which do."""
+        if node_id not in self.nodes:
+            raise ValueError(f"broker {node_id} does not run; these do: {sorted(self.nodes)}")
+        return self.nodes[node_id]
+
+    async def kill(self, node_id: int) -> None:
+        """End a node as `kill -9` does: connections are reset, nothing is handed over, nothing is closed cleanly."""
+        node = self.node(node_id)
+        del self.nodes[node_id]
+        self._forget_faults(node_id)
+        await node.kill()
+        self._hold_ports(node_id)
+
+    async def stop_broker(self, node_id: int) -> None:
+        """Shut a node down as an operator does: its leaderships move first, its logs are closed cleanly."""
+        node = self.node(node_id)
+        await node.hand_over()
+        del self.nodes[node_id]
+        self._forget_faults(node_id)
+        await node.stop()
+        self._hold_ports(node_id)
+
+    async def start_broker(self, node_id: int) -> None:
+        """Start a node that was killed or stopped, on its old ports and directories; returns when it serves."""
+        if node_id not in self._ports:
+            raise ValueError(f"there is no broker {node_id}; these exist: {self.node_ids}")
+        if node_id in self.nodes:
+            raise ValueError(f"broker {node_id} runs")
+        node = self._open_node(node_id)
+        await node.start_quorum()
+        await node.join()
+
+    async def add_broker(self, *, rack: str | None = None) -> int:
+        """A further broker, which follows the metadata log and gets its share of new partitions; returns its id."""
+        if len(self._ports) == 1:
+            raise ValueError("a cluster that was started with one broker listens for no others: start it with two")
+        node_id = max(self._ports) + 1
+        self._ports[node_id] = 0
+        if rack is not None:
+            self._racks[node_id] = rack
+        await self.start_broker(node_id)
+        return node_id
+
+    async def pause(self, node_id: int) -> None:
+        """Make a node do nothing: it neither reads nor sends, and its timers wait. Connections stay open."""
+        self.node(node_id).pause()
+
+    async def resume(self, node_id: int) -> None:
+        """End a pause."""
+        self.node(node_id).resume()
+
+    def links_changed(self) -> None:
+        """Close what is open over links that are cut now."""
+        for node in self.nodes.values():
+            node.peers.links_changed()
+
+    def log_dirs_of(self, node_id: int) -> Sequence[str]:
+        """The log directories of a node; InvalidFault names the nodes if there is none."""
+        if node_id not in self._ports or self._around is None:
+            raise InvalidFault(f"broker: found {node_id}, wanted one of {', '.join(map(str, self.node_ids))}")
+        return log_dirs(self._around.data_dir, node_id, self._log_dirs)
+
+    def _forget_faults(self, node_id: int) -> None:
+        if self._fault_model is not None:
+            self._fault_model.drop(node_id)
+
+    def _hold_ports(self, node_id: int) -> None:
+        """Nobody else gets the ports of a node that is down."""
+        ports = [self._ports[node_id], *([self._internal_ports[node_id]] if node_id in self._internal_ports else [])]
+        self._held[node_id] = [self._network.reserve(HOST, port) for port in ports]
+
+    def _release_ports_of(self, node_id: int) -> None:
+        for reservation in self._held.pop(node_id, ()):
+            reservation.release()
+
+    def _release_ports(self) -> None:
+        for node_id in list(self._held):
+            self._release_ports_of(node_id)
+
+    # --- how things are
+
+    async def controller_id(self) -> int:
+        return next((node_id for node_id, node in self.nodes.items() if node.controller.is_active), NO_LEADER)
+
+    async def partition_state(self, topic: str, partition: int) -> PartitionImage:
+        """What the active controller has decided, or the newest metadata that any node has while there is none."""
+        state = self._latest_image().partition(TopicPartition(topic, partition))
+        if state is None:
+            raise KeyError(f"there is no partition {topic}-{partition}")
+        return state
+
+    def _latest_image(self) -> ClusterImage:
+        controller = self.controller
+        if controller is not None:
+            return controller.image
+        images = [node.broker.metadata.image for node in self.nodes.values()]
+        return max(images, key=lambda image: image.offset, default=ClusterImage(cluster_id=""))
+
+    # --- waiting
+
+    async def wait_until(self, is_so: Callable[[], bool], *, timeout_s: float, what: Callable[[], str]) -> None:
+        """Wait for a condition; TimeoutError says `what` was waited for and how things stand."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not is_so():
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError(f"after {timeout_s:g} s: {what()}")
+            await asyncio.sleep(POLL_S)
+
+    async def active_controller(self, *, timeout_s: float = 10.0) -> Controller:
+        """The active controller, waiting for an election if one is under way."""
+        await self.wait_until(
+            lambda: self.controller is not None,
+            timeout_s=timeout_s,
+            what=lambda: f"no controller is active; nodes {sorted(self.nodes)} of {self.node_ids} run",
+        )
+        assert self.controller is not None
+        return self.controller
+
+    async def until_known(self, offset: int, *, timeout_s: float = 10.0) -> None:
+        """Wait until every live broker has the metadata up to `offset`."""
+
+        def behind() -> list[int]:
+            controller = self.controller
+            alive = {each.broker_id for each in controller.image.live_brokers()} if controller is not None else set()
+            return [
+                node_id
+                for node_id, node in self.nodes.items()
+                if node_id in alive and not node.is_paused and node.broker.metadata.image.offset < offset
+            ]
+
+        await self.wait_until(
+            lambda: not behind(), timeout_s=timeout_s, what=lambda: f"brokers {behind()} are behind in the metadata"
+        )
+
+    async def _until_all_know_each_other(self) -> None:
+        def unknown() -> list[tuple[int, int]]:
+            return [
+                (node_id, other)
+                for node_id, node in self.nodes.items()
+                for other in self.nodes
+                if other not in {each.broker_id for each in node.broker.metadata.image.live_brokers()}
+            ]
+
+        await self.wait_until(
+            lambda: not unknown(),
+            timeout_s=30,
+            what=lambda: "; ".join(f"broker {node} does not know broker {other}" for node, other in unknown()),
+        )
+
+    async def wait_for_leader(self, topic: str, partition: int, *, leader: int | None, timeout_s: float) -> int:
+        """Until a partition is led, and its leader has taken over."""
+        wanted = TopicPartition(topic, partition)
+
+        def found() -> int:
+            state = self._latest_image().partition(wanted)
+            if state is None or state.leader not in self.nodes or leader not in (None, state.leader):
+                return NO_LEADER
+            led = self.nodes[state.leader].broker.replicas.partition(wanted)
+            return state.leader if led is not None and led.is_leader else NO_LEADER
+
+        await self.wait_until(
+            lambda: found() != NO_LEADER,
+            timeout_s=timeout_s,
+            what=lambda: (
+                f"wanted a leader of {wanted}{'' if leader is None else f', broker {leader}'};"
+                f" found {self._latest_image().partition(wanted)}"
+            ),
+        )
+        return found()
+
+    async def wait_for_isr(self, topic: str, partition: int, *, isr: set[int] | None, timeout_s: float) -> None:
+        """Until exactly `isr`, or every replica, is in sync, and the leader knows."""
+        wanted = TopicPartition(topic, partition)
+
+        def is_so() -> bool:
+            state = self._latest_image().partition(wanted)
+            if state is None or state.leader not in self.nodes:
+                return False
+            led = self.nodes[state.leader].broker.replicas.partition(wanted)
+            is_known = led is not None and set(led.isr) == set(state.isr)
+            return is_known and set(state.isr) == (set(state.replicas) if isr is None else isr)
+
+        await self.wait_until(
+            is_so,
+            timeout_s=timeout_s,
+            what=lambda: (
+                f"wanted {'all replicas' if isr is None else sorted(isr)} of {wanted} in sync;"
+                f" found {self._latest_image().partition(wanted)}"
+            ),
+        )
+
+    async def wait_for_group(self, group: str, *, members: int, timeout_s: float) -> None:
+        """Until a group is stable, or empty if nobody is wanted, with so many members."""
+        state = "Stable" if members else "Empty"
+        await self.wait_until(
+            lambda: self.group_state(group) == (state, members),
+            timeout_s=timeout_s,
+            what=lambda: f"wanted group {group} {state} with {members} members; found {self.group_state(group)}",
+        )
+
+    def group_state(self, group: str) -> tuple[str, int]:
+        """The state of a group by its name in Kafka, and its members; Dead if nobody coordinates it."""
+        for node in self.nodes.values():
+            for shard in node.broker.groups.runtime.active_shards():
+                for listed in shard.admin.list_groups():
+                    if listed.group_id == group:
+                        return listed.state, shard.admin.member_count(group)
+        return "Dead", 0

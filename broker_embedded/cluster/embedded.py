@@ -10,21 +10,25 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from broker_embedded.cluster.cluster import Cluster
+from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, Links, OnLoop
 from broker_embedded.cluster.time import new_event_loop
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.controller.requests import UNSET, NewTopic
 
 T = TypeVar("T")
 
 SWITCH_INTERVAL_S = 0.0001
+WAIT_S = 30.0
+"""How long `wait_for_...` wait unless told otherwise."""
 
 _switching = threading.Lock()
 _running_clusters = 0
@@ -43,13 +47,37 @@ class EmbeddedCluster:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        racks: Sequence[str] | None = None,
+        log_dirs: int = 1,
     ) -> None:
+        """`racks`: that of each broker, in order. `log_dirs`: how many log directories each broker has."""
         self._clock = clock or SystemClock()
-        self._cluster = Cluster(
-            brokers=brokers, port=port, data_dir=data_dir, config=config, clock=self._clock, random=random
-        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        on_loop = OnLoop(lambda: self._loop)
+        model = FaultModel()
+        # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
+        files = FaultyFileSystem(OsFileSystem(fsync=data_dir is not None))
+        self.faults = Faults(model, on_loop)
+        """Faults of requests."""
+        self.links = Links(on_loop, nodes=lambda: self._cluster.node_ids)
+        """The links between the brokers."""
+        self.disks = Disks(files, model, on_loop, log_dirs=lambda node: self._cluster.log_dirs_of(node))
+        """The brokers' disks."""
+        self._cluster = Cluster(
+            brokers=brokers,
+            port=port,
+            data_dir=data_dir,
+            config=config,
+            clock=self._clock,
+            random=random,
+            racks=racks,
+            log_dirs=log_dirs,
+            links=self.links,
+            fault_model=model,
+            filesystem=lambda node: files,
+        )
+        self.links.on_change(self._cluster.links_changed)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -113,11 +141,83 @@ class EmbeddedCluster:
     ) -> None:
         self.stop()
 
+    # --- brokers that die, stop and come back
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """Every broker, whether it runs or not."""
+        return self._cluster.node_ids
+
+    @property
+    def running_broker_ids(self) -> list[int]:
+        return sorted(self._cluster.nodes)
+
+    def kill(self, broker: int, *, lose_unsynced: bool = False) -> None:
+        """End a broker as `kill -9` does. `lose_unsynced`: as a power cut does, with what was not fsynced."""
+        self._call(self._cluster.kill(broker))
+        if lose_unsynced:
+            self.disks.crash(broker)
+
+    def stop_broker(self, broker: int) -> None:
+        """Shut a broker down cleanly: its leaderships move first, then its logs are closed."""
+        self._call(self._cluster.stop_broker(broker))
+
+    def start_broker(self, broker: int) -> None:
+        """Start a broker that was killed or stopped, on the same port, with what its directories hold."""
+        self._call(self._cluster.start_broker(broker))
+
+    def pause(self, broker: int) -> None:
+        """Make a broker do nothing, as SIGSTOP does: it reads no request and asks nobody, its connections stay open."""
+        self._call(self._cluster.pause(broker))
+
+    def resume(self, broker: int) -> None:
+        """Let a paused broker go on where it was."""
+        self._call(self._cluster.resume(broker))
+
+    def add_broker(self, *, rack: str | None = None) -> int:
+        """A further broker; returns its id. New partitions get replicas there, old ones by reassignment."""
+        return self._call(self._cluster.add_broker(rack=rack))
+
+    # --- how things are
+
+    @property
+    def controller_id(self) -> int:
+        """The broker whose controller is active, -1 while there is none."""
+        return self._call(self._cluster.controller_id())
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The broker that leads a partition, -1 while nobody does; KeyError if there is no such partition."""
+        return self._call(self._cluster.partition_state(topic, partition)).leader
+
+    def isr(self, topic: str, partition: int = 0) -> list[int]:
+        """The in-sync replicas of a partition."""
+        return sorted(self._call(self._cluster.partition_state(topic, partition)).isr)
+
+    # --- waiting for how they should be
+
+    def wait_for_leader(
+        self, topic: str, partition: int = 0, *, leader: int | None = None, timeout_s: float = WAIT_S
+    ) -> int:
+        """Until a partition is led, by `leader` if that is given, and the leader knows; returns who leads it."""
+        return self._call(self._cluster.wait_for_leader(topic, partition, leader=leader, timeout_s=timeout_s))
+
+    def wait_for_isr(
+        self, topic: str, partition: int = 0, *, isr: Iterable[int] | None = None, timeout_s: float = WAIT_S
+    ) -> None:
+        """Until exactly `isr` is in sync; all replicas if it is not given."""
+        wanted = None if isr is None else set(isr)
+        self._call(self._cluster.wait_for_isr(topic, partition, isr=wanted, timeout_s=timeout_s))
+
+    def wait_for_group(self, group: str, *, members: int, timeout_s: float = WAIT_S) -> None:
+        """Until a group is stable (empty for 0) with so many members."""
+        self._call(self._cluster.wait_for_group(group, members=members, timeout_s=timeout_s))
+
     async def _create_topic(self, wanted: NewTopic) -> None:
-        assert self._cluster.controller is not None
-        (result,) = await self._cluster.controller.create_topics([wanted], validate_only=False)
+        controller = await self._cluster.active_controller()
+        (result,) = await controller.create_topics([wanted], validate_only=False)
         if result.error is not None:
             raise BrokerError(result.error.code, result.error.message)
+        await self._cluster.until_known(controller.image.offset)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the cluster's loop and wait for it."""

@@ -123,7 +123,8 @@ class ClusterImage:
         return self.configs.get((resource_type, name), {})
 
     def live_brokers(self) -> list[BrokerImage]:
-        return [broker for broker in self.brokers.values() if not broker.fenced]
+        """In the order of their ids."""
+        return [broker for _, broker in sorted(self.brokers.items()) if not broker.fenced]
 
     def is_active(self, node: int) -> bool:
         """Whether a broker may lead: registered, not fenced, not on its way out."""

@@ -119,6 +119,17 @@ class Connection(asyncio.BufferedProtocol):
             self._is_closed = True
             self._transport.abort()
 
+    def pause(self) -> None:
+        """Read nothing until `unpause`: the node is paused."""
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def unpause(self) -> None:
+        """Read on, unless something else keeps it from that."""
+        transport = self._transport
+        if transport is not None and not self._reading_paused and not self._is_closed and not transport.is_reading():
+            transport.resume_reading()
+
     @property
     def is_parked(self) -> bool:
         """A response is still to come, or the client does not read what it gets."""

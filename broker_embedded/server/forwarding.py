@@ -15,7 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.peers import Peers, PeerUnavailable
+from broker_embedded.common.peers import PeerUnavailable
 from broker_embedded.common.types import NO_LEADER
 from broker_embedded.server.futures import Later, Promise
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
@@ -77,7 +77,7 @@ class _Forwarded:
         if self.answer.done():  # the client has gone
             return
         controller = self._ctx.broker.controller
-        peers: Peers | None = getattr(self._ctx.broker, "peers", None)
+        peers = self._ctx.broker.peers
         if controller.is_active:
             self._try_here()
         elif peers is None or controller.leader_id in (NO_LEADER, self._ctx.broker.node_id):

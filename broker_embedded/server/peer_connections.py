@@ -75,6 +75,7 @@ class PeerConnections:
         self._local = _LocalConnection()
         self._lines: dict[tuple[int, str], _Line] = {}
         self._is_closed = False
+        self._held: list[Callable[[], None]] | None = None
         self._correlation_id = 0
 
     def serve_locally(self, dispatcher: Dispatcher) -> None:
@@ -127,6 +128,21 @@ class PeerConnections:
             if problem is not None:
                 line.end(problem)
 
+    def pause(self) -> None:
+        """Send nothing and read no answer until `resume`; what is asked meanwhile waits, and may time out."""
+        if self._held is None:
+            self._held = []
+            for line in self._lines.values():
+                line.pause()
+
+    def resume(self) -> None:
+        """Send what has waited, and read on."""
+        held, self._held = self._held or [], None
+        for line in self._lines.values():
+            line.resume()
+        for ask in held:
+            ask()
+
     # --- how
 
     @property
@@ -157,17 +173,25 @@ class PeerConnections:
             answer.set_exception(PeerUnavailable(f"node {self.node_id} is stopped"))
             return
         asked = _Asked(api, version, frame, answer, decode)
-        if node == self.node_id:
-            self._ask_self(asked)
+        if self._held is not None:
+            self._held.append(lambda: self._put(asked, node, channel))
         else:
-            problem = self.links.problem(self.node_id, node)
-            if problem is not None:
-                answer.set_exception(PeerUnavailable(problem))
-                return
-            self._line(node, channel).ask(asked, delay_ms=self.links.delay_ms(self.node_id, node))
+            self._put(asked, node, channel)
         if not answer.done():
             timer = self.loop.call_later(timeout_ms / 1000, self._expire, asked, node, timeout_ms)
             answer.add_done_callback(lambda _: timer.cancel())
+
+    def _put(self, asked: _Asked, node: int, channel: str) -> None:
+        if asked.answer.done() or self._is_closed:
+            return
+        if node == self.node_id:
+            self._ask_self(asked)
+            return
+        problem = self.links.problem(self.node_id, node)
+        if problem is not None:
+            asked.fail(problem)
+            return
+        self._line(node, channel).ask(asked, delay_ms=self.links.delay_ms(self.node_id, node))
 
     def _expire(self, asked: _Asked, node: int, timeout_ms: int) -> None:
         asked.fail(f"node {node} did not answer {asked.api.name} within {timeout_ms} ms")
@@ -287,6 +311,14 @@ class _Line(asyncio.BufferedProtocol):
             self._unsent.append(frame)
         else:
             self._transport.write(frame)
+
+    def pause(self) -> None:
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
+            self._transport.resume_reading()
 
     def end(self, reason: str) -> None:
         """The connection is over; everything that waits on it fails."""

@@ -39,6 +39,7 @@ class SocketServer:
         self.dispatcher = dispatcher
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER))
         self.now_ms = client_monotonic_ms(clock)  # a client that is not idle in its own time is not cut off
+        self.is_paused = False
         self._listener = listener
         self._on_disconnect = on_disconnect
         self._max_idle_ms = config.connections_max_idle_ms
@@ -49,11 +50,27 @@ class SocketServer:
         """Begin to accept."""
         await self._listener.serve(lambda: Connection(self))
 
-    async def stop(self) -> None:
-        """Stop accepting and cut every connection."""
+    def pause(self) -> None:
+        """Read no request until `resume`. Connections stay open, and new ones are accepted as the kernel does."""
+        self.is_paused = True
+        for connection in self._connections:
+            connection.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        self.is_paused = False
+        for connection in list(self._connections):
+            connection.unpause()
+
+    def abort(self) -> None:
+        """Stop accepting and cut every connection, at once."""
         self._listener.close()
         for connection in list(self._connections):
             connection.abort()
+
+    async def stop(self) -> None:
+        """As `abort`; returns when the connections are gone."""
+        self.abort()
         if self._connections:  # connection_lost of an aborted transport runs in the loop's next turn
             await asyncio.sleep(0)
 
@@ -75,6 +92,8 @@ class SocketServer:
 
     def connection_opened(self, connection: Connection) -> None:
         connection.last_active_ms = self.now_ms()
+        if self.is_paused:
+            connection.pause()
         self._connections[connection] = None
 
     def connection_closed(self, connection: Connection) -> None:

@@ -81,6 +81,11 @@ class GroupAdmin:
             ),
         )
 
+    def member_count(self, group_id: str) -> int:
+        """How many members a group has; 0 if it is not here."""
+        group = self._classic.get(group_id) or self._consumer.get(group_id)
+        return 0 if group is None else len(group.members)
+
     # -- deleting
 
     def delete_group(self, group_id: str, on_done: Callable[[ErrorCode], None]) -> None:

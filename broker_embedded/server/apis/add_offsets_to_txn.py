@@ -43,7 +43,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             reply,
         )
 
-    ctx.broker.ensure_internal_topic(GROUP_METADATA_TOPIC).add_done_callback(add)
+    ctx.broker.topics.ensure_internal(GROUP_METADATA_TOPIC).add_done_callback(add)
     return promise
 
 

@@ -39,7 +39,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     topic = _TOPICS.get(key_type)
     if topic is None:
         raise _not_served(key_type)
-    ready = ctx.broker.ensure_internal_topic(topic)
+    ready = ctx.broker.topics.ensure_internal(topic)
     if ctx.api_version < FIRST_WITH_BATCHES:
         return then(ready, lambda _: _locate(ctx, key_type, request.key))
     return then(

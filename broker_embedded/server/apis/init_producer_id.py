@@ -31,7 +31,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     if request.transactional_id is None:
-        return then(ctx.broker.next_producer_id(), lambda new: {"producer_id": new, "producer_epoch": 0})
+        return then(ctx.broker.producer_ids.next(), lambda new: {"producer_id": new, "producer_epoch": 0})
     if request.enable2_pc or request.keep_prepared_txn:
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "two-phase commit is not enabled")
     claimed = ProducerIdentity(request.producer_id, request.producer_epoch)

@@ -81,7 +81,7 @@ def _created(ctx: RequestContext, request: Message, missing: list[str]) -> Respo
         waited.add_done_callback(lambda _: show(errors))
 
     try:
-        creation = ctx.broker.auto_create_topics(missing)
+        creation = ctx.broker.topics.create(missing)
     except BrokerError as error:
         return _named(ctx, request, dict.fromkeys(missing, error))
     if creation.done():  # no turn of the loop for what is there
