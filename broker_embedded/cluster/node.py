@@ -1,4 +1,4 @@
-"""One node of a cluster, as if it were a process of its own: its part in the metadata quorum, its controller and broker.
+"""One node of a cluster, as if it were a process: its part in the metadata quorum, its controller and its broker.
 
 A node is made anew for each start, from what its directories hold. It ends in one of two ways: `stop`, which hands its
 leaderships over and closes its logs cleanly, or `kill`, after which its directories look as after `kill -9`.
