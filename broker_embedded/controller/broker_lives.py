@@ -122,6 +122,8 @@ class BrokerLives:
             records = brokers.begin_shutdown(image, node, config=self._config)
             self._sessions.set_shutdown_offset(node, image.offset + len(records))
             return records
+        if after is ControlState.SHUTDOWN_NOW:
+            self._sessions.forget(node)  # its successor need not wait for a session to end
         return brokers.fence(image, [node], config=self._config)
 
     def fence_expired(self) -> None:

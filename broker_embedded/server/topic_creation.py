@@ -22,6 +22,8 @@ from ottla_wire.protocol.message import Message
 
 VERSION = 7
 PATIENCE_MS = 1_000
+CONTROLLER_PATIENCE_MS = 5_000
+"""A client that asks for a missing topic waits this long while no controller is there; then it asks again."""
 
 
 class TopicCreation:
@@ -52,10 +54,14 @@ class TopicCreation:
                 answered.set_result([TopicResult(name=each.name, error=error) for each in wanted])
                 return
             results = [_result(each) for each in done.result().topics]
-            there = {each.name for each in results if each.error is None}
+            # What another client was faster to create is on its way to this broker as well.
+            there = {
+                each.name for each in results if each.error is None or each.error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+            }
             self._when_known(there, lambda: answered.set_result(results))
 
-        self._controller.send(ApiKey.CREATE_TOPICS, VERSION, body).add_done_callback(created)
+        asked = self._controller.send(ApiKey.CREATE_TOPICS, VERSION, body, timeout_ms=CONTROLLER_PATIENCE_MS)
+        asked.add_done_callback(created)
         return answered
 
     def ensure_internal(self, name: str) -> Promise[None]:

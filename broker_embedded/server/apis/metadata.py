@@ -17,13 +17,10 @@ from broker_embedded.controller import topic_names
 from broker_embedded.controller.requests import TopicResult
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker_embedded.server.futures import Later, Promise
-from broker_embedded.server.metadata_wait import until
+from broker_embedded.server.futures import then
 from broker_embedded.server.registry import Body, RequestContext, Response, api
 from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
-
-MAX_WAIT_MS = 1_000
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -51,44 +48,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     ]
     may_create = request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable
     if missing and may_create:
-        return _created(ctx, request, missing)
+        return then(ctx.broker.topics.create(missing), lambda results: _named(ctx, request, _errors_of(results)))
     return _named(ctx, request, {})
-
-
-def _created(ctx: RequestContext, request: Message, missing: list[str]) -> Response:
-    """Create the missing topics, wait for them, answer. When no controller could be asked, clients ask again."""
-    answer: Promise[Body] = Promise()
-
-    def show(errors: dict[str, BrokerError]) -> None:
-        if not answer.done():
-            answer.set_result(_named(ctx, request, errors))
-
-    def created(done: Later[list[TopicResult]]) -> None:
-        if done.cancelled() or answer.done():
-            return
-        problem = done.exception()
-        if problem is not None:
-            unknown = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(problem))
-            show(dict.fromkeys(missing, unknown))
-            return
-        errors = _errors_of(done.result())
-        waited = until(
-            ctx.broker.metadata,
-            lambda image: all(name in image.topics for name in missing if name not in errors),
-            loop=ctx.loop,
-            timeout_ms=MAX_WAIT_MS,
-        )
-        waited.add_done_callback(lambda _: show(errors))
-
-    try:
-        creation = ctx.broker.topics.create(missing)
-    except BrokerError as error:
-        return _named(ctx, request, dict.fromkeys(missing, error))
-    if creation.done():  # no turn of the loop for what is there
-        created(creation)
-    else:
-        creation.add_done_callback(created)
-    return answer.result() if answer.done() else answer
 
 
 def _errors_of(results: Iterable[TopicResult]) -> dict[str, BrokerError]:
