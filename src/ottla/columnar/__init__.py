@@ -28,6 +28,14 @@ from ottla.columnar.produce import Written
 from ottla.columnar.reader import read
 from ottla.columnar.schema import arrow_schema
 from ottla.columnar.settings import WireSettings, wire_settings
+from ottla.columnar.transactions import (
+    OpenTransaction,
+    Outcome,
+    add_marker,
+    begin_transaction,
+    end_transaction,
+    read_marker,
+)
 from ottla.columnar.writer import TopicWriter, write
 
 __all__ = [
@@ -41,6 +49,8 @@ __all__ = [
     "OffsetOutOfRange",
     "OffsetRange",
     "OnDataLoss",
+    "OpenTransaction",
+    "Outcome",
     "PartitionUnavailable",
     "Position",
     "TopicMetadata",
@@ -48,10 +58,14 @@ __all__ = [
     "TopicWriter",
     "WireSettings",
     "Written",
+    "add_marker",
     "arrow_schema",
+    "begin_transaction",
     "commit_group_offsets",
+    "end_transaction",
     "group_offsets",
     "read",
+    "read_marker",
     "read_ranges",
     "wire_settings",
     "write",

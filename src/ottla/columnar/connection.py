@@ -30,6 +30,12 @@ NEWEST = {
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.DESCRIBE_CONFIGS: 4,
+    # Transactions as before KIP-890: from these versions up a commit would change the producer's epoch, and the one
+    # that ends a transaction here is not the one that wrote it.
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 3,
+    ApiKey.TXN_OFFSET_COMMIT: 3,
+    ApiKey.END_TXN: 3,
     ApiKey.SASL_HANDSHAKE: 1,
     ApiKey.SASL_AUTHENTICATE: 2,
     ApiKey.API_VERSIONS: 0,

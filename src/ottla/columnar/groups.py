@@ -11,19 +11,11 @@ from typing import Any
 
 from ottla.columnar.cluster import Cluster, refused
 from ottla.columnar.connection import Connection
-from ottla.columnar.errors import BrokerRefused, PartitionUnavailable
-from ottla.errors import BrokerUnavailable
+from ottla.columnar.coordinators import MOVED, Coordinates, with_coordinator
+from ottla.columnar.errors import BrokerRefused
 from ottla.records import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
 
-_COORDINATOR_MOVED = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
 _HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
@@ -43,7 +35,7 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
         "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
     }
 
-    def attempt(connection: Connection) -> bool:
+    def attempt(connection: Connection) -> str | None:
         answer = connection.call(ApiKey.OFFSET_COMMIT, body)
         codes = {ErrorCode(entry.error_code) for topic in answer.topics for entry in topic.partitions}
         if codes & _HAS_MEMBERS:
@@ -51,61 +43,49 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
                 f"group {group} has members of its own, so its offsets cannot be set from outside; choose a name that"
                 " no consumer uses"
             )
-        for code in codes - _COORDINATOR_MOVED - {ErrorCode.NONE}:
+        for code in codes - MOVED - {ErrorCode.NONE}:
             raise refused(f"offsets of group {group}", code)
-        return not codes & _COORDINATOR_MOVED
+        return "the coordinator moved or is loading" if codes & MOVED else None
 
-    _with_coordinator(cluster, group, attempt)
+    with_coordinator(cluster, Coordinates.GROUP, group, attempt)
 
 
 def group_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The committed offsets of the group; partitions without one are left out."""
+    return {p: offset for p, (offset, _) in committed_offsets(cluster, group, partitions).items()}
+
+
+def committed_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, str]]:
+    """(offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447)."""
     by_topic: dict[str, list[int]] = {}
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition.partition)
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, tuple[int, str]] = {}
 
-    def attempt(connection: Connection) -> bool:
+    def attempt(connection: Connection) -> str | None:
         answer = connection.call(
             ApiKey.OFFSET_FETCH,
             {
                 "group_id": group,
                 "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()],
+                "require_stable": True,
             },
         )
         code = ErrorCode(answer.error_code)
-        if code in _COORDINATOR_MOVED:
-            return False
+        if code in MOVED:
+            return code.name
         if code is not ErrorCode.NONE:
             raise refused(f"offsets of group {group}", code)
         for topic in answer.topics:
             for entry in topic.partitions:
+                if entry.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    return "a transaction holds offsets of the group"
                 if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0:
-                    found[TopicPartition(topic.name, entry.partition_index)] = entry.committed_offset
-        return True
+                    place = TopicPartition(topic.name, entry.partition_index)
+                    found[place] = (entry.committed_offset, entry.metadata or "")
+        return None
 
-    _with_coordinator(cluster, group, attempt)
+    with_coordinator(cluster, Coordinates.GROUP, group, attempt)
     return found
-
-
-def _with_coordinator(cluster: Cluster, group: str, attempt: Any) -> None:
-    """Run `attempt` on the group's coordinator, found again whenever it has moved."""
-    deadline = cluster.now() + cluster.settings.api_timeout_ms / 1000
-    reason = "not tried"
-    while True:
-        try:
-            answer = cluster.any_broker().call(ApiKey.FIND_COORDINATOR, {"key": group, "key_type": 0})
-            code = ErrorCode(answer.error_code)
-            if code is ErrorCode.NONE:
-                if attempt(cluster.ask(answer.host, answer.port)):
-                    return
-                reason = "the coordinator moved or is loading"
-            elif code in _COORDINATOR_MOVED:
-                reason = code.name
-            else:
-                raise refused(f"coordinator of group {group}", code)
-        except BrokerUnavailable as error:
-            reason = str(error)
-        if cluster.now() >= deadline:
-            raise PartitionUnavailable(f"group {group}: no coordinator in time: {reason}")
-        cluster.pause()

@@ -21,6 +21,7 @@ from ottla.columnar.cluster import LEADER_MOVED, Cluster
 from ottla.columnar.connection import Connection
 from ottla.columnar.encode import PlannedBatch, finish_batch
 from ottla.columnar.errors import BrokerRefused, PartitionUnavailable
+from ottla.columnar.transactions import OpenTransaction, enlist_partitions
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, UndeliveredRecord
 from ottla.records import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -68,10 +69,15 @@ class Written:
 class ProduceClient:
     """An idempotent producer of whole batches. Not thread-safe. `flush` ends with everything answered."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, transaction: OpenTransaction | None = None) -> None:
+        """`transaction`: everything is written inside it, and stays invisible to committed readers until it ends."""
         self._cluster = cluster
         self._settings = cluster.settings
+        self._transaction = transaction
+        self._enlisted: set[TopicPartition] = set()
         self._producer: tuple[int, int] | None = None
+        if transaction is not None:
+            self._producer = (transaction.producer_id, transaction.producer_epoch)
         self._queues: dict[TopicPartition, _Queue] = {}
         self._requests: dict[Connection, deque[list[_Outgoing]]] = {}
         self._rows = 0
@@ -90,6 +96,8 @@ class ProduceClient:
         """Send these batches; waits while too much is unanswered (back-pressure). Answers may come until `flush`."""
         producer_id, epoch = self.producer_id
         waiting_bytes = 0
+        batches = list(batches)
+        self._enlist({TopicPartition(topic, batch.partition) for batch in batches})
         for batch in batches:
             key = TopicPartition(topic, batch.partition)
             queue = self._queues.setdefault(key, _Queue())
@@ -99,6 +107,7 @@ class ProduceClient:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=queue.next_sequence if producer_id >= 0 else -1,
+                is_transactional=self._transaction is not None,
             )
             queue.next_sequence = (queue.next_sequence + batch.row_count) & _MAX_SEQUENCE
             deadline = self._cluster.now() + self._settings.delivery_timeout_ms / 1000
@@ -127,9 +136,16 @@ class ProduceClient:
                 connection.close()
         self._requests.clear()
         self._queues.clear()
-        self._producer = None
+        if self._transaction is None:
+            self._producer = None
 
     # Sending
+
+    def _enlist(self, partitions: set[TopicPartition]) -> None:
+        """The coordinator must know of a partition before the first record of the transaction goes there."""
+        if self._transaction is not None and (new := partitions - self._enlisted):
+            enlist_partitions(self._cluster, self._transaction, new)
+            self._enlisted |= new
 
     def _move(self) -> None:
         """Send waiting batches to their leaders; take answers where the pipeline is full."""
@@ -179,7 +195,7 @@ class ProduceClient:
         connection.send(
             ApiKey.PRODUCE,
             {
-                "transactional_id": None,
+                "transactional_id": None if self._transaction is None else self._transaction.transactional_id,
                 "acks": self._settings.acks,
                 "timeout_ms": self._settings.request_timeout_ms,
                 "topic_data": [{"name": name, "partition_data": entries} for name, entries in topics.items()],

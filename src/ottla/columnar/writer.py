@@ -7,7 +7,7 @@ is written as UTF-8. Records of one partition keep the order of their rows.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,7 @@ from ottla.columnar.produce import ProduceClient, Written
 from ottla.columnar.schema import HEADERS
 from ottla.columnar.settings import WireSettings, wire_settings
 from ottla.columnar.topics import max_message_bytes
+from ottla.columnar.transactions import OpenTransaction, Outcome, abort_quietly, begin_transaction, end_transaction
 from ottla.columnar.varints import Ints
 from ottla.errors import InputError, RecordTooLarge
 from ottla_wire.records import BATCH_OVERHEAD
@@ -38,24 +39,48 @@ def write(
     *,
     bootstrap_servers: str | None = None,
     settings: Mapping[str, object] | None = None,
+    transactional_id: str | None = None,
 ) -> Written:
-    """Write all rows and wait until all are acknowledged; `DeliveryError` says how many were not."""
+    """Write all rows and wait until all are acknowledged; `DeliveryError` says how many were not.
+
+    With a `transactional_id` the rows become visible all at once, or, after any error, not at all.
+    """
+    batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
     with Cluster(wire_settings(settings, bootstrap_servers=bootstrap_servers)) as cluster:
-        writer = TopicWriter(cluster, topic=topic)
-        for batch in [table] if isinstance(table, pa.RecordBatch) else table.to_batches():
-            writer.write(batch)
-        return writer.flush()
+        if transactional_id is None:
+            return _write_all(TopicWriter(cluster, topic=topic), batches)
+        transaction = begin_transaction(cluster, transactional_id)
+        try:
+            written = _write_all(TopicWriter(cluster, topic=topic, transaction=transaction), batches)
+        except BaseException:
+            abort_quietly(cluster, transaction)
+            raise
+        if written.rows:
+            end_transaction(cluster, transaction, Outcome.COMMIT)
+        return written
+
+
+def _write_all(writer: TopicWriter, batches: Iterable[pa.RecordBatch]) -> Written:
+    for batch in batches:
+        writer.write(batch)
+    return writer.flush()
 
 
 class TopicWriter:
     """Writes record batches of rows. `topic` is where rows go that have no `topic` column of their own."""
 
     def __init__(
-        self, cluster: Cluster, *, topic: str | None = None, now_ms: Any = None, first_partition: int = 0
+        self,
+        cluster: Cluster,
+        *,
+        topic: str | None = None,
+        now_ms: Any = None,
+        first_partition: int = 0,
+        transaction: OpenTransaction | None = None,
     ) -> None:
         self._cluster = cluster
         self._topic = topic
-        self._client = ProduceClient(cluster)
+        self._client = ProduceClient(cluster, transaction)
         self._limits: dict[str, tuple[int, str]] = {}
         self._now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
         self._first_partition = first_partition

@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.columnar import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
 from ottla.columnar.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
+from ottla.columnar.transactions import DEFAULT_TIMEOUT_MS
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.offsets import Offsets, parse_assign_option, parse_offsets_option
@@ -54,6 +55,9 @@ KNOWN = {
         "startingGroup",
         "startingOffsetsFile",
         "pauseFile",
+        "delivery",
+        "transactionalIdPrefix",
+        "transactionTimeout",
         DECODE_OPTION,
     ]
 }
@@ -130,6 +134,9 @@ class SinkOptions:
 
     wire: WireSettings
     topic: str | None
+    is_exactly_once: bool = False
+    transactional_id_prefix: str = "ottla"
+    transaction_timeout_ms: int = DEFAULT_TIMEOUT_MS
 
 
 def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
@@ -166,7 +173,14 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Read and check the options of `df.write` and `df.writeStream`."""
     given = _checked(options)
-    return SinkOptions(wire=_wire(options), topic=given.get("topic"))
+    delivery = _word(given, "delivery", ("at-least-once", "exactly-once"), "at-least-once")
+    return SinkOptions(
+        wire=_wire(options),
+        topic=given.get("topic"),
+        is_exactly_once=delivery == "exactly-once",
+        transactional_id_prefix=given.get("transactionalidprefix", "ottla"),
+        transaction_timeout_ms=_duration_ms(given, "transactionTimeout", DEFAULT_TIMEOUT_MS),
+    )
 
 
 def source_columns(options: Mapping[str, str]) -> tuple[str, ...]:

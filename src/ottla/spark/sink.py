@@ -1,15 +1,17 @@
-"""The sink: rows into topics, at least once.
+"""The sink: rows into topics, at least once or exactly once (`delivery`).
 
-Each task writes its rows with an idempotent producer and ends when all of them are acknowledged. Nothing else is
-committed there: when Spark kills a task, the task's input *ends normally, truncated*, so the end of the input proves
-nothing. Spark repeats a failed batch, and its rows may then be there twice.
+At least once, each task writes its rows with an idempotent producer and ends when all of them are acknowledged. Spark
+repeats a failed batch, and its rows may then be there twice. Exactly once, tasks prepare and the driver commits:
+`exactly_once.py`.
 """
 
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -24,6 +26,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 from ottla.columnar import TopicWriter
 from ottla.errors import ConfigError
 from ottla.spark.connections import cluster_for
+from ottla.spark.exactly_once import Work, abort_batch, commit_batch, prepare_task
 from ottla.spark.options import SinkOptions, sink_options
 
 _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
@@ -59,9 +62,23 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceS
 class _BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._job = uuid.uuid4().hex  # the same in all tasks: this object is pickled once
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_task(self._options, iterator)
+        if not self._options.is_exactly_once:
+            return write_task(self._options, iterator)
+        work = Work(query=self._job, batch=None, task=_task_number())
+        return prepare_task(self._options, cluster_for(self._options.wire), work, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All rows become visible, now that every task has written its own."""
+        if self._options.is_exactly_once:
+            commit_batch(self._options, cluster_for(self._options.wire), messages, None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """What was acknowledged at least once cannot be taken back; what is in transactions can."""
+        if self._options.is_exactly_once:
+            abort_batch(cluster_for(self._options.wire), messages)
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
@@ -69,13 +86,19 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_task(self._options, iterator)
+        if not self._options.is_exactly_once:
+            return write_task(self._options, iterator)
+        return prepare_task(self._options, cluster_for(self._options.wire), _stream_work(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is left to do: the records were acknowledged while the tasks ran."""
+        """At least once nothing is left to do: the records were acknowledged while the tasks ran."""
+        if self._options.is_exactly_once:
+            commit_batch(self._options, cluster_for(self._options.wire), messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing can be taken back; Spark runs the batch again."""
+        """Spark runs the batch again, when the query is started again."""
+        if self._options.is_exactly_once:
+            abort_batch(cluster_for(self._options.wire), messages)
 
 
 def write_task(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
@@ -96,6 +119,18 @@ def _task_number() -> int:
     return os.getpid() if context is None else context.partitionId()
 
 
+def _stream_work() -> Work:
+    """Which batch of which query this task belongs to. Spark does not hand that to writers, but to tasks."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    query = context and context.getLocalProperty("sql.streaming.queryId")
+    batch = context and context.getLocalProperty("streaming.sql.batchId")
+    if not query or batch is None:
+        raise ConfigError("delivery=exactly-once: this Spark does not tell tasks their query and batch")
+    return Work(query=query, batch=int(batch), task=context.partitionId())
+
+
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:
     """The options, if rows of this schema can be written with them: an error before the first task, not in it."""
     read = sink_options(options)
@@ -104,6 +139,8 @@ def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:
         raise ConfigError(f"the sink needs a column value; found {', '.join(names)}")
     if read.topic is None and "topic" not in names:
         raise ConfigError("the sink needs the option topic, or a column topic")
+    if read.is_exactly_once and read.topic is None:
+        raise ConfigError("delivery=exactly-once needs the option topic: it is where the markers of batches are kept")
     for field in schema.fields:
         accepted = _ACCEPTED.get(field.name)
         if accepted is None:

@@ -183,6 +183,7 @@ def _sink_text(pipeline: Pipeline, sink: Sink) -> str:
     if isinstance(sink, DeadLetterSink):
         return f"dead letters to topic {sink.topic}"
     if isinstance(sink, TopicSink):
-        return f"topic {pipeline.in_version(sink.topic)}"
+        delivery = str(sink.options.get("delivery", "at-least-once")).replace("-", " ")
+        return f"topic {pipeline.in_version(sink.topic)}, {delivery}"
     assert isinstance(sink, EachBatchSink)
     return f"function {getattr(sink.function, '__qualname__', sink.function)} of each micro-batch"

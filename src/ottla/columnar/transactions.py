@@ -1,0 +1,177 @@
+"""Transactions whose writer and whose decider are two processes (KIP-98, the protocol before KIP-890).
+
+    writer                                     decider
+    begin_transaction(id) -> OpenTransaction
+    TopicWriter(transaction=...), flush
+    hands the OpenTransaction over      ->     add_marker(...), end_transaction(COMMIT)
+
+An `OpenTransaction` is all it takes to end it, so it may travel. Beginning again with the same id aborts what was left
+open and fences whoever still holds the old one. A *marker* is a committed offset of a group of its own, written inside
+the transaction: whoever comes later sees by it whether the transaction was committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ottla.columnar.cluster import Cluster, refused
+from ottla.columnar.connection import Connection
+from ottla.columnar.coordinators import MOVED, Coordinates, with_coordinator
+from ottla.columnar.groups import committed_offsets
+from ottla.errors import FencedError, OttlaError
+from ottla.records import TopicPartition
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_MS = 600_000
+"""How long a transaction may stay open. A broker allows 15 minutes unless told otherwise."""
+
+_AGAIN = MOVED | {
+    ErrorCode.CONCURRENT_TRANSACTIONS,  # the one before it is still being ended
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+}
+_FENCED = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+
+
+class Outcome(Enum):
+    """How a transaction ends."""
+
+    COMMIT = True
+    ABORT = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """What it takes to write into a transaction, and to end it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+    def fields(self) -> dict[str, Any]:
+        """As most requests of the protocol name it."""
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+        }
+
+
+def begin_transaction(
+    cluster: Cluster, transactional_id: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+) -> OpenTransaction:
+    """Fence whoever used this id before, abort what they left open, and begin."""
+    body = {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": timeout_ms,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    answer = _ask(cluster, transactional_id, ApiKey.INIT_PRODUCER_ID, body, lambda a: [a.error_code])
+    return OpenTransaction(
+        transactional_id=transactional_id, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+    )
+
+
+def enlist_partitions(cluster: Cluster, transaction: OpenTransaction, partitions: Iterable[TopicPartition]) -> None:
+    """Tell the coordinator where records will go; needed before the first one does."""
+    by_topic: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    body = {
+        "v3_and_below_transactional_id": transaction.transactional_id,
+        "v3_and_below_producer_id": transaction.producer_id,
+        "v3_and_below_producer_epoch": transaction.producer_epoch,
+        "v3_and_below_topics": [{"name": name, "partitions": numbers} for name, numbers in by_topic.items()],
+    }
+
+    def codes(answer: Any) -> list[int]:
+        topics = answer.results_by_topic_v3_and_below
+        return [entry.partition_error_code for topic in topics for entry in topic.results_by_partition]
+
+    _ask(cluster, transaction.transactional_id, ApiKey.ADD_PARTITIONS_TO_TXN, body, codes)
+
+
+def add_marker(
+    cluster: Cluster,
+    transaction: OpenTransaction,
+    *,
+    group: str,
+    place: TopicPartition,
+    number: int,
+    metadata: str = "",
+) -> None:
+    """Commit `number` as the group's offset at `place`, when and if the transaction is committed."""
+    body = transaction.fields() | {"group_id": group}
+    _ask(cluster, transaction.transactional_id, ApiKey.ADD_OFFSETS_TO_TXN, body, lambda a: [a.error_code])
+    entry = {"partition_index": place.partition, "committed_offset": number, "committed_metadata": metadata}
+    body |= {"member_id": "", "topics": [{"name": place.topic, "partitions": [entry]}]}
+
+    def codes(answer: Any) -> list[int]:
+        return [entry.error_code for topic in answer.topics for entry in topic.partitions]
+
+    _ask(cluster, group, ApiKey.TXN_OFFSET_COMMIT, body, codes, kind=Coordinates.GROUP)
+
+
+def read_marker(cluster: Cluster, *, group: str, place: TopicPartition) -> tuple[int, str] | None:
+    """(number, metadata) of the last committed marker. Waits while a transaction is about to decide on it."""
+    return committed_offsets(cluster, group, [place]).get(place)
+
+
+def end_transaction(cluster: Cluster, transaction: OpenTransaction, outcome: Outcome) -> None:
+    """Commit or abort. Safe to repeat with the same outcome; `FencedError` when it has timed out or was begun anew."""
+    body = transaction.fields() | {"committed": outcome.value}
+    _ask(cluster, transaction.transactional_id, ApiKey.END_TXN, body, lambda a: [a.error_code])
+
+
+def abort_quietly(cluster: Cluster, transaction: OpenTransaction) -> None:
+    """Abort after another error, which is the one to raise. What cannot be aborted times out by itself."""
+    try:
+        end_transaction(cluster, transaction, Outcome.ABORT)
+    except OttlaError as error:
+        log.debug("transaction %s was not aborted: %s", transaction.transactional_id, error)
+
+
+def _ask(
+    cluster: Cluster,
+    key: str,
+    api_key: ApiKey,
+    body: dict[str, Any],
+    codes_of: Callable[[Any], list[int]],
+    *,
+    kind: Coordinates = Coordinates.TRANSACTION,
+) -> Any:
+    answers: list[Any] = []
+
+    def attempt(connection: Connection) -> str | None:
+        answer = connection.call(api_key, body)
+        codes = {ErrorCode(code) for code in codes_of(answer)} - {ErrorCode.NONE}
+        if codes & _FENCED:
+            name = min(code.name for code in codes & _FENCED)
+            raise FencedError(
+                f"transaction {body.get('transactional_id') or key}: the broker answered {name} to {api_key.name}: it"
+                " has timed out (transaction.timeout.ms), or a newer attempt took over"
+            )
+        for code in codes - _AGAIN:
+            raise refused(f"transaction {key}: {api_key.name}", code)
+        if codes:
+            return ", ".join(sorted(code.name for code in codes))
+        answers.append(answer)
+        return None
+
+    with_coordinator(cluster, kind, key, attempt)
+    return answers[-1]

@@ -1,0 +1,145 @@
+"""Exactly once, by killing: workers, the driver between any two of its steps, and whole processes with SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ottla.columnar
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+PARTITIONS = 2
+
+
+def fill(kafka, topic, rows):
+    for p in range(PARTITIONS):
+        kafka.produce(topic, [f"{p}-{i}" for i in range(rows)], partition=p)
+    return sorted(f"{p}-{i}" for p in range(PARTITIONS) for i in range(rows))
+
+
+def in_topic(kafka, topic):
+    table = ottla.columnar.read(topic, bootstrap_servers=kafka.bootstrap_servers, columns=("value",)).read_all()
+    return sorted(v.decode() for v in table.column("value").to_pylist())
+
+
+def in_parquet(spark, path):
+    return sorted(r.value for r in spark.read.parquet(str(path)).selectExpr("CAST(value AS STRING) AS value").collect())
+
+
+def test_a_worker_that_is_killed_leaves_no_row_out_and_none_twice(topics, kafka, make_topic, tmp_path):
+    """SIGKILL in the middle of a task: its transaction stays open, its sibling's input ends truncated."""
+    source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out", partitions=2)
+    rows, fuse = fill(kafka, source, 2_000), tmp_path / "killed-once"
+
+    def kill_once(batches):
+        for batch in batches:
+            if b"1-1500" in batch.column("value").to_pylist() and not fuse.exists():
+                fuse.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+    frame = topics.stream(source, rowsPerTask=1_000, tasks=4).select("value").mapInArrow(kill_once, "value binary")
+    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+        topics.run(frame, topic=sink, delivery="exactly-once")
+    topics.run(frame, topic=sink, delivery="exactly-once")
+    assert in_topic(kafka, sink) == rows
+
+
+def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka, make_topic, tmp_path):
+    """What is on disk after a death at each step, made by taking away what would have come after it."""
+    source, sink, out = make_topic("in", partitions=PARTITIONS), make_topic("out"), tmp_path / "out"
+    rows = fill(kafka, source, 150)
+    frame = topics.stream(source, maxOffsetsPerTrigger=100, tasks=2, rowsPerTask=10).select("value")
+
+    def to_topic():
+        topics.run(frame, topic=sink, delivery="exactly-once", checkpoint="to-topic")
+
+    def to_parquet():
+        query = (
+            frame.writeStream.format("parquet")
+            .option("path", str(out))
+            .option("checkpointLocation", str(tmp_path / "to-parquet"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(100)
+
+    def forget(log: Path):
+        (log / "2").unlink()
+        (log / ".2.crc").unlink(missing_ok=True)
+
+    to_topic()
+    to_parquet()
+    forget(tmp_path / "to-topic" / "commits")  # the transactions were committed, the batch was not
+    to_topic()
+    assert in_topic(kafka, sink) == rows
+
+    commits, planned, written = (
+        tmp_path / "to-parquet" / "commits",
+        tmp_path / "to-parquet" / "offsets",
+        out / "_spark_metadata",
+    )
+    for steps in ([commits], [commits, written], [commits, written, planned]):
+        for log in steps:
+            forget(log)
+        to_parquet()
+        assert in_parquet(topics.spark, out) == rows
+
+
+PROGRAM = """
+import sys
+from ottla.spark import Pipeline, session
+
+source, sink, folder, servers = sys.argv[1:]
+pipeline = Pipeline("crash", bootstrap_servers=servers, checkpoint=f"{folder}/checkpoints")
+pipeline.read_topic("events", source, select=["value"], maxOffsetsPerTrigger=200, tasks=2, rowsPerTask=50)
+pipeline.write_parquet("events", f"{folder}/out", name="lake")
+pipeline.write_topic("events", sink, name="topic", value="value", delivery="exactly-once")
+config = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "1g",
+          "spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+pipeline.run(session("crash", master="local[2]", config=config, log_level="OFF"), available_now=True)
+print("done")
+"""
+
+
+@pytest.mark.timeout(400)  # starts Spark twice more, each time in a process of its own
+def test_processes_killed_with_sigkill_leave_exactly_once_results(spark, kafka, make_topic, tmp_path):
+    source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out", partitions=2)
+    rows = fill(kafka, source, 400)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    home = tmp_path / "checkpoints" / "crash" / "v1"
+
+    def run_until(*appear: Path):
+        """Start the program; kill everything it started as soon as these files are there. Whether it was killed."""
+        arguments = [sys.executable, str(program), source, sink, str(tmp_path), kafka.bootstrap_servers]
+        with (tmp_path / "log").open("w") as log:
+            started = subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 180
+        while started.poll() is None and time.monotonic() < deadline:
+            if appear and all(file.exists() for file in appear):
+                os.killpg(started.pid, signal.SIGKILL)
+                started.wait()
+                return True
+            time.sleep(0.002)
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+            pytest.fail((tmp_path / "log").read_text())
+        assert "done" in (tmp_path / "log").read_text(), (tmp_path / "log").read_text()
+        return False
+
+    # One query has a batch in its sink that Spark does not know of yet, the other one is somewhere in its second batch.
+    assert run_until(tmp_path / "out" / "_spark_metadata" / "1", home / "topic" / "offsets" / "1")
+    assert not run_until()
+    assert in_parquet(spark, tmp_path / "out") == rows
+    assert in_topic(kafka, sink) == rows
+    shutil.rmtree(tmp_path / "out")

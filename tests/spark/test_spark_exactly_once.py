@@ -1,0 +1,162 @@
+"""The sink's exactly-once protocol, step by step: a crash at each of them, then the batch again, and every row is there
+once. Tasks and driver are plain calls here; Spark itself kills and restarts them in `test_spark_crashes.py`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import ottla.columnar
+from ottla.columnar import Cluster, Outcome, add_marker, end_transaction, wire_settings
+from ottla.errors import ConfigError, FencedError
+from ottla.records import TopicPartition
+from ottla.spark.exactly_once import ReplayDiffers, Work, abort_batch, commit_batch, prepare_task
+from ottla.spark.options import SinkOptions, sink_options
+
+TASKS = 3
+
+
+class Batch:
+    """The tasks and the driver of one query on one topic."""
+
+    def __init__(self, cluster, options):
+        self.cluster, self.options = cluster, options
+
+    def rows(self, number, task):
+        return [pa.record_batch({"value": [f"{number}-{task}-{i}" for i in range(4)]})]
+
+    def prepare(self, number, *, tasks=TASKS, rows=None):
+        return [
+            prepare_task(
+                self.options,
+                self.cluster,
+                Work(query="q", batch=number, task=task),
+                iter(self.rows(number, task) if rows is None else rows),
+            )
+            for task in range(tasks)
+        ]
+
+    def run(self, number):
+        commit_batch(self.options, self.cluster, self.prepare(number), number)
+
+    def crash_while_committing(self, number, *, markers, ends):
+        """The driver dies after so many markers and so many commits."""
+        messages = self.prepare(number)
+        for message in messages[:markers]:
+            add_marker(
+                self.cluster,
+                message.transaction,
+                group=message.transaction.transactional_id,
+                place=TopicPartition(self.options.topic, 0),
+                number=number + 1,
+                metadata=f"{TASKS} {message.rows} {message.content_bytes}",
+            )
+        for message in messages[:ends]:
+            end_transaction(self.cluster, message.transaction, Outcome.COMMIT)
+
+
+@pytest.fixture
+def batch(kafka, make_topic):
+    topic = make_topic(partitions=2)
+    settings = wire_settings({"retry.backoff.ms": 10}, bootstrap_servers=kafka.bootstrap_servers)
+    with Cluster(settings) as cluster:
+        options = SinkOptions(wire=settings, topic=topic, is_exactly_once=True, transactional_id_prefix=topic)
+        yield Batch(cluster, options)
+
+
+def committed(kafka, batch):
+    table = ottla.columnar.read(batch.options.topic, bootstrap_servers=kafka.bootstrap_servers).read_all()
+    return sorted(v.decode() for v in table.column("value").to_pylist())
+
+
+def expected(*numbers):
+    return sorted(f"{n}-{task}-{i}" for n in numbers for task in range(TASKS) for i in range(4))
+
+
+def test_rows_are_visible_when_the_driver_has_committed_and_not_before(kafka, batch):
+    messages = batch.prepare(0)
+    assert committed(kafka, batch) == []
+    commit_batch(batch.options, batch.cluster, messages, 0)
+    batch.run(1)
+    assert committed(kafka, batch) == expected(0, 1)
+
+
+@pytest.mark.parametrize(("markers", "ends"), [(0, 0), (1, 0), (3, 0), (3, 1), (3, 2), (3, 3)])
+def test_a_driver_that_dies_at_any_step_of_its_commit_leaves_no_row_out_and_none_twice(kafka, batch, markers, ends):
+    batch.run(0)
+    batch.crash_while_committing(1, markers=markers, ends=ends)
+    batch.run(1)
+    batch.run(2)
+    assert committed(kafka, batch) == expected(0, 1, 2)
+
+
+def test_a_task_that_dies_while_it_writes_leaves_nothing_behind(kafka, batch):
+    def dies():
+        yield from batch.rows(0, 0)
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        prepare_task(batch.options, batch.cluster, Work(query="q", batch=0, task=0), dies())
+    batch.run(0)
+    assert committed(kafka, batch) == expected(0)
+
+
+def test_a_truncated_input_is_written_and_never_committed(kafka, batch):
+    """What a killed task sees: its input ends early, without an error. No message of it reaches the driver."""
+    truncated = iter([batch.rows(0, 0)[0].slice(0, 2)])
+    prepare_task(batch.options, batch.cluster, Work(query="q", batch=0, task=0), truncated)
+    batch.run(0)
+    assert committed(kafka, batch) == expected(0)
+
+
+def test_a_zombie_attempt_is_fenced_and_its_batch_is_not_committed(kafka, batch):
+    zombies = batch.prepare(0)
+    batch.prepare(0)  # a second attempt of the same tasks
+    with pytest.raises(FencedError, match="a newer attempt took over"):
+        commit_batch(batch.options, batch.cluster, zombies, 0)
+    batch.run(0)
+    assert committed(kafka, batch) == expected(0)
+
+
+def test_an_aborted_batch_can_come_again_and_what_was_committed_of_it_stays(kafka, batch):
+    messages = batch.prepare(0)
+    abort_batch(batch.cluster, [None, *messages])
+    batch.crash_while_committing(0, markers=3, ends=1)
+    batch.run(0)
+    assert committed(kafka, batch) == expected(0)
+
+
+def test_a_replay_by_other_tasks_or_with_other_rows_is_refused_before_anything_is_committed(kafka, batch):
+    batch.crash_while_committing(0, markers=3, ends=1)
+    with pytest.raises(ReplayDiffers, match="was partly committed by 3 tasks and is now written by 2"):
+        commit_batch(batch.options, batch.cluster, batch.prepare(0, tasks=2), 0)
+    with pytest.raises(ReplayDiffers, match="with 4 rows of 20 bytes, and comes again with 1 rows of 1 bytes"):
+        batch.prepare(0, rows=[pa.record_batch({"value": ["x"]})])
+    batch.run(0)
+    with pytest.raises(ReplayDiffers, match="an older checkpoint was restored"):
+        batch.run(1), batch.run(0)
+    assert committed(kafka, batch) == expected(0, 1)
+
+
+def test_a_batch_without_rows_needs_no_transaction(kafka, batch):
+    commit_batch(batch.options, batch.cluster, batch.prepare(0, rows=[]), 0)
+    batch.run(1)
+    assert committed(kafka, batch) == expected(1)
+
+
+def test_a_replay_by_fewer_tasks_is_noticed_though_only_the_last_task_had_rows(kafka, batch):
+    last = Work(query="q", batch=0, task=2)
+    messages = batch.prepare(0, tasks=2, rows=[])
+    messages.append(prepare_task(batch.options, batch.cluster, last, iter(batch.rows(0, 2))))
+    commit_batch(batch.options, batch.cluster, messages, 0)
+    with pytest.raises(ReplayDiffers, match="was partly committed by 3 tasks and is now written by 2"):
+        commit_batch(batch.options, batch.cluster, batch.prepare(0, tasks=2, rows=[]), 0)
+
+
+def test_the_options_of_the_sink_are_checked(kafka):
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t"}
+    assert not sink_options(given).is_exactly_once
+    chosen = sink_options(given | {"delivery": "exactly-once", "transactionTimeout": "2m"})
+    assert (chosen.is_exactly_once, chosen.transaction_timeout_ms) == (True, 120_000)
+    with pytest.raises(ConfigError, match="delivery: found 'once', wanted at-least-once or exactly-once"):
+        sink_options(given | {"delivery": "once"})
