@@ -228,10 +228,12 @@ class Node:
             if server is not None:
                 server.pause()
         self.peers.pause()
+        self.controller.pause()
 
     def resume(self) -> None:
         """Go on where the pause began."""
         self.is_paused = False
+        self.controller.resume()
         self.peers.resume()
         for server in (self.broker.server, self.internal_server):
             if server is not None:

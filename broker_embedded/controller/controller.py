@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import TypeVar
 
-from broker_embedded.common.clock import Clock, SystemClock
+from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller import brokers, configs, elections, features, topics
@@ -28,7 +28,7 @@ from broker_embedded.controller.timers import PeriodicTimer
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage, TopicImage
-from broker_embedded.metadata.records import MetadataRecord, RegisterBroker, ReserveProducerIds, SetConfig
+from broker_embedded.metadata.records import MetadataRecord, ReserveProducerIds, SetConfig
 from ottla_wire.protocol import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -49,19 +49,16 @@ class Controller:
         config: BrokerConfig,
         random: Random,
         loop: asyncio.AbstractEventLoop,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
-        """`clock`: brokers keep sessions by heartbeats and replicate. Without one they are registered by a call, live
-        until they are fenced by a call, and only leaders hold data.
-        """
         self._quorum = quorum
         self._config = config
         self._random = random
         self._cache = MetadataCache(cluster_id)
-        self._replicates = clock is not None
         self._active_epoch: int | None = None
+        self._is_closed = False
         self._changes = ChangeQueue(quorum=quorum, loop=loop)
-        sessions = BrokerSessions(clock=clock or SystemClock(), timeout_ms=config.broker_session_timeout_ms)
+        sessions = BrokerSessions(clock=clock, timeout_ms=config.broker_session_timeout_ms)
         self.lives = BrokerLives(
             image=lambda: self.image,
             changes=self._changes,
@@ -70,14 +67,11 @@ class Controller:
             next_epoch=self.next_broker_epoch,
         )
         self.partitions = PartitionRequests(image=lambda: self.image, changes=self._changes, config=config)
-        self._timers: list[PeriodicTimer] = []
-        if clock is not None:
-            self._timers = [
-                PeriodicTimer(loop=loop, interval_s=sessions.check_interval_ms / 1000, work=self.lives.fence_expired),
-                PeriodicTimer(
-                    loop=loop, interval_s=config.leader_imbalance_check_interval_seconds, work=self._rebalance
-                ),
-            ]
+        balancing_s = config.leader_imbalance_check_interval_seconds
+        self._timers = [
+            PeriodicTimer(loop=loop, interval_s=sessions.check_interval_ms / 1000, work=self.lives.fence_expired),
+            PeriodicTimer(loop=loop, interval_s=balancing_s, work=self._rebalance),
+        ]
         quorum.subscribe(self._replay)
         quorum.add_leadership_listener(self._on_leadership)
 
@@ -97,7 +91,19 @@ class Controller:
 
     def close(self) -> None:
         """Stop acting; what waits is told NOT_CONTROLLER."""
+        self._is_closed = True
         self._deactivate()
+
+    def pause(self) -> None:
+        """Look after nobody for a while, as a process that was stopped."""
+        for timer in self._timers:
+            timer.stop()
+
+    def resume(self) -> None:
+        """Go on. The sessions find out how long the pause was, and give everybody that time."""
+        if self._active_epoch is not None:
+            for timer in self._timers:
+                timer.start()
 
     def _replay(self, batch: CommittedBatch) -> None:
         self._cache.replay(
@@ -107,7 +113,7 @@ class Controller:
     # --- becoming active, and no longer being it
 
     def _on_leadership(self, is_leader: bool, epoch: int) -> None:
-        if not is_leader:
+        if not is_leader or self._is_closed:
             self._deactivate()
         elif epoch != self._active_epoch:
             self._active_epoch = epoch
@@ -148,23 +154,12 @@ class Controller:
 
         self._changes.submit(decide).add_done_callback(again)
 
-    # --- brokers that send no heartbeats
-
-    def register_broker(self, registration: RegisterBroker) -> asyncio.Future[None]:
-        """Let in at once a broker of this process."""
-
-        def decide() -> Decision[None]:
-            records = brokers.register(self.image, registration, has_session=False, config=self._config)
-            after = image_after(self.image, records)
-            return [*records, *brokers.unfence(after, registration.broker_id, config=self._config)], None
-
-        return self._changes.submit(decide)
-
     def next_broker_epoch(self) -> int:
         """Kafka's rule: the offset of the registration in the metadata log."""
         return self.image.offset + 1
 
     def fence_brokers(self, nodes: Collection[int]) -> asyncio.Future[None]:
+        """Take brokers for dead without waiting for the end of their sessions."""
         return self._changes.submit(lambda: (brokers.fence(self.image, nodes, config=self._config), None))
 
     # --- topics
@@ -178,9 +173,7 @@ class Controller:
             image = self.image
             for topic in wanted:
                 try:
-                    created, result = topics.create_topic(
-                        image, topic, config=self._config, random=self._random, replicates=self._replicates
-                    )
+                    created, result = topics.create_topic(image, topic, config=self._config, random=self._random)
                 except BrokerError as error:
                     results.append(TopicResult(name=topic.name, error=error))
                     continue
@@ -196,7 +189,7 @@ class Controller:
         self, wanted: Sequence[NewPartitions], *, validate_only: bool
     ) -> asyncio.Future[list[Outcome]]:
         def grow(topic: NewPartitions) -> Sequence[MetadataRecord]:
-            return topics.grow_topic(self.image, topic, replicates=self._replicates)
+            return topics.grow_topic(self.image, topic)
 
         return self._each(wanted, grow, validate_only=validate_only)
 
@@ -231,18 +224,14 @@ class Controller:
 
     # --- producer ids
 
-    def allocate_producer_ids(self, broker_id: int, broker_epoch: int | None = None) -> asyncio.Future[range]:
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> asyncio.Future[range]:
         """The next block of producer ids for a broker. What it does not use is lost, as in Kafka."""
 
         def decide() -> Decision[range]:
             image = self.image
-            broker = image.brokers.get(broker_id)
-            if broker is None or (broker.fenced and broker_epoch is None):
-                raise BrokerError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
-            if broker_epoch is not None:
-                brokers.check_epoch(image, broker_id, broker_epoch)
+            brokers.check_epoch(image, broker_id, broker_epoch)
             block = range(image.next_producer_id, image.next_producer_id + PRODUCER_ID_BLOCK)
-            record = ReserveProducerIds(broker_id=broker_id, broker_epoch=broker.epoch, next_producer_id=block.stop)
+            record = ReserveProducerIds(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.stop)
             return [record], block
 
         return self._changes.submit(decide)

@@ -26,7 +26,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
 def create_topic(
-    image: ClusterImage, wanted: NewTopic, *, config: BrokerConfig, random: Random, replicates: bool = True
+    image: ClusterImage, wanted: NewTopic, *, config: BrokerConfig, random: Random
 ) -> tuple[list[MetadataRecord], TopicResult]:
     """The records that create `wanted`; BrokerError if it cannot be."""
     _check_name(image, wanted.name)
@@ -42,10 +42,7 @@ def create_topic(
         SetConfig(resource_type=ResourceType.TOPIC, resource_name=wanted.name, name=name, value=value)
         for name, value in configs.items()
     ]
-    records += [
-        new_partition(image, topic_id, number, brokers, replicates=replicates)
-        for number, brokers in enumerate(replicas)
-    ]
+    records += [new_partition(image, topic_id, number, brokers) for number, brokers in enumerate(replicas)]
     result = TopicResult(
         name=wanted.name,
         topic_id=topic_id,
@@ -56,31 +53,18 @@ def create_topic(
     return records, result
 
 
-def new_partition(
-    image: ClusterImage, topic_id: bytes, number: int, replicas: Sequence[int], *, replicates: bool = True
-) -> CreatePartition:
-    """A fresh partition: every live replica is in sync, for there is nothing to lag behind, and the first one leads.
-
-    Where followers do not fetch (`replicates` is false) only the leader is in sync: the ISR never names who will hold
-    no data.
-    """
+def new_partition(image: ClusterImage, topic_id: bytes, number: int, replicas: Sequence[int]) -> CreatePartition:
+    """A fresh partition: every live replica is in sync, for there is nothing to lag behind, and the first one leads."""
     isr = tuple(node for node in replicas if image.is_active(node))
     if not isr:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"partition {number}: all brokers of {list(replicas)} are fenced or shutting down",
         )
-    leader = isr[0]
-    return CreatePartition(
-        topic_id=topic_id,
-        partition=number,
-        replicas=tuple(replicas),
-        isr=isr if replicates else (leader,),
-        leader=leader,
-    )
+    return CreatePartition(topic_id=topic_id, partition=number, replicas=tuple(replicas), isr=isr, leader=isr[0])
 
 
-def grow_topic(image: ClusterImage, wanted: NewPartitions, *, replicates: bool = True) -> list[MetadataRecord]:
+def grow_topic(image: ClusterImage, wanted: NewPartitions) -> list[MetadataRecord]:
     """The records that add partitions; BrokerError if they cannot be added."""
     topic = image.topic(wanted.name)
     if topic is None:
@@ -104,10 +88,7 @@ def grow_topic(image: ClusterImage, wanted: NewPartitions, *, replicates: bool =
         first = topic.partitions[0]
         replication_factor = len(first.replicas) - len(first.adding_replicas)
         replicas = placement.place(image, partitions=added, replication_factor=replication_factor)
-    return [
-        new_partition(image, topic.topic_id, present + index, each, replicates=replicates)
-        for index, each in enumerate(replicas)
-    ]
+    return [new_partition(image, topic.topic_id, present + index, each) for index, each in enumerate(replicas)]
 
 
 def delete_topic(topic: TopicImage, *, config: BrokerConfig) -> list[MetadataRecord]:

@@ -9,10 +9,12 @@ from random import Random
 
 import pytest
 
+from broker_embedded.common.clock import ManualClock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller import brokers, placement, topic_names
 from broker_embedded.controller.controller import Controller
+from broker_embedded.controller.heartbeats import Heartbeat
 from broker_embedded.controller.quorum import CommittedBatch
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation, NewPartitions, NewTopic
 from broker_embedded.metadata.delta import MetadataDelta, image_after
@@ -67,9 +69,11 @@ async def controller_with(nodes: int, **settings: object) -> Controller:
         config=BrokerConfig.from_settings({name.replace("_", "."): value for name, value in settings.items()}),
         random=Random(1),
         loop=asyncio.get_running_loop(),
+        clock=ManualClock(),
     )
     for node in range(1, nodes + 1):
-        await controller.register_broker(registration(node))
+        epoch = await controller.lives.register(registration(node), cluster_id="c")
+        await controller.lives.heartbeat(Heartbeat(broker_id=node, broker_epoch=epoch, metadata_offset=epoch))
     return controller
 
 
@@ -136,10 +140,24 @@ async def test_auto_created_topics_take_the_brokers_defaults() -> None:
     assert {len(state.replicas) for state in partitions.values()} == {2}
 
 
-async def test_only_the_leader_is_in_sync_while_followers_hold_no_data() -> None:
+async def test_all_live_replicas_of_a_new_partition_are_in_sync_and_the_first_one_leads() -> None:
     controller = await controller_with(3)
     await create(controller, NewTopic(name="t", partitions=6, replication_factor=3))
-    assert all(state.isr == (state.leader,) for state in controller.image.topics["t"].partitions.values())
+    for state in controller.image.topics["t"].partitions.values():
+        assert (state.isr, state.leader) == (state.replicas, state.replicas[0])
+
+
+async def test_a_fenced_broker_gets_a_replica_when_there_are_too_few_others_but_is_not_in_sync() -> None:
+    controller = await controller_with(3)
+    await controller.fence_brokers([2])
+    assert await create(controller, NewTopic(name="t", partitions=6, replication_factor=3)) == ErrorCode.NONE
+    for state in controller.image.topics["t"].partitions.values():
+        assert sorted(state.replicas) == [1, 2, 3]
+        assert sorted(state.isr) == [1, 3]
+        assert state.leader in (1, 3)
+    assert await create(controller, NewTopic(name="u", assignments={0: [2]})) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert await create(controller, NewTopic(name="u", assignments={0: [2, 3]})) == ErrorCode.NONE
+    assert controller.image.topics["u"].partitions[0].leader == 3
 
 
 @pytest.mark.parametrize(
@@ -227,7 +245,8 @@ async def test_replacing_settings_returns_the_unnamed_ones_to_their_defaults() -
 
 async def test_producer_ids_are_never_handed_out_twice() -> None:
     controller = await controller_with(2)
-    blocks = [await controller.allocate_producer_ids(node) for node in (1, 2, 1)]
+    brokers = controller.image.brokers
+    blocks = [await controller.allocate_producer_ids(node, brokers[node].epoch) for node in (1, 2, 1)]
     numbers = [number for block in blocks for number in block]
     assert len(set(numbers)) == len(numbers) == 3000
 
