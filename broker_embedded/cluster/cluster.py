@@ -88,6 +88,7 @@ class Cluster:
         except InvalidConfig as error:
             raise StartupError(str(error)) from None
         self._ports = {node: port + node - 1 if port else 0 for node in range(1, brokers + 1)}
+        self._first_nodes = tuple(self._ports)
         self._internal_ports: dict[int, int] = {}
         self._racks = dict(enumerate(racks or (), start=1))
         self._log_dirs = log_dirs
@@ -103,6 +104,8 @@ class Cluster:
         self._around: Surroundings | None = None
         self.nodes: dict[int, Node] = {}
         """The nodes that run (also those that are paused)."""
+        self.killed: set[int] = set()
+        """Those that were killed and not started again."""
 
     # --- what there is
 
@@ -115,6 +118,11 @@ class Cluster:
     def node_ids(self) -> list[int]:
         """Every node, running or not."""
         return sorted(self._ports)
+
+    @property
+    def voters(self) -> Sequence[int]:
+        """The nodes that keep the metadata log together."""
+        return tuple(range(1, VOTERS + 1)) if len(self._first_nodes) >= VOTERS else (1,)
 
     @property
     def brokers(self) -> dict[int, Broker]:
@@ -148,7 +156,7 @@ class Cluster:
         fs = self._filesystem_of(1)
         self._around = Surroundings(
             cluster_id=self._cluster_id(fs, data_dir),
-            voters=tuple(range(1, VOTERS + 1)) if len(self._ports) >= VOTERS else (1,),
+            voters=self.voters,
             data_dir=data_dir,
             network=self._network,
             links=self.links,
@@ -201,7 +209,10 @@ class Cluster:
     async def _stop_nodes(self) -> None:
         """The quorum's voters last: the others close their logs while there still is a controller."""
         for node in sorted(self.nodes.values(), key=lambda node: -node.node_id):
-            await node.stop()
+            if self._data_dir is None:
+                await node.kill()  # its directories are removed next: nobody would read what a clean end writes
+            else:
+                await node.stop()
         self.nodes.clear()
 
     def _cluster_id(self, fs: FileSystem, data_dir: Path) -> str:
@@ -245,15 +256,16 @@ class Cluster:
         return node
 
     def node(self, node_id: int) -> Node:
-        """A node that runs; ValueError says which do."""
+        """A node that runs; InvalidFault says which do."""
         if node_id not in self.nodes:
-            raise ValueError(f"broker {node_id} does not run; these do: {sorted(self.nodes)}")
+            raise InvalidFault(f"broker: found {node_id}, wanted one that runs: {sorted(self.nodes)}")
         return self.nodes[node_id]
 
     async def kill(self, node_id: int) -> None:
         """End a node as `kill -9` does: connections are reset, nothing is handed over, nothing is closed cleanly."""
         node = self.node(node_id)
         del self.nodes[node_id]
+        self.killed.add(node_id)
         self._forget_faults(node_id)
         await node.kill()
         self._hold_ports(node_id)
@@ -270,9 +282,9 @@ class Cluster:
     async def start_broker(self, node_id: int) -> None:
         """Start a node that was killed or stopped, on its old ports and directories; returns when it serves."""
         if node_id not in self._ports:
-            raise ValueError(f"there is no broker {node_id}; these exist: {self.node_ids}")
+            raise InvalidFault(f"broker: found {node_id}, wanted one of {self.node_ids}")
         if node_id in self.nodes:
-            raise ValueError(f"broker {node_id} runs")
+            raise InvalidFault(f"broker: found {node_id}, which runs; wanted one that was killed or stopped")
         node = self._open_node(node_id)
         await node.start_quorum()
         await node.join()
@@ -280,7 +292,7 @@ class Cluster:
     async def add_broker(self, *, rack: str | None = None) -> int:
         """A further broker, which follows the metadata log and gets its share of new partitions; returns its id."""
         if len(self._ports) == 1:
-            raise ValueError("a cluster that was started with one broker listens for no others: start it with two")
+            raise InvalidFault("a cluster that was started with one broker listens for no others: start it with two")
         node_id = max(self._ports) + 1
         self._ports[node_id] = 0
         if rack is not None:

@@ -17,6 +17,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from broker_embedded.cluster.cluster import Cluster
+from broker_embedded.cluster.control.local import LocalControl
+from broker_embedded.cluster.explain import explain
+from broker_embedded.cluster.facts import ClusterFacts
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, Links, OnLoop
 from broker_embedded.cluster.time import new_event_loop
 from broker_embedded.common.clock import Clock, SystemClock
@@ -78,6 +81,10 @@ class EmbeddedCluster:
             filesystem=lambda node: files,
         )
         self.links.on_change(self._cluster.links_changed)
+        self._on_loop = on_loop
+        self._control = LocalControl(
+            self._cluster, faults=self.faults, links=self.links, disks=self.disks, clock=self._clock
+        )
 
     @property
     def bootstrap_servers(self) -> str:
@@ -153,26 +160,24 @@ class EmbeddedCluster:
         return sorted(self._cluster.nodes)
 
     def kill(self, broker: int, *, lose_unsynced: bool = False) -> None:
-        """End a broker as `kill -9` does. `lose_unsynced`: as a power cut does, with what was not fsynced."""
-        self._call(self._cluster.kill(broker))
-        if lose_unsynced:
-            self.disks.crash(broker)
+        """End a broker as `kill -9` does. `lose_unsynced`: as when the power goes, what was not fsynced is lost too."""
+        self._call(self._control.kill_broker(broker, lose_unsynced=lose_unsynced))
 
     def stop_broker(self, broker: int) -> None:
         """Shut a broker down cleanly: its leaderships move first, then its logs are closed."""
-        self._call(self._cluster.stop_broker(broker))
+        self._call(self._control.stop_broker(broker))
 
     def start_broker(self, broker: int) -> None:
         """Start a broker that was killed or stopped, on the same port, with what its directories hold."""
-        self._call(self._cluster.start_broker(broker))
+        self._call(self._control.start_broker(broker))
 
     def pause(self, broker: int) -> None:
         """Make a broker do nothing, as SIGSTOP does: it reads no request and asks nobody, its connections stay open."""
-        self._call(self._cluster.pause(broker))
+        self._call(self._control.pause_broker(broker))
 
     def resume(self, broker: int) -> None:
         """Let a paused broker go on where it was."""
-        self._call(self._cluster.resume(broker))
+        self._call(self._control.resume_broker(broker))
 
     def add_broker(self, *, rack: str | None = None) -> int:
         """A further broker; returns its id. New partitions get replicas there, old ones by reassignment."""
@@ -192,6 +197,14 @@ class EmbeddedCluster:
     def isr(self, topic: str, partition: int = 0) -> list[int]:
         """The in-sync replicas of a partition."""
         return sorted(self._call(self._cluster.partition_state(topic, partition)).isr)
+
+    def facts(self) -> ClusterFacts:
+        """All of it, of every broker, at one moment."""
+        return self._on_loop(self._control.facts)
+
+    def explain(self, topic: str, partition: int = 0) -> list[str]:
+        """In words, why a high watermark stays, a produce is refused or a reader stops; or that all is well."""
+        return explain(self.facts(), topic, partition)
 
     # --- waiting for how they should be
 

@@ -161,17 +161,11 @@ def _groups(broker: Broker) -> list[GroupFacts]:
         GroupFacts(
             group=each.group_id,
             state=each.state,
-            members=_members(broker, each.group_id),
+            members=broker.groups.shard_of_any(each.group_id).admin.member_count(each.group_id),
             protocol_type=each.protocol_type,
         )
         for each in listed
     ]
-
-
-def _members(broker: Broker, group_id: str) -> int:
-    shard = broker.groups.shard_of_any(group_id)
-    group = shard.consumer.get(group_id)
-    return len(shard.admin.describe_group(group_id).members if group is None else group.members)
 
 
 def _fault(fault: Fault) -> FaultFacts:

@@ -26,27 +26,29 @@ class ClusterControl(Protocol):
         """What is true now."""
         ...
 
-    async def kill_broker(self, node: int) -> None:
-        """End a node as `kill -9` and a power cut do: nothing is closed, what was not fsynced is lost."""
+    async def kill_broker(self, node: int, /, *, lose_unsynced: bool = True) -> None:
+        """End a node at once: nothing is closed, nothing handed over. With `lose_unsynced` as when the power goes: what
+        was not fsynced is lost; without as `kill -9` does.
+        """
         ...
 
-    async def stop_broker(self, node: int) -> None:
+    async def stop_broker(self, node: int, /) -> None:
         """End a node cleanly: its leaderships are handed over, its logs are closed."""
         ...
 
-    async def start_broker(self, node: int) -> None:
+    async def start_broker(self, node: int, /) -> None:
         """Start a node that was killed or stopped, on its ports and with what its directories hold."""
         ...
 
-    async def pause_broker(self, node: int) -> None:
+    async def pause_broker(self, node: int, /) -> None:
         """Let a node stand still, as SIGSTOP does: its connections stay open and nothing happens on them."""
         ...
 
-    async def resume_broker(self, node: int) -> None:
+    async def resume_broker(self, node: int, /) -> None:
         """Let a paused node go on."""
         ...
 
-    async def advance_clock(self, ms: float) -> int:
+    async def advance_clock(self, ms: float, /) -> int:
         """Move the cluster's time forward and let what falls due happen; returns the time then, in ms since the epoch.
 
         InvalidFault if the cluster runs on the machine's clock.

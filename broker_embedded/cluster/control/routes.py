@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -83,13 +84,15 @@ async def _brokers(control: ClusterControl, request: HttpRequest) -> Answer:
             HTTPStatus.NOT_FOUND, f"broker: found {node}, wanted one of {_names(nodes)}", found=node, wanted=nodes
         )
     action = _one_of("action", request.path[2], BROKER_ACTIONS)
-    await {
-        "kill": control.kill_broker,
+    _fields(request.body, *(["lose_unsynced"] if action == "kill" else []))
+    actions: dict[str, Callable[[int], Awaitable[None]]] = {
+        "kill": partial(control.kill_broker, lose_unsynced=_flag(request.body, "lose_unsynced", otherwise=True)),
         "stop": control.stop_broker,
         "start": control.start_broker,
         "pause": control.pause_broker,
         "resume": control.resume_broker,
-    }[action](node)
+    }
+    await actions[action](node)
     return HTTPStatus.OK, {"broker": node, "state": control.facts().nodes[node].state.value}
 
 
@@ -259,8 +262,8 @@ def _optional(body: dict[str, Any], name: str) -> int | None:
     return value
 
 
-def _flag(body: dict[str, Any], name: str) -> bool:
-    value = body.get(name, False)
+def _flag(body: dict[str, Any], name: str, *, otherwise: bool = False) -> bool:
+    value = body.get(name, otherwise)
     if not isinstance(value, bool):
         raise HttpError(
             HTTPStatus.BAD_REQUEST, f"{name}: found {value!r}, wanted true or false", found=value, wanted=[True, False]
