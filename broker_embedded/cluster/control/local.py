@@ -1,0 +1,80 @@
+"""`ClusterControl` for a cluster in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from broker_embedded.cluster.cluster import Cluster
+from broker_embedded.cluster.facts import ClusterFacts, NodeState
+from broker_embedded.cluster.faults import Disks, Faults, InvalidFault, Links
+from broker_embedded.cluster.live_facts import gather
+from broker_embedded.cluster.time import VirtualClock
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.types import NO_LEADER
+
+
+class LocalControl:
+    """Everything here runs on the cluster's loop, while the cluster runs."""
+
+    def __init__(self, cluster: Cluster, *, faults: Faults, links: Links, disks: Disks, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self.faults = faults
+        self.links = links
+        self.disks = disks
+
+    def facts(self) -> ClusterFacts:
+        cluster = self._cluster
+        nodes = cluster.nodes
+        return gather(
+            states={node: self._state(node) for node in cluster.node_ids},
+            brokers=cluster.brokers,
+            addresses=dict(zip(cluster.node_ids, cluster.bootstrap_servers.split(","), strict=True)),
+            voters=cluster.voters,
+            controller=next((node for node, each in nodes.items() if each.controller.is_active), NO_LEADER),
+            faults=self.faults,
+            links=self.links,
+            disks=self.disks,
+        )
+
+    async def kill_broker(self, node: int, *, lose_unsynced: bool = False) -> None:
+        await self._in_state(node, NodeState.RUNNING, NodeState.PAUSED, then=self._cluster.kill)
+        if lose_unsynced:
+            self.disks.crash(node)
+
+    async def stop_broker(self, node: int) -> None:
+        await self._in_state(node, NodeState.RUNNING, then=self._cluster.stop_broker)
+
+    async def start_broker(self, node: int) -> None:
+        await self._in_state(node, NodeState.KILLED, NodeState.STOPPED, then=self._cluster.start_broker)
+
+    async def pause_broker(self, node: int) -> None:
+        await self._in_state(node, NodeState.RUNNING, then=self._cluster.pause)
+
+    async def resume_broker(self, node: int) -> None:
+        await self._in_state(node, NodeState.PAUSED, then=self._cluster.resume)
+
+    async def advance_clock(self, ms: float) -> int:
+        clock = self._clock
+        if not isinstance(clock, VirtualClock):
+            raise InvalidFault("clock: found the machine's, wanted a virtual one: start the cluster with one")
+        # The loop cannot wait for its own time: another thread does.
+        await asyncio.get_running_loop().run_in_executor(None, clock.advance, ms)
+        return clock.now_ms()
+
+    def _state(self, node: int) -> NodeState:
+        running = self._cluster.nodes.get(node)
+        if running is not None:
+            return NodeState.PAUSED if running.is_paused else NodeState.RUNNING
+        return NodeState.KILLED if node in self._cluster.killed else NodeState.STOPPED
+
+    async def _in_state(self, node: int, *wanted: NodeState, then: Callable[[int], Awaitable[None]]) -> None:
+        if node not in self._cluster.node_ids:
+            known = ", ".join(map(str, self._cluster.node_ids))
+            raise InvalidFault(f"broker: found {node}, wanted one of {known}")
+        state = self._state(node)
+        if state not in wanted:
+            names = " or ".join(each.value for each in wanted)
+            raise InvalidFault(f"broker {node}: found {state.value}, wanted {names}")
+        await then(node)
