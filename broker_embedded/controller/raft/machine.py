@@ -12,7 +12,8 @@ ends, durably, and the leader tells a follower whose log does not agree where th
 Beyond Kafka: a follower's fetch timeout has up to a quarter of chance on top, because here one loop wakes all
 followers of a dead leader in the same millisecond, and their votes would split. The first voter of the list asks for
 pre-votes as soon as it starts: a fresh cluster need not wait for a timeout, and a living leader is not disturbed by it.
-A timer that itself ran late gives its lateness to those it watches, once: a stalled loop says nothing about the others.
+A timer that itself ran late waits a little longer, once: a stalled loop says nothing about the others, and what they
+said meanwhile may be next in its queue.
 """
 
 from __future__ import annotations
@@ -125,10 +126,8 @@ class RaftMachine(Replication):
         if self._deadline_ms is None or self._deadline_ms > self._now_ms:
             return
         if late_ms * 10 > self.timeouts.fetch_ms and not self._is_forgiven:
-            self._deadline_ms = self._now_ms + late_ms
+            self._deadline_ms = self._now_ms + min(late_ms, self.timeouts.fetch_ms // 2)
             self._is_forgiven = True
-            if self.progress is not None:
-                self.progress.forgive(late_ms)
         else:
             self._on_deadline()
 

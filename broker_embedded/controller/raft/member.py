@@ -8,7 +8,7 @@ from random import Random
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.facts import fact
 from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, ElectionState, SaveState
-from broker_embedded.controller.raft.log_view import LogView
+from broker_embedded.controller.raft.log_view import LogView, last_epoch
 from broker_embedded.controller.raft.messages import NO_LEADER
 from broker_embedded.controller.raft.outbox import Outbox
 from broker_embedded.controller.raft.progress import LeaderProgress
@@ -72,7 +72,7 @@ class Member:
         self.log = log
         self.timeouts = timeouts
         self.role = Role.UNATTACHED
-        self.state = state or ElectionState()
+        self.state = _not_behind(state or ElectionState(), log)
         self.high_watermark = 0
         self.progress: LeaderProgress | None = None
         """Of the replicas, while this node leads."""
@@ -187,6 +187,8 @@ class Member:
     def _remember(self, state: ElectionState) -> None:
         if state != self.state:
             self.state = state
+            if self._effects and isinstance(self._effects[-1], SaveState):
+                self._effects.pop()  # nothing follows from it yet: one write is enough
             self._effects.append(SaveState(state=state))
 
     # --- elections
@@ -235,3 +237,8 @@ class Member:
         self._fetch_failures = 0
         if self.other_voters:
             self._fetch_due_ms = self._now_ms + (self.timeouts.max_retry_ms if self.is_voter else 0)
+
+
+def _not_behind(state: ElectionState, log: LogView) -> ElectionState:
+    """The epoch of a log whose quorum-state is missing or older, as Kafka takes it: what was written was elected."""
+    return state if state.epoch >= last_epoch(log) else ElectionState(epoch=last_epoch(log))

@@ -64,13 +64,6 @@ class LeaderProgress:
         seen = sorted((replica.last_fetch_ms for replica in self.voters()), reverse=True)
         return max(seen[others_needed - 1], self._since_ms)
 
-    def forgive(self, late_ms: int) -> None:
-        """This node was not looking for `late_ms`: nobody is blamed for that time."""
-        self._since_ms += late_ms
-        for replica in self._replicas.values():
-            if replica.last_fetch_ms >= 0:
-                replica.last_fetch_ms += late_ms
-
     def last_fetch_ms(self, replica_id: int) -> int:
         return self._replicas[replica_id].last_fetch_ms
 

@@ -307,6 +307,13 @@ def test_a_leader_does_not_lead_its_epoch_again_after_a_restart() -> None:
     assert restarted.machine.epoch == 2
 
 
+def test_a_log_that_is_ahead_of_the_saved_state_gives_the_epoch() -> None:
+    member = Member(1, log="1 6")
+    assert member.machine.epoch == 6
+    member.win()
+    assert member.log.epochs == [1, 6, 7]
+
+
 def test_two_leaders_of_one_epoch_are_not_believed() -> None:
     follower = follower_of_1()
     assert follower.ask(BeginQuorumEpochRequest(leader_id=3, epoch=1)).error == ErrorCode.INVALID_REQUEST
@@ -514,6 +521,19 @@ def test_a_leader_that_was_not_looking_blames_nobody_for_that_time() -> None:
     leader.now_ms += 300
     leader.step(TimerFired())
     assert leader.machine.role is Role.LEADER
+
+
+def test_a_leader_that_slept_long_asks_at_once_whether_it_still_leads_and_resigns_soon() -> None:
+    leader = Member(1)
+    leader.win()
+    for voter in (2, 3):
+        begin = BeginQuorumEpochRequest(leader_id=1, epoch=1)
+        leader.answer(voter, begin, EpochResponse(voter_id=voter, epoch=1, leader_id=1))
+    leader.now_ms += 60_000
+    assert [each.to for each in sent(leader.step(TimerFired(late_ms=59_000)))] == [2, 3]
+    leader.now_ms += TIMEOUTS.fetch_ms // 2
+    leader.step(TimerFired())
+    assert leader.machine.role is Role.RESIGNED
 
 
 def test_a_late_timer_is_forgiven_once() -> None:
