@@ -83,6 +83,8 @@ class FetchPlan:
         self._config = config
         self._on_high_watermark = on_high_watermark
         self._followed: dict[FetchKey, Followed] = {}
+        self._moved: dict[FetchKey, Followed] = {}
+        """What may have to be asked for differently than in the last request, paused ones included."""
         self._session = FollowerFetchSession()
         self._failures = 0
         self._retry_at_ms = 0
@@ -99,11 +101,14 @@ class FetchPlan:
         if own.latest_leader_epoch is None and own.log_end_offset > own.high_watermark:
             own.truncate_to(own.high_watermark)  # without epochs nothing above is known to be the leader's
         self._followed[followed.key] = followed
+        self._moved[followed.key] = followed
 
     def unfollow(self, partition: Partition) -> bool:
         """Fetch it no more. True if nothing is left to fetch."""
         key = partition.topic_id, partition.topic_partition.partition
         self._followed.pop(key, None)
+        self._moved.pop(key, None)
+        self._session.drop(key)
         return not self._followed
 
     def __len__(self) -> int:
@@ -118,29 +123,34 @@ class FetchPlan:
         """When there is something to ask for: now, later, or (None) not before something is followed."""
         if now_ms < self._retry_at_ms:
             return self._retry_at_ms
-        times = [each.retry_at_ms for each in self._followed.values() if _may_be_asked_for(each)]
+        if len(self._session):
+            return now_ms
+        times = [each.retry_at_ms for each in self._moved.values() if _may_be_asked_for(each)]
         return max(now_ms, min(times)) if times else None
 
     def request(self, now_ms: int) -> dict[str, Any]:
         """The next Fetch request, without who asks. What is paused is left out."""
         config = self._config()
-        wanted: dict[FetchKey, FetchPosition] = {}
         wait_ms = config.replica_fetch_wait_max_ms
-        for key, followed in self._followed.items():
+        paused: dict[FetchKey, Followed] = {}
+        for key, followed in self._moved.items():
             followed.asked_at = -1
-            if not _may_be_asked_for(followed):
-                continue
-            if followed.retry_at_ms > now_ms:
+            if _may_be_asked_for(followed):
+                if followed.retry_at_ms <= now_ms:
+                    position = followed.position(config.replica_fetch_max_bytes)
+                    followed.asked_at = position.fetch_offset
+                    self._session.want(key, position)
+                    continue
                 wait_ms = min(wait_ms, followed.retry_at_ms - now_ms)  # the long poll must not hold this one up
-                continue
-            position = wanted[key] = followed.position(config.replica_fetch_max_bytes)
-            followed.asked_at = position.fetch_offset
+            paused[key] = followed
+            self._session.drop(key)
+        self._moved = paused
         return {
             "max_wait_ms": wait_ms,
             "min_bytes": config.replica_fetch_min_bytes,
             "max_bytes": config.replica_fetch_response_max_bytes,
             "isolation_level": 0,
-            **self._session.request(wanted),
+            **self._session.request(),
         }
 
     # --- answers
@@ -163,15 +173,20 @@ class FetchPlan:
             return []
         self._failures = 0
         self._session.on_answer(response.session_id)
+        if not response.responses:  # time for what this broker's own retention has changed
+            self._moved.update(self._followed)
         out_of_range = []
         for topic in response.responses:
             for answer in topic.partitions:
                 followed = self._followed.get((topic.topic_id, answer.partition_index))
                 if followed is None or followed.asked_at != followed.partition.log.log_end_offset:
                     continue  # it moved, or began another epoch, while this answer was under way
+                self._moved[followed.key] = followed
                 if self._take(followed, answer, now_ms):
                     followed.is_looking_up = True
                     out_of_range.append(followed)
+                if followed.retry_at_ms > now_ms or not _may_be_asked_for(followed):
+                    self._session.drop(followed.key)
         return out_of_range
 
     def _take(self, followed: Followed, answer: Message, now_ms: int) -> bool:

@@ -28,6 +28,7 @@ class SessionPartition:
         "current_leader_epoch",
         "fetch_offset",
         "high_watermark",
+        "is_checked",
         "last_fetched_epoch",
         "last_stable_offset",
         "log_start_offset",
@@ -46,6 +47,8 @@ class SessionPartition:
         self.last_fetched_epoch = -1
         self.reader_log_start_offset = -1
         """Where a follower's own log starts."""
+        self.is_checked = False
+        """A follower's position was found to be a place in the leader's log."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
@@ -57,6 +60,7 @@ class SessionPartition:
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.reader_log_start_offset = other.reader_log_start_offset
+        self.is_checked = False
 
 
 class FetchSession:

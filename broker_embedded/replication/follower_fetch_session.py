@@ -5,7 +5,7 @@ Pure. `fetch_session` is the other side of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from broker_embedded.replication.fetch_session import INITIAL_EPOCH, NO_SESSION
@@ -35,28 +35,52 @@ class FetchPosition(NamedTuple):
 
 
 class FollowerFetchSession:
-    """Turns the positions that are wanted now into the part of a request that names them."""
+    """Turns the positions that are wanted into the part of a request that names them.
+
+    Costs are per position that changed: most requests of a follower change one.
+    """
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._told: dict[FetchKey, FetchPosition] = {}
+        self._wanted: dict[FetchKey, FetchPosition] = {}
+        self._changed: set[FetchKey] = set()
+        self._known: set[FetchKey] = set()
+        """What the leader has in its session."""
 
-    def request(self, wanted: Mapping[FetchKey, FetchPosition]) -> dict[str, Any]:
+    def want(self, key: FetchKey, position: FetchPosition) -> None:
+        """Ask for this from the next request on."""
+        if self._wanted.get(key) != position:
+            self._wanted[key] = position
+            self._changed.add(key)
+
+    def drop(self, key: FetchKey) -> None:
+        """Ask for it no more."""
+        if self._wanted.pop(key, None) is not None:
+            self._changed.add(key)
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def request(self) -> dict[str, Any]:
         """The fields of a Fetch request (v13 and later) that depend on the session."""
+        wanted = self._wanted
         is_full = self._epoch == INITIAL_EPOCH
-        told = self._told
-        named = wanted if is_full else {key: at for key, at in wanted.items() if told.get(key) != at}
-        forgotten = [] if is_full else [key for key in told if key not in wanted]
-        self._told = dict(wanted)
+        if is_full:
+            named: Collection[FetchKey] = wanted
+            forgotten: Collection[FetchKey] = ()
+            self._known = set(wanted)
+        else:
+            named = [key for key in self._changed if key in wanted]
+            forgotten = [key for key in self._changed if key not in wanted and key in self._known]
+            self._known.update(named)
+            self._known.difference_update(forgotten)
+        self._changed.clear()
         return {
             "session_id": self._session_id,
             "session_epoch": self._epoch,
             "topics": [
-                {
-                    "topic_id": topic_id,
-                    "partitions": [_partition(number, named[topic_id, number]) for number in numbers],
-                }
+                {"topic_id": topic_id, "partitions": [_partition(each, wanted[topic_id, each]) for each in numbers]}
                 for topic_id, numbers in _by_topic(named).items()
             ],
             "forgotten_topics_data": [
@@ -76,15 +100,13 @@ class FollowerFetchSession:
     def reset(self) -> None:
         """The session is gone: the next request is a full one."""
         self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
-        self._told = {}
 
     def interrupted(self) -> None:
         """Nobody knows whether the last request arrived: end the session, if it is still there, and start another."""
         self._epoch = INITIAL_EPOCH
-        self._told = {}
 
 
-def _by_topic(keys: Any) -> dict[bytes, list[int]]:
+def _by_topic(keys: Collection[FetchKey]) -> dict[bytes, list[int]]:
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in keys:
         topics.setdefault(topic_id, []).append(number)

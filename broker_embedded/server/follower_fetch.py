@@ -1,0 +1,153 @@
+"""One Fetch request of a follower: it reads up to the log end, and what it asks for says what it has.
+
+A follower asks for all its partitions of this leader again and again, mostly for nothing new: with 20 partitions and
+two followers that was most of what an acks=all cost. So within a session a partition that has not changed since it was
+checked is passed over after a few comparisons.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
+from broker_embedded.replication.partition import Isolation, Partition
+from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key
+from broker_embedded.server.fetch_operation import Fetch, Read
+from broker_embedded.server.registry import Body, RequestContext
+from ottla_wire.protocol.message import Message
+
+AWAITED_POLL_MS = 5
+"""How long a follower waits at most while it is expected to ask for a partition that it does not know of yet."""
+
+
+class FollowerFetch(Fetch):
+    """See the module."""
+
+    __slots__ = ("_broker_epoch", "_is_first_read", "_may_pass_over", "_now_ms", "_replica")
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: Message,
+        session: FetchSession | None,
+        partitions: list[SessionPartition],
+        *,
+        replica: int,
+        broker_epoch: int,
+    ) -> None:
+        super().__init__(ctx, request, session, partitions)
+        broker = ctx.broker
+        registered = broker.metadata.image.brokers.get(replica)
+        is_stale = registered is not None and registered.epoch > broker_epoch
+        self._replica = replica
+        self._broker_epoch = broker_epoch
+        self._isolation = Isolation.LOG_END
+        self._find = broker.replicas.leader_partition
+        self._is_first_read = True
+        self._may_pass_over = not (session is None or session.is_full_answer or is_stale or broker.faults.is_armed)
+        self._now_ms = broker.clock.monotonic_ms()
+
+    # --- reading
+
+    def read(self) -> None:
+        super().read()
+        self._is_first_read = False
+
+    def _read_one(self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool) -> Read | None:
+        if wanted.is_checked and self._may_pass_over and name is not None:
+            topic_partition = TopicPartition(name, wanted.partition)
+            partition = self.ctx.broker.replicas.partition(topic_partition)
+            if partition is not None and self._is_unchanged(partition, wanted):
+                self._readers[topic_partition] = (partition, wanted, 0)
+                return None
+        return super()._read_one(name, wanted, budget, at_least_one=at_least_one)
+
+    def _is_unchanged(self, partition: Partition, wanted: SessionPartition) -> bool:
+        """Whether it asks for what it asked for before, there is nothing new, and nothing that it has not been told."""
+        leading = partition.leading
+        if leading is None or partition.leader_epoch != wanted.current_leader_epoch:
+            return False
+        follower = leading.followers.get(self._replica)
+        own = partition.log
+        end_offset = own.log_end_offset
+        if follower is None or not (wanted.fetch_offset == follower.log_end_offset == end_offset):
+            return False
+        if (
+            wanted.high_watermark != own.high_watermark
+            or wanted.log_start_offset != own.log_start_offset
+            or wanted.last_stable_offset != own.last_stable_offset
+            or follower.broker_epoch != self._broker_epoch
+            or self._replica not in leading.isr
+            or own.offline_reason is not None
+        ):
+            return False
+        if self._is_first_read:
+            follower.on_fetch(
+                fetch_offset=end_offset,
+                log_start_offset=wanted.reader_log_start_offset,
+                broker_epoch=self._broker_epoch,
+                leader_end_offset=end_offset,
+                now_ms=self._now_ms,
+            )
+        return True
+
+    def _check_reader(self, partition: Partition, wanted: SessionPartition) -> None:
+        self.ctx.broker.replicas.in_sync.check_follower(
+            partition, self._replica, self._broker_epoch, says_epoch=wanted.current_leader_epoch >= 0
+        )
+
+    def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
+        """It has everything below its fetch offset. Where consumers read from followers, it is told at once how far
+        they may (else with the next records, as in Kafka)."""
+        if self._is_first_read:
+            self.ctx.broker.replicas.in_sync.follower_fetched(
+                partition,
+                self._replica,
+                fetch_offset=wanted.fetch_offset,
+                log_start_offset=wanted.reader_log_start_offset,
+                broker_epoch=self._broker_epoch,
+            )
+            wanted.is_checked = True
+        read.body["high_watermark"] = partition.high_watermark
+        read.body["last_stable_offset"] = partition.log.last_stable_offset
+        read.must_answer = self._selects_replicas and self._is_behind(partition)
+        return False
+
+    def _is_behind(self, partition: Partition) -> bool:
+        """Whether it has not been told of the high watermark."""
+        leading = partition.leading
+        if leading is None or self._replica not in leading.followers:
+            return True
+        return leading.followers[self._replica].told_high_watermark < partition.high_watermark
+
+    # --- waiting
+
+    def _watch(self) -> None:
+        replicas = self.ctx.broker.replicas
+        wait_ms = self.request.max_wait_ms
+        if replicas.in_sync.awaits(self._replica):
+            wait_ms = min(wait_ms, AWAITED_POLL_MS)
+        replicas.fetches.watch_for_node(self, (*self._readers, replica_key(self._replica)), timeout_ms=wait_ms)
+
+    def is_satisfied(self, key: TopicPartition, amount: int) -> bool:
+        if amount >= LEADERSHIP_CHANGED:
+            return True
+        partition, wanted, _ = self._readers[key]
+        if self._selects_replicas and self._is_behind(partition):
+            return True
+        if partition.log.log_end_offset <= wanted.fetch_offset:
+            return False
+        self._waited_bytes += amount
+        min_bytes: int = self.request.min_bytes
+        return self._available + self._waited_bytes >= min_bytes
+
+    # --- answering
+
+    def body(self) -> Body:
+        """The follower learns the high watermarks in it."""
+        response = super().body()
+        for read in self._reads:
+            if read is not None and read.partition is not None and read.partition.leading is not None:
+                follower = read.partition.leading.followers.get(self._replica)
+                if follower is not None:
+                    follower.told_high_watermark = read.body["high_watermark"]
+        return response
