@@ -1,8 +1,9 @@
 """`python -m broker_embedded`: the broker as a process, for other languages and for speed.
 
 Prints one line on stdout when clients can connect, `ready bootstrap=127.0.0.1:PORT[,...]`; everything else goes to
-stderr. Ends on SIGTERM or SIGINT with exit code 0 and closed logs; exit code 2 means that it could not start with what
-it was given.
+stderr. With `--control-port` a second line follows, `control=http://127.0.0.1:PORT`: faults, brokers, links, disks,
+time and waits as JSON (`cluster.control`). Ends on SIGTERM or SIGINT with exit code 0 and closed logs; exit code 2
+means that it could not start with what it was given.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from broker_embedded.cluster.cluster import Cluster
+from broker_embedded.cluster.control import ControlServer
+from broker_embedded.cluster.control.local import LocalControl
+from broker_embedded.cluster.time import VirtualClock, new_event_loop
 from broker_embedded.common.errors import StartupError
 
 log = logging.getLogger("broker_embedded")
@@ -36,11 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.basicConfig(
             stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
+        clock = None if options.virtual_clock is None else VirtualClock(speed=options.virtual_clock)
         cluster = Cluster(
-            brokers=options.brokers, port=options.port, data_dir=options.data_dir, config=_settings(options.set)
+            brokers=options.brokers,
+            port=options.port,
+            data_dir=options.data_dir,
+            config=_settings(options.set),
+            clock=clock,
         )
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(_serve(cluster, brokers=options.brokers))
+        control = None if options.control_port is None else ControlServer(LocalControl(cluster), port=options.control_port)
+        with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
+            runner.run(_serve(cluster, control))
     except StartupError as error:
         sys.stderr.write(f"broker_embedded: {error}\n")
         return EXIT_CANNOT_START
@@ -49,23 +59,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-async def _serve(cluster: Cluster, *, brokers: int) -> None:
+async def _serve(cluster: Cluster, control: ControlServer | None) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     await cluster.start()
     try:
-        if brokers > 1:
-            log.warning(
-                "%d brokers share the leaders, but data is not replicated yet: of a topic with a higher replication"
-                " factor only the leader holds data, and only it is in the ISR",
-                brokers,
-            )
+        if control is not None:
+            await control.start()
         sys.stdout.write(f"ready bootstrap={cluster.bootstrap_servers}\n")
+        if control is not None:
+            sys.stdout.write(f"control={control.url}\n")
         sys.stdout.flush()
         await stopped.wait()
     finally:
+        if control is not None:
+            await control.stop()
         await cluster.stop()
 
 
@@ -80,6 +90,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a broker setting; may be repeated"
+    )
+    parser.add_argument(
+        "--control-port", type=int, metavar="PORT", help="serve the control API on this port of loopback (0: any)"
+    )
+    parser.add_argument(
+        "--virtual-clock",
+        type=float,
+        nargs="?",
+        const=1.0,
+        metavar="SPEED",
+        help="give the cluster a time of its own, that the control API can move forward (speed 1 if left out)",
     )
     parser.add_argument(
         "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what goes to stderr"

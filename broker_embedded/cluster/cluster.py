@@ -16,12 +16,11 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from broker_embedded.cluster.faults import FaultModel, InvalidFault
+from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.node import HOST, Node, NodeSettings, Surroundings, log_dirs
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.config import BrokerConfig, InvalidConfig
 from broker_embedded.common.errors import BrokerError, StartupError
-from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.common.types import NO_LEADER, TopicPartition
@@ -29,7 +28,6 @@ from broker_embedded.controller.controller import Controller
 from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Network, Reservation, TcpNetwork
-from broker_embedded.server.peer_connections import GoodLinks, Links
 from broker_embedded.storage.checkpoints import read_meta_properties
 from ottla_wire.protocol.primitives import uuid_text
 
@@ -70,11 +68,11 @@ class Cluster:
         racks: Sequence[str] | None = None,
         log_dirs: int = 1,
         network: Network | None = None,
-        links: Links | None = None,
-        fault_model: FaultModel | None = None,
         filesystem: Callable[[int], FileSystem] | None = None,
     ) -> None:
-        """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live."""
+        """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live, if not on disks that
+        can be made to fail.
+        """
         if brokers < 1:
             raise StartupError(f"brokers: found {brokers}, wanted at least 1")
         if racks is not None and len(racks) != brokers:
@@ -93,12 +91,19 @@ class Cluster:
         self._racks = dict(enumerate(racks or (), start=1))
         self._log_dirs = log_dirs
         self._data_dir = None if data_dir is None else Path(data_dir)
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._random = random or Random()
         self._network: Network = network or TcpNetwork()
-        self.links: Links = links or GoodLinks()
-        self._fault_model = fault_model
-        self._filesystem = filesystem
+        self._loop: asyncio.AbstractEventLoop | None = None
+        on_loop = OnLoop(lambda: self._loop)
+        self._fault_model = FaultModel()
+        # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
+        self._files = FaultyFileSystem(OsFileSystem(fsync=data_dir is not None))
+        self._filesystem = filesystem or (lambda node: self._files)
+        self.faults = Faults(self._fault_model, on_loop)
+        self.links = Links(on_loop, nodes=lambda: self.node_ids)
+        self.links.on_change(self._links_changed)
+        self.disks = Disks(self._files, self._fault_model, on_loop, log_dirs=self._log_dirs_of)
         self._running = AsyncExitStack()
         self._held: dict[int, list[Reservation]] = {}
         self._around: Surroundings | None = None
@@ -152,20 +157,20 @@ class Cluster:
         await self._running.aclose()
 
     async def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         data_dir = self._open_data_dir()
-        fs = self._filesystem_of(1)
         self._around = Surroundings(
-            cluster_id=self._cluster_id(fs, data_dir),
+            cluster_id=self._cluster_id(self._filesystem(1), data_dir),
             voters=self.voters,
             data_dir=data_dir,
             network=self._network,
             links=self.links,
             addresses={},
-            clock=self._clock,
+            clock=self.clock,
             random=self._random,
-            loop=asyncio.get_running_loop(),
+            loop=self._loop,
             new_uuid_text=self._new_uuid_text,
-            faults_of=self._faults_of,
+            faults_of=self._fault_model.on_broker,
         )
         self._running.callback(self._release_ports)
         self._running.push_async_callback(self._stop_nodes)
@@ -192,19 +197,12 @@ class Cluster:
             temporary = Path(tempfile.mkdtemp(prefix="ottla-broker-"))
             self._running.callback(shutil.rmtree, temporary, ignore_errors=True)
             return temporary
-        if self._filesystem is None:
-            try:
-                self._data_dir.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                reason = error.strerror or error
-                raise StartupError(f"data directory {self._data_dir} cannot be used: {reason}") from None
+        try:
+            self._filesystem(1).make_dirs(str(self._data_dir))
+        except OSError as error:
+            reason = error.strerror or error
+            raise StartupError(f"data directory {self._data_dir} cannot be used: {reason}") from None
         return self._data_dir
-
-    def _filesystem_of(self, node_id: int) -> FileSystem:
-        if self._filesystem is not None:
-            return self._filesystem(node_id)
-        # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
-        return OsFileSystem(fsync=self._data_dir is not None)
 
     async def _stop_nodes(self) -> None:
         """The quorum's voters last: the others close their logs while there still is a controller."""
@@ -223,9 +221,6 @@ class Cluster:
                 return properties["cluster.id"]
         return self._new_uuid_text()
 
-    def _faults_of(self, node_id: int) -> FaultHook:
-        return NO_FAULTS if self._fault_model is None else self._fault_model.on_broker(node_id)
-
     def _new_uuid_text(self) -> str:
         return uuid_text(UUID(int=self._random.getrandbits(128), version=4).bytes)
 
@@ -240,7 +235,7 @@ class Cluster:
         node = Node(
             node_id,
             around=self._around,
-            fs=self._filesystem_of(node_id),
+            fs=self._filesystem(node_id),
             settings=NodeSettings(
                 config=self._config if rack is None else self._config.with_settings({"broker.rack": rack}),
                 static_settings=settings,
@@ -266,7 +261,7 @@ class Cluster:
         node = self.node(node_id)
         del self.nodes[node_id]
         self.killed.add(node_id)
-        self._forget_faults(node_id)
+        self._fault_model.drop(node_id)
         await node.kill()
         self._hold_ports(node_id)
 
@@ -275,7 +270,7 @@ class Cluster:
         node = self.node(node_id)
         await node.hand_over()
         del self.nodes[node_id]
-        self._forget_faults(node_id)
+        self._fault_model.drop(node_id)
         await node.stop()
         self._hold_ports(node_id)
 
@@ -308,20 +303,15 @@ class Cluster:
         """End a pause."""
         self.node(node_id).resume()
 
-    def links_changed(self) -> None:
+    def _links_changed(self) -> None:
         """Close what is open over links that are cut now."""
         for node in self.nodes.values():
             node.peers.links_changed()
 
-    def log_dirs_of(self, node_id: int) -> Sequence[str]:
-        """The log directories of a node; InvalidFault names the nodes if there is none."""
+    def _log_dirs_of(self, node_id: int) -> Sequence[str]:
         if node_id not in self._ports or self._around is None:
-            raise InvalidFault(f"broker: found {node_id}, wanted one of {', '.join(map(str, self.node_ids))}")
+            raise InvalidFault(f"broker: found {node_id}, wanted one of {self.node_ids}")
         return log_dirs(self._around.data_dir, node_id, self._log_dirs)
-
-    def _forget_faults(self, node_id: int) -> None:
-        if self._fault_model is not None:
-            self._fault_model.drop(node_id)
 
     def _hold_ports(self, node_id: int) -> None:
         """Nobody else gets the ports of a node that is down."""

@@ -20,11 +20,10 @@ from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.control.local import LocalControl
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.facts import ClusterFacts
-from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, Links, OnLoop
+from broker_embedded.cluster.faults import OnLoop
 from broker_embedded.cluster.time import new_event_loop
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.controller.requests import UNSET, NewTopic
 
 T = TypeVar("T")
@@ -57,16 +56,7 @@ class EmbeddedCluster:
         self._clock = clock or SystemClock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        on_loop = OnLoop(lambda: self._loop)
-        model = FaultModel()
-        # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
-        files = FaultyFileSystem(OsFileSystem(fsync=data_dir is not None))
-        self.faults = Faults(model, on_loop)
-        """Faults of requests."""
-        self.links = Links(on_loop, nodes=lambda: self._cluster.node_ids)
-        """The links between the brokers."""
-        self.disks = Disks(files, model, on_loop, log_dirs=lambda node: self._cluster.log_dirs_of(node))
-        """The brokers' disks."""
+        self._on_loop = OnLoop(lambda: self._loop)
         self._cluster = Cluster(
             brokers=brokers,
             port=port,
@@ -76,15 +66,14 @@ class EmbeddedCluster:
             random=random,
             racks=racks,
             log_dirs=log_dirs,
-            links=self.links,
-            fault_model=model,
-            filesystem=lambda node: files,
         )
-        self.links.on_change(self._cluster.links_changed)
-        self._on_loop = on_loop
-        self._control = LocalControl(
-            self._cluster, faults=self.faults, links=self.links, disks=self.disks, clock=self._clock
-        )
+        self._control = LocalControl(self._cluster)
+        self.faults = self._cluster.faults
+        """Faults of requests."""
+        self.links = self._cluster.links
+        """The links between the brokers."""
+        self.disks = self._cluster.disks
+        """The brokers' disks."""
 
     @property
     def bootstrap_servers(self) -> str:

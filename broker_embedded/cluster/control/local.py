@@ -7,22 +7,20 @@ from collections.abc import Awaitable, Callable
 
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.facts import ClusterFacts, NodeState
-from broker_embedded.cluster.faults import Disks, Faults, InvalidFault, Links
+from broker_embedded.cluster.faults import InvalidFault
 from broker_embedded.cluster.live_facts import gather
 from broker_embedded.cluster.time import VirtualClock
-from broker_embedded.common.clock import Clock
 from broker_embedded.common.types import NO_LEADER
 
 
 class LocalControl:
     """Everything here runs on the cluster's loop, while the cluster runs."""
 
-    def __init__(self, cluster: Cluster, *, faults: Faults, links: Links, disks: Disks, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._clock = clock
-        self.faults = faults
-        self.links = links
-        self.disks = disks
+        self.faults = cluster.faults
+        self.links = cluster.links
+        self.disks = cluster.disks
 
     def facts(self) -> ClusterFacts:
         cluster = self._cluster
@@ -56,7 +54,7 @@ class LocalControl:
         await self._in_state(node, NodeState.PAUSED, then=self._cluster.resume)
 
     async def advance_clock(self, ms: float) -> int:
-        clock = self._clock
+        clock = self._cluster.clock
         if not isinstance(clock, VirtualClock):
             raise InvalidFault("clock: found the machine's, wanted a virtual one: start the cluster with one")
         # The loop cannot wait for its own time: another thread does.

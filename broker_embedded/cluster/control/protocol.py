@@ -26,7 +26,7 @@ class ClusterControl(Protocol):
         """What is true now."""
         ...
 
-    async def kill_broker(self, node: int, /, *, lose_unsynced: bool = True) -> None:
+    async def kill_broker(self, node: int, /, *, lose_unsynced: bool = False) -> None:
         """End a node at once: nothing is closed, nothing handed over. With `lose_unsynced` as when the power goes: what
         was not fsynced is lost; without as `kill -9` does.
         """

@@ -86,7 +86,7 @@ async def _brokers(control: ClusterControl, request: HttpRequest) -> Answer:
     action = _one_of("action", request.path[2], BROKER_ACTIONS)
     _fields(request.body, *(["lose_unsynced"] if action == "kill" else []))
     actions: dict[str, Callable[[int], Awaitable[None]]] = {
-        "kill": partial(control.kill_broker, lose_unsynced=_flag(request.body, "lose_unsynced", otherwise=True)),
+        "kill": partial(control.kill_broker, lose_unsynced=_flag(request.body, "lose_unsynced")),
         "stop": control.stop_broker,
         "start": control.start_broker,
         "pause": control.pause_broker,
@@ -262,8 +262,8 @@ def _optional(body: dict[str, Any], name: str) -> int | None:
     return value
 
 
-def _flag(body: dict[str, Any], name: str, *, otherwise: bool = False) -> bool:
-    value = body.get(name, otherwise)
+def _flag(body: dict[str, Any], name: str) -> bool:
+    value = body.get(name, False)
     if not isinstance(value, bool):
         raise HttpError(
             HTTPStatus.BAD_REQUEST, f"{name}: found {value!r}, wanted true or false", found=value, wanted=[True, False]
