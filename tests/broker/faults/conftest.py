@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.cluster.faults import FaultModel, Faults, OnLoop
+from broker_embedded.cluster.faults import Faults
 from ottla_wire.protocol import ApiKey, codec, headers
 from ottla_wire.protocol.message import Message
 from ottla_wire.records.compression import CompressionType
@@ -115,26 +115,31 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def faults(cluster: EmbeddedCluster) -> Faults:
-    if hasattr(cluster, "faults"):
-        wired: Faults = cluster.faults
-        return wired
-    model = FaultModel()
-    for node, broker in cluster._cluster.brokers.items():
-        broker.faults = model.on_broker(node)
-    return Faults(model, OnLoop(lambda: cluster._loop))
+    return cluster.faults
 
 
 @pytest.fixture
-def connect(cluster: EmbeddedCluster) -> Iterator[Callable[..., Asker]]:
+def make_asker() -> Iterator[Callable[..., Asker]]:
+    """A function that connects to an address."""
     opened: list[Asker] = []
 
-    def open_one(client_id: str = "asker") -> Asker:
-        opened.append(Asker(cluster.bootstrap_servers.split(",")[0], client_id))
+    def open_one(address: str, client_id: str = "asker") -> Asker:
+        opened.append(Asker(address, client_id))
         return opened[-1]
 
     yield open_one
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def connect(cluster: EmbeddedCluster, make_asker: Callable[..., Asker]) -> Callable[..., Asker]:
+    """A function that connects to the cluster's broker."""
+
+    def open_one(client_id: str = "asker") -> Asker:
+        return make_asker(cluster.bootstrap_servers, client_id)
+
+    return open_one
 
 
 @pytest.fixture

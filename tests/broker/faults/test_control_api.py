@@ -48,7 +48,7 @@ class OneBroker:
             disks=self.disks,
         )
 
-    async def kill_broker(self, node: int) -> None:
+    async def kill_broker(self, node: int, *, lose_unsynced: bool = False) -> None:
         self.state = NodeState.KILLED
 
     async def stop_broker(self, node: int) -> None:
