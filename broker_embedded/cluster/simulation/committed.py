@@ -84,6 +84,11 @@ class CommittedLog:
         index = bisect_right(markers, (offset, ""))
         return markers[index][1] if index < len(markers) else "OPEN"
 
+    def open_transactions(self) -> list[int]:
+        """The producer ids whose last record is not followed by a marker."""
+        last = {producer_id: offset for offset, producer_id in self._transactional.items()}
+        return [producer_id for producer_id, offset in last.items() if self.decision(offset) == "OPEN"]
+
     def _index_of(self, offset: int) -> int:
         low, high = 0, len(self._batches)
         while low < high:

@@ -17,6 +17,9 @@ from broker_embedded.cluster.simulation.nodes import SimulatedNode
 if TYPE_CHECKING:
     from broker_embedded.cluster.simulation.simulation import Simulation
 
+TRANSACTIONAL = ("transact", "copier")
+"""Clients of which a second instance is no mistake: they fence each other."""
+
 Fault = Callable[[], Awaitable[None]]
 
 
@@ -183,6 +186,8 @@ class FaultPlan:
 
     async def _client_dies(self) -> None:
         name = self._random.choice(self._simulation.population.names())
+        if not self._simulation.population.is_alive(name):
+            return
         self._note(f"kills {name}")
         self._simulation.population.kill(name)
         await self._wait(self._random.choice((0.1, 2.0)))
@@ -190,11 +195,12 @@ class FaultPlan:
 
     async def _zombie(self) -> None:
         """A transactional producer sleeps so long that another instance is started in its place; then it wakes up."""
-        names = [name for name in self._simulation.population.names() if name.startswith(("transact", "copier"))]
+        population = self._simulation.population
+        names = [each for each in population.names() if each.startswith(TRANSACTIONAL) and population.is_alive(each)]
         if not names:
             return
         name = self._random.choice(names)
-        sleeper = self._simulation.population.replace(name)
+        sleeper = population.replace(name)
         self._note(f"puts {name} to sleep and starts another instance of it")
         await self._wait(self._random.choice((0.5, 3.0, 15.0)))
         if not sleeper.is_dead:

@@ -34,6 +34,15 @@ def not_in_sync(nodes: Sequence[SimulatedNode], scenario: Scenario) -> str | Non
     return None
 
 
+def still_open(scenario: Scenario, invariants: Invariants) -> str | None:
+    """Which transaction is not decided yet: that of a client that died ends by its timeout."""
+    for topic, number in product((TOPIC, COPIES), range(scenario.partitions)):
+        producer_ids = invariants.committed(TopicPartition(topic, number)).open_transactions()
+        if producer_ids:
+            return f"{topic}-{number}: the transactions of producers {producer_ids} are open"
+    return None
+
+
 def check_everything(
     nodes: Iterable[SimulatedNode],
     scenario: Scenario,

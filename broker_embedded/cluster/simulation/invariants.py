@@ -122,7 +122,8 @@ class Invariants:
             if starts_epoch or seen.isr != partition.isr:
                 state = f"leads {topic_partition} in epoch {partition.leader_epoch}, in sync {list(partition.isr)}"
                 self._transcript.note(node.name, f"{state}, from {high_watermark} to {log.log_end_offset}")
-            if log.log_end_offset < committed.end_offset:
+            is_deposed = partition.leader_epoch < max(self._leaders[topic_partition])  # and does not know it yet
+            if log.log_end_offset < committed.end_offset and not is_deposed:
                 raise InvariantViolated(
                     "what is committed is not lost",
                     f"{topic_partition}: {node.name} leads in epoch {partition.leader_epoch} and ends at "

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
+from uuid import UUID
 
+from broker_embedded.cluster.cluster import SEVERAL_NODES, VOTERS
+from broker_embedded.cluster.node import Node, NodeSettings, Surroundings
 from broker_embedded.cluster.simulation.loop import SimulatedClock, SimulatedLoop
 from broker_embedded.cluster.simulation.network import SimulatedNetwork
 from broker_embedded.cluster.simulation.process import Process
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
-from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
-from broker_embedded.controller.controller import Controller
-from broker_embedded.controller.quorum import SingleVoterQuorum
-from broker_embedded.metadata.records import ResourceType
-from broker_embedded.replication.log_settings import log_config
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.peer_connections import PeerConnections
-from broker_embedded.storage.log_manager import LogManager
+from broker_embedded.server.peer_connections import GoodLinks
+from ottla_wire.protocol.primitives import uuid_text
 
 PORT = 9092
+INTERNAL_PORT = 9093
 CLUSTER_ID = "simulated-cluster-00000"
 
 
@@ -35,6 +35,7 @@ class SimulatedNode:
         self,
         node_id: int,
         *,
+        brokers: int,
         loop: SimulatedLoop,
         network: SimulatedNetwork,
         settings: Mapping[str, object],
@@ -45,12 +46,17 @@ class SimulatedNode:
         self.clock = SimulatedClock(loop)
         self.disk = MemoryFileSystem(clock=self.clock)
         self.process: Process | None = None
-        self.broker: Broker | None = None
+        self.node: Node | None = None
+        self._brokers = brokers
         self._loop = loop
         self._network = network
         self._settings = dict(settings)
         self._random = random
-        self._closing: list[LogManager] = []
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker of the process that runs now."""
+        return None if self.node is None else self.node.broker
 
     @property
     def is_running(self) -> bool:
@@ -62,7 +68,9 @@ class SimulatedNode:
 
     def controller_epoch(self) -> int | None:
         """The epoch in which this node is the active controller; None if it is not."""
-        return 1 if self.broker is not None else None
+        if self.node is None or not self.node.quorum.is_leader:
+            return None
+        return self.node.quorum.epoch
 
     # --- life
 
@@ -92,51 +100,37 @@ class SimulatedNode:
         assert self.process is not None
         self.process.kill()
         self.process = None
-        self.broker = None
+        self.node = None
         self._network.host_died(self.name, is_silent=is_silent)
 
     async def _start(self) -> None:
-        config = BrokerConfig.from_settings(self._settings)
-        metadata_logs = LogManager(["/controller"], fs=self.disk, clock=self.clock, cleaner_enabled=False)
-        metadata_logs.load_all()
-        quorum = SingleVoterQuorum(
-            voter_id=self.node_id,
-            metadata_log=metadata_logs.get_or_create(CLUSTER_METADATA_TOPIC, 0),
-            clock=self.clock,
-        )
-        controller = Controller(
-            cluster_id=CLUSTER_ID, quorum=quorum, config=config, random=self._random, loop=self._loop, clock=self.clock
-        )
-        logs = LogManager(
-            ["/data"],
-            fs=self.disk,
-            clock=self.clock,
-            config_for=lambda topic: log_config(config, controller.image.config_overrides(ResourceType.TOPIC, topic)),
-            cleaner_enabled=False,
-        )
-        logs.load_all()
-        self._closing = [metadata_logs, logs]
-        listener = self._network.host(self.name).listen("", PORT)
-        self.broker = Broker(
-            node_id=self.node_id,
-            listener=listener,
-            loop=self._loop,
+        config = BrokerConfig.from_settings({**(SEVERAL_NODES if self._brokers > 1 else {}), **self._settings})
+        around = Surroundings(
+            cluster_id=CLUSTER_ID,
+            voters=tuple(range(1, VOTERS + 1)) if self._brokers >= VOTERS else (1,),
+            data_dir=Path("/"),
+            network=self._network.host(self.name),
+            links=GoodLinks(),
+            addresses={each: (f"node-{each}", INTERNAL_PORT) for each in range(1, self._brokers + 1)},
             clock=self.clock,
             random=self._random,
-            cluster_id=CLUSTER_ID,
+            loop=self._loop,
+            new_uuid_text=self._new_uuid_text,
+        )
+        settings = NodeSettings(
             config=config,
             static_settings=self._settings,
-            controller=controller,
-            quorum=quorum,
-            peers=PeerConnections(
-                node_id=self.node_id, network=self._network.host(self.name), addresses={}, loop=self._loop
-            ),
-            logs=logs,
+            port=PORT,
+            internal_port=INTERNAL_PORT if self._brokers > 1 else None,
         )
-        await self.broker.start()
+        self.node = Node(self.node_id, around=around, fs=self.disk, settings=settings)
+        await self.node.start_quorum()
+        await self.node.join()
 
     async def _stop(self) -> None:
-        assert self.broker is not None
-        await self.broker.stop()
-        for logs in self._closing:
-            logs.close()
+        assert self.node is not None
+        await self.node.hand_over()
+        await self.node.stop()
+
+    def _new_uuid_text(self) -> str:
+        return uuid_text(UUID(int=self._random.getrandbits(128), version=4).bytes)

@@ -63,6 +63,9 @@ class Population:
     def names(self) -> list[str]:
         return list(self._processes)
 
+    def is_alive(self, name: str) -> bool:
+        return not self._processes[name].is_dead
+
     def kill(self, name: str) -> None:
         self._running.pop(name, None)
         self._processes[name].kill()

@@ -12,7 +12,7 @@ from typing import Any
 from broker_embedded.cluster.simulation.clients.client import Client
 from broker_embedded.cluster.simulation.clients.connection import NoAnswer
 from broker_embedded.cluster.simulation.faults import FaultPlan
-from broker_embedded.cluster.simulation.final_checks import check_everything, not_in_sync
+from broker_embedded.cluster.simulation.final_checks import check_everything, not_in_sync, still_open
 from broker_embedded.cluster.simulation.invariants import Invariants
 from broker_embedded.cluster.simulation.loop import NothingToDo, SimulatedClock, SimulatedLoop
 from broker_embedded.cluster.simulation.network import SimulatedNetwork
@@ -80,6 +80,7 @@ class Simulation:
         self.nodes = [
             SimulatedNode(
                 node_id,
+                brokers=scenario.brokers,
                 loop=self.loop,
                 network=self.network,
                 settings={**_settings(scenario), **(settings or {})},
@@ -236,9 +237,9 @@ class Simulation:
                 f"after {RECOVERY_S:g} s these still wait: {', '.join(waiting)}",
             )
         deadline = self.loop.time() + RECOVERY_S
-        while problem := not_in_sync(self.nodes, self.scenario):
+        while problem := not_in_sync(self.nodes, self.scenario) or still_open(self.scenario, self.invariants):
             if self.loop.time() > deadline:
-                raise InvariantViolated("replicas come back into sync", problem)
+                raise InvariantViolated("a cluster that works again comes to rest", problem)
             await asyncio.sleep(0.5)
 
     # --- watching
