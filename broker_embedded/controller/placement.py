@@ -32,13 +32,16 @@ def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> l
     leads = Counter(dict.fromkeys(live, 0))
     for topic in image.topics.values():
         leads.update(state.leader for state in topic.partitions.values() if state.leader in leads)
+    holds: Counter[int] = Counter()
     placed = []
     for round_number in range(partitions):
         leader = min(live, key=lambda broker: (leads[broker], broker))
         leads[leader] += 1
         circle = _circle(live, leader, round_number)
-        chosen = _spread([leader], circle, racks, replication_factor)
-        placed.append(tuple(_spread(chosen, fenced, racks, replication_factor)))
+        chosen = _spread([leader], circle, racks, holds, replication_factor)
+        chosen = _spread(chosen, fenced, racks, holds, replication_factor)
+        holds.update(chosen)
+        placed.append(tuple(chosen))
     return placed
 
 
@@ -55,14 +58,22 @@ def _circle(brokers: Sequence[int], leader: int, round_number: int) -> list[int]
 
 
 def _spread(
-    chosen: Sequence[int], candidates: Sequence[int], racks: Mapping[int, str | None], wanted: int
+    chosen: Sequence[int],
+    candidates: Sequence[int],
+    racks: Mapping[int, str | None],
+    holds: Counter[int],
+    wanted: int,
 ) -> list[int]:
-    """`chosen` and as many of `candidates` as are wanted: always the next one of a rack that has fewest replicas."""
+    """`chosen` and as many of `candidates` as are wanted.
+
+    Next is always one of a rack that has fewest replicas of this partition; of those, one that holds fewest replicas of
+    the partitions placed so far; of those, the first in the circle.
+    """
     result = list(chosen)
     left = list(candidates)
     used = Counter(racks[broker] for broker in result)
     while left and len(result) < wanted:
-        following = min(left, key=lambda broker: used[racks[broker]])  # of equal ones the first in the circle
+        following = min(left, key=lambda broker: (used[racks[broker]], holds[broker]))
         left.remove(following)
         result.append(following)
         used[racks[following]] += 1
