@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from ottla.errors import ConfigError
-from ottla.serdes import Avro, Bytes, Int64, Json, SerdeContext, Str
+from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, SerdeContext, Str
+from ottla.spark import read, split
 from ottla.spark.portable import recipe_of
 
 CTX = SerdeContext("orders")
@@ -74,3 +75,56 @@ open({str(made)!r}, "wb").write(pickle.dumps(recipe_of(Json(Order))))
     assert (order.lines[0].count, order.note) == (1, "none")
     assert serde.deserialize(b'{"lines": []}', CTX).kind == "invalid"
     assert serde.deserialize(b"{}", CTX).kind == "invalid"
+
+
+def _order_class():
+    """A class that protoc would have generated: no module of it can be imported anywhere."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory
+
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="portable.proto", package="portable", syntax="proto3", dependency=["google/protobuf/duration.proto"]
+    )
+    order = file.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    order.field.add(
+        name="took",
+        number=2,
+        type=field.TYPE_MESSAGE,
+        label=field.LABEL_OPTIONAL,
+        type_name=".google.protobuf.Duration",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(duration_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("portable.Order"))
+
+
+def _is_numbered(order):
+    if not order.id:
+        raise ValueError("an order has a number")
+
+
+def test_a_message_class_travels_as_its_files():
+    order = _order_class()
+    there = travelled(Protobuf(order, check=_is_numbered))
+    message = order(id=5)
+    message.took.seconds = 3
+    found = there.deserialize(message.SerializeToString(), CTX)
+    assert (found.id, found.took.seconds) == (5, 3)
+    assert there.deserialize(b"", CTX).kind == "invalid"
+    assert there.deserialize(b"\xff", CTX).kind == "malformed"
+
+
+@pytest.mark.spark
+def test_messages_are_columns_in_a_frame(topics, kafka, make_topic):
+    topic, order = make_topic(), _order_class()
+    message = order(id=5)
+    message.took.seconds = 3
+    kafka.produce(topic, [message.SerializeToString(), b"", b"\xff"])
+    frame = read(
+        topics.spark, topic, bootstrap_servers=kafka.bootstrap_servers, value=Protobuf(order, check=_is_numbered)
+    )
+    good, bad = split(frame)
+    assert [(r.value.id, r.value.took.total_seconds()) for r in good.collect()] == [(5, 3.0)]
+    assert {(r._error.kind, bytes(r.value)) for r in bad.collect()} == {("invalid", b""), ("malformed", b"\xff")}

@@ -21,9 +21,10 @@ import pyarrow as pa
 from ottla.columnar.avro import has_column_reader, read_avro_columns
 from ottla.columnar.avro_types import Node, parse_avro
 from ottla.columnar.binary import binary_parts
+from ottla.columnar.protobuf_types import message_type
 from ottla.columnar.rows import ERROR, decode_rows
 from ottla.errors import ConfigError
-from ottla.serdes import Avro, Bytes, Int64, Json, Serde, SerdeContext, Str
+from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, SerdeContext, Str
 from ottla.serdes.avro_schema import derive_schema
 from ottla.serdes.models import fields_of, is_model, is_pydantic
 from ottla.serdes.registry import SchemaRegistry
@@ -117,6 +118,8 @@ def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> Column
         if serde.type is Any:
             raise ConfigError("Json() does not say what its values look like: use Json(SomeType), or name a type")
         return ColumnDecoder(serde, parse_avro(derive_schema(serde.type)).arrow)
+    if isinstance(serde, Protobuf):
+        return ColumnDecoder(serde, message_type(serde.message.DESCRIPTOR))
     for kind, arrow in _SIMPLE.items():
         if isinstance(serde, kind):
             return ColumnDecoder(serde, arrow)

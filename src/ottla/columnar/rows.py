@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.columnar.protobuf_types import is_message, message_value
 from ottla.records import Malformed
 from ottla.serdes import Serde, SerdeContext
 from ottla.serdes.models import is_pydantic, to_plain
@@ -61,6 +62,8 @@ def as_arrow_value(value: Any, kind: pa.DataType) -> Any:
     """What pyarrow takes for a column of `kind`: dicts for structs, pairs for maps, text for ids and enums."""
     if value is None:
         return None
+    if is_message(value):
+        return message_value(value)
     if pa.types.is_struct(kind):
         if dataclasses.is_dataclass(value) and not is_pydantic(type(value)):
             # By attribute: msgspec leaves defaults to the class, and its to_builtins then leaves them out.

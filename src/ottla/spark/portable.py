@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from ottla.columnar.decoding import has_rules
 from ottla.errors import ConfigError
-from ottla.serdes import Avro, Bytes, Int64, Json, Serde, Str
+from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, Serde, Str
 from ottla.serdes.models import is_model
 
 Recipe: TypeAlias = Callable[[], Serde[Any]]
@@ -102,4 +102,30 @@ def _maker_of(serde: Serde[Any]) -> Any:
         return partial(Avro, serde.schema, type=serde.type) if has_schema_of_its_own else partial(Avro, serde.type)
     if type(serde) in (Bytes, Str, Int64):
         return type(serde)
+    if type(serde) is Protobuf and serde._framing is None:
+        descriptor = serde.message.DESCRIPTOR
+        return partial(_protobuf, _files_of(descriptor.file), descriptor.full_name, serde._check)
     return serde
+
+
+def _files_of(file: Any) -> tuple[bytes, ...]:
+    """A file and all that it imports, imports first."""
+    files: dict[str, bytes] = {}
+
+    def add(current: Any) -> None:
+        for imported in current.dependencies:
+            add(imported)
+        files.setdefault(current.name, current.serialized_pb)
+
+    add(file)
+    return tuple(files.values())
+
+
+def _protobuf(files: tuple[bytes, ...], name: str, check: Any) -> Serde[Any]:
+    """The serde of a message class, made again from its files: the generated module need not be where workers are."""
+    from google.protobuf import descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    for file in files:
+        pool.AddSerializedFile(file)
+    return Protobuf(message_factory.GetMessageClass(pool.FindMessageTypeByName(name)), check=check)

@@ -29,6 +29,7 @@ from ottla.spark.decoding import decode_batch
 from ottla.spark.inside import decoded_schema, unpack_decoders
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
+from ottla.spark.quiet import end_quietly_when_spark_hangs_up
 from ottla.spark.stream_position import StreamPosition
 from ottla.spark.subscription import batch_ranges
 
@@ -156,5 +157,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _stream(self) -> StreamPosition:
         if self._position is None:
+            end_quietly_when_spark_hangs_up()
             self._position = StreamPosition(cluster_for(self._options.wire), self._options)
         return self._position
