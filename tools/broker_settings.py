@@ -17,7 +17,7 @@ from broker_embedded.common.config import BROKER_SETTINGS, TOPIC_SETTINGS, Defin
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "broker.md"
 BEGIN, END = "<!-- settings: written by tools/broker_settings.py -->\n", "<!-- end of settings -->\n"
-DEFINED_IN = ("config.py", "broker_settings.py", "topic_settings.py")
+DEFINED_IN = ROOT / "broker_embedded" / "common"
 
 CHANGES = {
     UpdateMode.READ_ONLY: "at start",
@@ -31,7 +31,7 @@ def render() -> str:
     product = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "broker_embedded").rglob("*.py")
-        if path.name not in DEFINED_IN
+        if path.parent != DEFINED_IN
     )
     acted_on = {name for name in (*TOPIC_SETTINGS, *BROKER_SETTINGS) if _attribute_is_in(product, name)}
     acted_on |= {each.synonym for name, each in TOPIC_SETTINGS.items() if name in acted_on and each.synonym}
