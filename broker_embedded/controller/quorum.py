@@ -99,6 +99,14 @@ class MetadataQuorum(Protocol):
         """Take part. Until then nothing is sent and no timer runs."""
         ...
 
+    def pause(self) -> None:
+        """No timer ends from now on, as in a process that was stopped. What arrives is held back by the network."""
+        ...
+
+    def resume(self) -> None:
+        """Go on: timers that should have ended meanwhile find that they are late."""
+        ...
+
     async def resign(self) -> None:
         """Before a clean stop: give leadership up, and tell the others so that they need not wait for a timeout."""
         ...
@@ -183,6 +191,12 @@ class SingleVoterQuorum:
 
     def start(self) -> None:
         """Nothing to do: it leads already."""
+
+    def pause(self) -> None:
+        """It has no timers."""
+
+    def resume(self) -> None:
+        """Nothing has waited."""
 
     async def resign(self) -> None:
         """Nobody could take over."""

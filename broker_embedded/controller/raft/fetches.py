@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.facts import fact
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.raft.messages import KNOWS_ALL, FetchAnswer, FetchRequest
@@ -61,7 +62,7 @@ class MetadataFetches:
             if not future.done():
                 answer = self._answer(incoming.fetch)
                 if answer.is_worth_sending:
-                    future.set_result(self._body(incoming, answer))
+                    self._complete(future, incoming, answer)
 
     def close(self) -> None:
         """Nobody will be answered any more."""
@@ -72,7 +73,15 @@ class MetadataFetches:
     def _expire(self, future: asyncio.Future[Body]) -> None:
         if not future.done():
             incoming, _ = self._waiting[future]
-            future.set_result(self._body(incoming, self._answer(incoming.fetch)))
+            self._complete(future, incoming, self._answer(incoming.fetch))
+
+    def _complete(self, future: asyncio.Future[Body], incoming: IncomingFetch, answer: FetchAnswer) -> None:
+        try:
+            body = self._body(incoming, answer)
+        except (OSError, BrokerError) as error:  # the disk: it concerns who asked, and nobody else
+            future.set_exception(error)
+        else:
+            future.set_result(body)
 
     def _forget(self, future: asyncio.Future[Body]) -> None:
         waited = self._waiting.pop(future, None)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from random import Random
@@ -26,17 +25,8 @@ from broker_embedded.controller.quorum import LeadershipListener, OnDone, Quorum
 from broker_embedded.controller.raft import wire
 from broker_embedded.controller.raft.deadline_timer import DeadlineTimer
 from broker_embedded.controller.raft.description import describe
-from broker_embedded.controller.raft.effects import (
-    AppendFetched,
-    AppendLeaderChange,
-    Commit,
-    Diverged,
-    Effect,
-    Reply,
-    SaveState,
-    Send,
-    TruncateTo,
-)
+from broker_embedded.controller.raft.disk import QuorumDisk
+from broker_embedded.controller.raft.effects import Reply, Send
 from broker_embedded.controller.raft.events import (
     Event,
     LogChanged,
@@ -46,7 +36,6 @@ from broker_embedded.controller.raft.events import (
     TimerFired,
 )
 from broker_embedded.controller.raft.fetches import Answer, MetadataFetches, decode_fetch
-from broker_embedded.controller.raft.leader_change import encode_leader_change
 from broker_embedded.controller.raft.machine import RaftMachine
 from broker_embedded.controller.raft.mail import QuorumMail
 from broker_embedded.controller.raft.member import Timeouts
@@ -58,8 +47,7 @@ from broker_embedded.controller.raft.messages import (
     Response,
     VoteRequest,
 )
-from broker_embedded.controller.raft.quorum_state import QuorumStateFile
-from broker_embedded.controller.raft.stored_log import StoredLog, encode_records
+from broker_embedded.controller.raft.pending_appends import PendingAppends
 from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.storage.log import Log
 from ottla_wire.protocol import ErrorCode
@@ -90,9 +78,7 @@ class RaftQuorum:
         StartupError if that file is there and cannot be read.
         """
         self._node_id = node_id
-        self._log = metadata_log
-        self._stored = StoredLog(metadata_log)
-        self._state_file = QuorumStateFile(fs, metadata_log.directory, voters=voters)
+        self._disk = QuorumDisk(metadata_log, fs, node_id=node_id, voters=voters, clock=clock)
         self._clock = clock
         self._loop = loop
         self._peers = peers
@@ -101,14 +87,14 @@ class RaftQuorum:
         self._machine = RaftMachine(
             node_id=node_id,
             voters=voters,
-            log=self._stored,
-            state=self._state_file.read(),
+            log=self._disk.view,
+            state=self._disk.state_file.read(),
             random=random,
             timeouts=self._timeouts,
         )
         self._feed = CommitFeed()
         self._fetches = MetadataFetches(loop=loop, log=metadata_log, answer=self._machine.fetch_answer)
-        self._appends: deque[tuple[int, OnDone]] = deque()
+        self._appends = PendingAppends(self._feed)
         self._listeners: list[LeadershipListener] = []
         self._told: tuple[bool, int, int] = (False, self._machine.epoch, -1)
         self._timer = DeadlineTimer(loop, on_due=lambda late_ms: self._step_alone(TimerFired(late_ms=late_ms)))
@@ -141,14 +127,13 @@ class RaftQuorum:
         elif not records:
             self._feed.call(partial(on_done, None))
         else:
-            data = encode_records(records, now_ms=self._clock.now_ms())
             try:
-                info = self._stored.append(data, epoch=self._machine.epoch)
+                last_offset = self._disk.append(records, epoch=self._machine.epoch)
             except BrokerError as error:
                 if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                     self._fail(error)
                 raise
-            self._appends.append((info.last_offset, on_done))
+            self._appends.add(last_offset, on_done)
             self._step_alone(LogChanged())
 
     def subscribe(self, subscriber: Subscriber) -> None:
@@ -164,6 +149,12 @@ class RaftQuorum:
             self._is_running = True
             self._step(Started())
 
+    def pause(self) -> None:
+        self._timer.pause()
+
+    def resume(self) -> None:
+        self._timer.resume()
+
     async def resign(self) -> None:
         """Others may lead from now on; returns when they know, or after the election timeout."""
         if not self._is_running:
@@ -178,7 +169,7 @@ class RaftQuorum:
         self._timer.set(None)
         self._mail.close()
         self._fetches.close()
-        self._refuse_appends()
+        self._appends.refuse(self._not_controller())
         self._tell((False, self.epoch, -1))
 
     def describe(self) -> QuorumView:
@@ -232,52 +223,23 @@ class RaftQuorum:
                 for effect in self._machine.step(pending.pop(), self._timer.now_ms()):
                     if isinstance(effect, Reply):
                         reply = effect.response
-                    elif self._perform(effect):
+                    elif isinstance(effect, Send):
+                        self._mail.send(effect.to, effect.request)
+                    elif self._disk.perform(effect):
                         pending.append(LogChanged())
+            committed = self._newly_committed()
         except (OSError, BrokerError) as error:
             self._fail(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._timer.set(self._machine.next_deadline_ms)
         self._fetches.wake()
-        self._publish()
+        if committed is not None:
+            self._feed.publish(committed)
+        self._appends.committed(self._feed.end_offset)
         if self._machine.progress is None:
-            self._refuse_appends()
+            self._appends.refuse(self._not_controller())
         self._tell((self._machine.is_active_leader, self.epoch, self.leader_id))
         return reply
-
-    def _perform(self, effect: Effect) -> bool:
-        """Returns whether the log changed."""
-        match effect:
-            case SaveState():
-                self._state_file.write(effect.state)
-            case Send():
-                self._mail.send(effect.to, effect.request)
-            case AppendLeaderChange():
-                data = encode_leader_change(effect, now_ms=self._clock.now_ms())
-                self._stored.append(data, epoch=effect.epoch)
-                return True
-            case AppendFetched():
-                self._append_fetched(effect.batches)
-                return True
-            case TruncateTo():
-                logger.info("node %d: the metadata log is truncated to %d", self._node_id, effect.offset)
-                self._log.truncate_to(effect.offset)
-                return True
-            case Commit():
-                self._log.update_high_watermark(effect.high_watermark)
-            case Diverged():
-                logger.error("node %d: %s", self._node_id, effect.message)
-        return False
-
-    def _append_fetched(self, batches: Any) -> None:
-        try:
-            self._log.append_as_follower(batches)
-        except BrokerError as error:
-            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                raise
-            logger.warning("node %d: fetched again: %s", self._node_id, error)  # damaged on its way
-        else:
-            self._log.flush()
 
     def _step_alone(self, event: Event) -> None:
         """A step that nobody waits for: a disk that failed has been logged, and has ended the membership."""
@@ -295,22 +257,9 @@ class RaftQuorum:
 
     # --- what comes of it
 
-    def _publish(self) -> None:
-        """Give what is committed now to the subscribers, as one batch, and answer the appends in it."""
+    def _newly_committed(self) -> CommittedBatch | None:
         start_offset, end_offset = self._feed.end_offset, self._machine.high_watermark
-        if start_offset >= end_offset:
-            return
-        batches = list(self._stored.committed(start_offset, end_offset))
-        records = [record for batch in batches for record in batch.records]
-        last = batches[-1]
-        self._feed.publish(CommittedBatch(records, last.last_offset, last.epoch))
-        while self._appends and self._appends[0][0] < end_offset:
-            self._feed.call(partial(self._appends.popleft()[1], None))
-
-    def _refuse_appends(self) -> None:
-        """Whether they will be committed is not known; another leader decides."""
-        while self._appends:
-            self._feed.call(partial(self._appends.popleft()[1], self._not_controller()))
+        return self._disk.committed(start_offset, end_offset) if start_offset < end_offset else None
 
     def _not_controller(self) -> BrokerError:
         return BrokerError(

@@ -150,6 +150,27 @@ def test_a_controller_that_stops_cleanly_is_followed_at_once(world: Make) -> Non
     assert cluster.loop.time() - before < 0.05
 
 
+def test_a_controller_that_sleeps_is_replaced_and_finds_that_out_when_it_wakes(world: Make) -> None:
+    cluster = started(world, nodes=3, voters=3)
+    cluster.append(1, "a")
+    cluster.until(lambda: cluster.everybody_has("a"))
+    cluster.isolate(1)
+    sleeper = cluster.members[1]
+    sleeper.pause()
+    second = cluster.until(lambda: next((n for n in (2, 3) if cluster.members[n].is_leader), None))
+    cluster.append(second, "b")
+    cluster.until(lambda: len(cluster.answered) == 2)
+    cluster.run(30)
+    assert sleeper.is_leader, "it has not looked"
+    cluster.cut.clear()
+    sleeper.resume()
+    woken = cluster.loop.time()
+    cluster.until(lambda: not sleeper.is_leader)
+    assert cluster.loop.time() - woken < 0.02
+    cluster.until(lambda: cluster.everybody_has("a", "b"))
+    assert cluster.leader() == second
+
+
 def test_without_a_majority_nothing_is_committed(world: Make) -> None:
     cluster = started(world, nodes=3, voters=3)
     cluster.kill(2)
