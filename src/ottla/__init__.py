@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.delivery import Outcome as Outcome
     from ottla.delivery import Retry as Retry
     from ottla.delivery import RetryPolicy as RetryPolicy
+    from ottla.delivery import RetryTopics as RetryTopics
     from ottla.delivery import Skip as Skip
     from ottla.errors import BrokerUnavailable as BrokerUnavailable
     from ottla.errors import BufferFull as BufferFull
@@ -83,6 +84,7 @@ _HOMES = {
         "Outcome",
         "Retry",
         "RetryPolicy",
+        "RetryTopics",
         "Skip",
     ],
     "ottla.errors": [

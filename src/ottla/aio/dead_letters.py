@@ -1,4 +1,7 @@
-"""Writes dead letters with a producer of their own and says when they are acknowledged, or that they are not."""
+"""Writes dead letters, and records for retry topics, with a producer of their own.
+
+It says of each when it is acknowledged, or that it is not.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ottla.aio.producer import AsyncProducer
-from ottla.consumer.effects import WriteDeadLetter
+from ottla.consumer.effects import Write
 from ottla.delivery.dead_letter import without_details
 from ottla.errors import DeliveryError, OttlaError, RecordTooLarge
 
-OnWritten = Callable[[WriteDeadLetter, str | None], None]
+OnWritten = Callable[[Write, str | None], None]
 """Called once per dead letter with the error, None when it is acknowledged. On the event loop."""
 
 
 class DeadLetterSink(Protocol):
     """Where the engine puts dead letters. Tests have one that refuses."""
 
-    def write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+    def write(self, letter: Write, on_written: OnWritten) -> None:
         """Start writing. Must not raise, and must call `on_written` in the end."""
 
     async def close(self, timeout_s: float) -> None:
@@ -35,7 +38,7 @@ class ProducerSink:
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+    def write(self, letter: Write, on_written: OnWritten) -> None:
         task = asyncio.get_running_loop().create_task(self._write(letter, on_written))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -52,14 +55,16 @@ class ProducerSink:
             except DeliveryError:
                 pass  # Each failure was told to the session, which has not committed those records.
 
-    async def _write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+    async def _write(self, letter: Write, on_written: OnWritten) -> None:
         dead = letter.build()
         error: OttlaError | None = None
         for shape in (dead, without_details(dead)):
             error = None
             try:
                 producer = await self._started()
-                await producer.send(letter.dead_letter_topic, shape.value, key=shape.key, headers=shape.headers)
+                await producer.send(
+                    letter.target, shape.value, key=shape.key, headers=shape.headers, partition=letter.target_partition
+                )
             except OttlaError as problem:
                 error = problem
             if not isinstance(error, RecordTooLarge):

@@ -13,13 +13,14 @@ tasks: only the coordinator waits, and it goes on with its heartbeats.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from random import Random
 from time import monotonic
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as ClientPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
@@ -34,11 +35,14 @@ from ottla.consumer.effects import (
     Commit,
     Dispatch,
     Effect,
+    FindRetryPositions,
     Notice,
     PausePartitions,
     ResumePartitions,
     SeekPartition,
+    Write,
     WriteDeadLetter,
+    WriteRetry,
 )
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
@@ -60,6 +64,7 @@ _HOLD_S: Final = 0.001
 _TICK_S: Final = 0.02
 _BREATHE_S: Final = 0.004
 _TOPIC_GRACE_S: Final = 3.0
+_POSITIONS_S: Final = 5.0
 _LAST_COMMIT_S: Final = 3.0
 _LEAVE_S: Final = 5.0
 
@@ -88,8 +93,11 @@ class Engine:
         self.group = group
         self._topics = list(topics)
         self._execute = dict(execute)
-        self._settings = settings
+        self.settings = self._settings = settings
         self._servers = settings["bootstrap.servers"]
+        # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.
+        is_ranged = settings.get("partition.assignment.strategy") == "range"
+        self._assignor = {"partition_assignment_strategy": (RangePartitionAssignor,)} if is_ranged else {}
         self._dead_letters = dead_letters
         self._drain_s = drain_s
         self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
@@ -116,6 +124,7 @@ class Engine:
         self._workers: list[asyncio.Task[None]] = []
         self._main: asyncio.Task[None] | None = None
         self._commits: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._client: Any = None
         self._error_limit = RateLimit(every_ms=10_000)
         self.error: BaseException | None = None
@@ -125,7 +134,7 @@ class Engine:
 
     async def start(self) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
-        self._client = AIOKafkaConsumer(**self._settings.to_aiokafka())
+        self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
         try:
             await self._connect()
             self._client.subscribe(topics=self._topics, listener=_Listener(self))
@@ -303,9 +312,10 @@ class Engine:
         except Exception as error:
             self.error = self.error or error
         finally:
-            for worker in self._workers:
-                worker.cancel()
-            await asyncio.gather(*self._workers, return_exceptions=True)
+            tasks = [*self._workers, *self._background]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             try:
                 async with asyncio.timeout(_LEAVE_S):
                     await self._client.stop()
@@ -432,7 +442,9 @@ class Engine:
                         task = asyncio.get_running_loop().create_task(self._commit(offsets))
                         self._commits.add(task)
                         task.add_done_callback(self._commits.discard)
-                case WriteDeadLetter():
+                case FindRetryPositions(partitions):
+                    self._in_background(self._find_retry_positions(partitions))
+                case WriteDeadLetter() | WriteRetry():
                     self._dead_letters.write(effect, self._on_dead_letter)
                 case Notice(event, level, fields):
                     log_event(event, level, {"group": self.group, **fields})
@@ -440,7 +452,7 @@ class Engine:
                         self._hooks.event(group=self.group, event=event)
         return runs
 
-    def _on_dead_letter(self, letter: WriteDeadLetter, error: str | None) -> None:
+    def _on_dead_letter(self, letter: Write, error: str | None) -> None:
         name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
         if error is None:
             self._step(events.DeadLetterWritten(name, epoch, offset))
@@ -526,6 +538,25 @@ class Engine:
                     "and does not create topics by itself"
                 )
             await asyncio.sleep(0.1)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
+        positions: dict[TopicPartition, tuple[int, int]] = {}
+        names = _client_partitions(asked)
+        try:
+            async with asyncio.timeout(_POSITIONS_S):
+                lows = await self._client.beginning_offsets(names)
+                ends = await self._client.end_offsets(names)
+                for name in names:
+                    committed = await self._client.committed(name)
+                    positions[TopicPartition(*name)] = (lows[name] if committed is None else committed, ends[name])
+        except (KafkaError, TimeoutError) as error:
+            self._log_client_error("warning", error)  # the session asks again
+        self._step(events.RetryPositionsFound(asked, positions))
 
     async def _committed_metadata(self, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         # aiokafka's public `committed` leaves the metadata out; without it the finished ones are delivered again.

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from ottla.aio.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.engine import Engine, Execute
+from ottla.aio.retry_topics import ensure_retry_topics
 from ottla.app.app import App
 from ottla.app.invoke import Invoker
-from ottla.config import consumer_settings
+from ottla.app.retry_settings import group_settings
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult
 from ottla.records import TopicPartition
@@ -35,12 +36,12 @@ class AppRunner:
         self.engines: dict[str, Engine] = {
             group: Engine(
                 group=group,
-                topics=sorted({topic for route in routes for topic in route.topics}),
+                topics=sorted({topic for route in routes for topic in route.subscribed}),
                 plans=[route.plan() for route in routes],
                 execute={
                     route.name: self._executor(route.invoker(list(app.middlewares), app.state)) for route in routes
                 },
-                settings=consumer_settings(app.bootstrap_servers, group_id=group, settings=app.settings),
+                settings=group_settings(app, group, routes),
                 dead_letters=self._dead_letters,
                 flow=app.flow,
                 commits=app.commit,
@@ -59,6 +60,7 @@ class AppRunner:
             self._loop.add_signal_handler(number, self.stop)
         started: list[Engine] = []
         try:
+            await self._make_retry_topics()
             for hook in self._app.start_hooks:
                 await _call(hook)
             for engine in self.engines.values():
@@ -113,6 +115,13 @@ class AppRunner:
         return all(await asyncio.gather(*(engine.drain(timeout_s) for engine in self.engines.values())))
 
     # Parts
+
+    async def _make_retry_topics(self) -> None:
+        for group, routes in self._app.routes_by_group().items():
+            wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
+            lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
+            if lines:
+                await ensure_retry_topics(self.engines[group].settings, lines)
 
     async def _shut_down(self, started: list[Engine]) -> None:
         for engine in started:

@@ -28,7 +28,8 @@ from ottla.consumer.lanes import Ordering
 from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, plans_by_topic
 from ottla.delivery.budget import DeadLetterBudget
 from ottla.delivery.outcomes import Outcome
-from ottla.delivery.retry import RetryPolicy
+from ottla.delivery.retry import NO_RETRY, RetryPolicy
+from ottla.delivery.retry_topics import RetryTopics
 from ottla.errors import ConfigError, LifecycleError
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
@@ -97,6 +98,7 @@ class App:
         key: Any = None,
         group: str | None = None,
         retry: RetryPolicy | None = None,
+        retry_topics: RetryTopics | None = None,
         dead_letter_topic: str | None = None,
         on_error: Mapping[type[BaseException], Outcome] | None = None,
         concurrency: int = 1,
@@ -115,6 +117,10 @@ class App:
         ``"partition"``, ``"key"`` or ``"unordered"``. With `batch` the handler gets lists, at most `max_batch` records
         of one partition, and may return one outcome per record. `quantum` is a partition's turn when several have
         records, counted in ``fair_by="records"`` or ``"bytes"``.
+
+        `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
+        that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
+        are none in place.
         """
         if fair_by not in ("records", "bytes"):
             raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
@@ -128,7 +134,8 @@ class App:
                 group=group or self.group,
                 value=value,
                 key=key,
-                retry=retry or self._retry,
+                retry=retry or (NO_RETRY if retry_topics is not None else self._retry),
+                retry_topics=retry_topics,
                 dead_letter_topic=dead_letter_topic or self.dead_letter_topic,
                 on_error={**self._on_error, **(on_error or {})},
                 concurrency=concurrency,

@@ -7,7 +7,7 @@ record pays for its own evidence. The synchronous and the asynchronous loop diff
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.delivery.exceptions import ExceptionTable, Failure
 from ottla.delivery.outcomes import Ack, Dead, Retry, Skip
 from ottla.errors import RegistryUnavailable
-from ottla.records import Malformed
+from ottla.records import Malformed, TopicPartition
 from ottla.serdes import Bytes, Serde, SerdeContext
 
 _YIELD_EVERY_S: Final = 0.004
@@ -39,6 +39,7 @@ class Invoker:
         "_is_batch",
         "_key",
         "_ordering",
+        "_origins",
         "_state",
         "_value",
         "binding",
@@ -57,6 +58,7 @@ class Invoker:
         ordering: Ordering,
         is_batch: bool,
         state: dict[str, Any],
+        origins: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.binding = binding
@@ -67,6 +69,7 @@ class Invoker:
         self._ordering = ordering
         self._is_batch = is_batch
         self._state = state
+        self._origins = dict(origins or {})
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
         self._bytes_only = type(value) is Bytes and type(key) is Bytes
 
@@ -303,15 +306,20 @@ class Invoker:
         return Context(
             group=self._group,
             handler=self.name,
-            topic_partition=run.topic_partition,
+            topic_partition=self._origin_of(run.topic_partition),
             attempt=run.attempt,
             state=self._state,
         )
 
+    def _origin_of(self, topic_partition: TopicPartition) -> TopicPartition:
+        origin = self._origins.get(topic_partition.topic)
+        return topic_partition if origin is None else TopicPartition(origin, topic_partition.partition)
+
     def _serde_contexts(self, topic: str) -> tuple[SerdeContext, SerdeContext]:
         contexts = self._contexts.get(topic)
         if contexts is None:
-            contexts = self._contexts[topic] = (SerdeContext(topic, "value"), SerdeContext(topic, "key"))
+            origin = self._origins.get(topic, topic)  # a retry topic's records have the schemas of their own topic
+            contexts = self._contexts[topic] = (SerdeContext(origin, "value"), SerdeContext(origin, "key"))
         return contexts
 
     def _outage(self, run: Run, error: RegistryUnavailable) -> RunResult:

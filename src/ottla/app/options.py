@@ -9,6 +9,7 @@ from typing import Any
 from ottla.app.binding import bind
 from ottla.app.invoke import Invoker
 from ottla.app.middleware import Middleware, wrap
+from ottla.app.originals import with_originals
 from ottla.consumer.lanes import Ordering
 from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
 from ottla.delivery.budget import DeadLetterBudget
@@ -16,6 +17,7 @@ from ottla.delivery.exceptions import ExceptionTable
 from ottla.delivery.failure import FailurePolicy
 from ottla.delivery.outcomes import Outcome
 from ottla.delivery.retry import RetryPolicy
+from ottla.delivery.retry_topics import RetryTopics
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.serdes import as_serde
@@ -34,6 +36,7 @@ class Route:
     value: Any = None
     key: Any = None
     retry: RetryPolicy
+    retry_topics: RetryTopics | None = None
     dead_letter_topic: str | None = None
     on_error: Mapping[type[BaseException], Outcome] | None = None
     concurrency: int = 1
@@ -52,11 +55,27 @@ class Route:
                 f"{self.name}: {self.dead_letter_topic!r} is both a topic it handles and its dead letter topic; "
                 "a record that fails would come back for ever"
             )
+        if self.retry_topics is not None and self.dead_letter_topic in self.subscribed:
+            raise ConfigError(
+                f"{self.name}: {self.dead_letter_topic!r} is both a retry topic and its dead letter topic"
+            )
         bind(self.handler, is_batch=self.is_batch)
         self._serde("value", self.value)
         self._serde("key", self.key)
         ExceptionTable(self.on_error)
         self.plan()
+
+    @property
+    def retry_lines(self) -> dict[str, tuple[str, ...]]:
+        """Topic → its retry topics."""
+        if self.retry_topics is None:
+            return {}
+        return {topic: self.retry_topics.names(topic, self.group) for topic in sorted(self.topics)}
+
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """All topics whose records come to the handler: its own and their retry topics."""
+        return self.topics.union(*self.retry_lines.values())
 
     def plan(self) -> RoutePlan:
         """What the session must know."""
@@ -68,23 +87,28 @@ class Route:
             quantum=self.quantum,
             is_fair_by_bytes=self.is_fair_by_bytes,
             is_batch=self.is_batch,
-            failures=FailurePolicy(retry=self.retry, dead_letter_topic=self.dead_letter_topic),
+            failures=FailurePolicy(
+                retry=self.retry, retry_topics=self.retry_topics, dead_letter_topic=self.dead_letter_topic
+            ),
+            retry_lines=self.retry_lines,
             budget=self.budget,
             weight_of=self.weight_of,
         )
 
     def invoker(self, middlewares: list[Middleware], state: dict[str, Any]) -> Invoker:
         """The handler, ready to be called with runs."""
+        binding = wrap(bind(self.handler, is_batch=self.is_batch), middlewares)
         return Invoker(
             name=self.name,
             group=self.group,
-            binding=wrap(bind(self.handler, is_batch=self.is_batch), middlewares),
+            binding=with_originals(binding, is_batch=self.is_batch) if self.retry_lines else binding,
             value=self._serde("value", self.value),
             key=self._serde("key", self.key),
             exceptions=ExceptionTable(self.on_error),
             ordering=self.ordering,
             is_batch=self.is_batch,
             state=state,
+            origins={name: topic for topic, names in self.retry_lines.items() for name in names},
         )
 
     def _serde(self, part: str, given: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ottla.consumer.run import AnyRecord, Run
 from ottla.delivery.dead_letter import DeadLetterReason, DeadLetterRecord, build_dead_letter
+from ottla.delivery.retry_headers import RetryState, original_of
 from ottla.records import TopicPartition
 
 
@@ -52,9 +53,17 @@ class WriteDeadLetter:
     dead_letter_topic: str
     reason: DeadLetterReason
 
+    @property
+    def target(self) -> str:
+        return self.dead_letter_topic
+
+    @property
+    def target_partition(self) -> int | None:
+        return None
+
     def build(self) -> DeadLetterRecord:
-        """The record to produce."""
-        record = self.record
+        """The record to produce: one out of a retry topic as it was in its own topic."""
+        record = original_of(self.record)
         return build_dead_letter(
             topic=record.topic,
             partition=record.partition,
@@ -68,6 +77,36 @@ class WriteDeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteRetry:
+    """Produce this record to a retry topic, and answer as for a dead letter."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    record: AnyRecord
+    target: str
+    target_partition: int
+    number: int
+    """Which retry topic it is; 1 is the first."""
+    state: RetryState
+
+    def build(self) -> DeadLetterRecord:
+        """The record to produce."""
+        record = self.record
+        return DeadLetterRecord(record.raw_key, record.raw_value, self.state.to_headers(record.headers))
+
+
+Write: TypeAlias = WriteDeadLetter | WriteRetry
+"""A record that is settled here once it is acknowledged there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindRetryPositions:
+    """Look up where these partitions of retry topics begin, are committed, and end; answer `RetryPositionsFound`."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something worth a log line: the event's name and its fields. Never one per record that went well."""
 
@@ -76,4 +115,6 @@ class Notice:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Effect: TypeAlias = Dispatch | PausePartitions | ResumePartitions | SeekPartition | Commit | WriteDeadLetter | Notice
+Effect: TypeAlias = (
+    Dispatch | PausePartitions | ResumePartitions | SeekPartition | Commit | Write | FindRetryPositions | Notice
+)

@@ -76,6 +76,15 @@ class DeadLetterFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryPositionsFound:
+    """Where partitions of retry topics begin to be read, and where they end. Those that are missing in `positions`
+    could not be looked up."""
+
+    asked: Sequence[TopicPartition]
+    positions: Mapping[TopicPartition, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class CommitSucceeded:
     """The coordinator stored these positions."""
 
@@ -142,6 +151,7 @@ Event: TypeAlias = (
     | RunFinished
     | DeadLetterWritten
     | DeadLetterFailed
+    | RetryPositionsFound
     | CommitSucceeded
     | CommitFailed
     | Tick

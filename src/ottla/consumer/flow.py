@@ -89,6 +89,7 @@ class PauseReason(Enum):
     USER = "user"
     STOPPED = "stopped"
     DRAIN = "drain"
+    NOT_DUE = "not due"
 
 
 class FlowControl:

@@ -78,6 +78,11 @@ class OffsetTracker:
         self._chunks.append((last, size_bytes, now_ms))
         self._window_bytes += size_bytes
 
+    def continue_from(self, other: OffsetTracker) -> None:
+        """Stand where `other` stands: what is done there is done, what is not is to be fetched again."""
+        self._end = other.position
+        self.finished_count = other.finished_count
+
     def finish(self, offset: int) -> None:
         """One record is done. Saying so twice is harmless."""
         self.finish_many((offset,))

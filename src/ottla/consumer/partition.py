@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ottla.consumer.effects import WriteDeadLetter
+from ottla.consumer.effects import Write
 from ottla.consumer.events import Fetched
 from ottla.consumer.flow import Pace
 from ottla.consumer.lanes import lanes_for
 from ottla.consumer.offsets import OffsetTracker
 from ottla.consumer.plan import RoutePlan
+from ottla.consumer.retry_line import Stage
 from ottla.consumer.run import AnyRecord, Run
 from ottla.records import TopicPartition
 
@@ -21,16 +23,24 @@ class Attempts:
     failed: int = 0
     outages: int = 0
     first_failure_ms: int = 0
+    carried: int = 0
+    """Failed deliveries before it came into this retry topic."""
+
+    @property
+    def total(self) -> int:
+        return self.carried + self.failed
 
 
 @dataclass(slots=True)
-class PendingDeadLetter:
-    """A dead letter that is not acknowledged yet."""
+class PendingWrite:
+    """A record on its way to the dead letter topic or a retry topic, not acknowledged yet."""
 
-    effect: WriteDeadLetter
+    effect: Write
     failed_writes: int = 0
     is_writing: bool = True
     """False while a write that failed waits for its next try, or for someone to resume the partition."""
+    is_queued: bool = False
+    """It waits for an earlier record of its key to be acknowledged."""
 
 
 @dataclass(slots=True)
@@ -58,10 +68,10 @@ class PartitionState:
         "pace",
         "plan",
         "restored",
+        "stage",
         "stopped",
         "topic_partition",
         "tracker",
-        "waiting_retries",
     )
 
     def __init__(self, topic_partition: TopicPartition, epoch: int, plan: RoutePlan, now_ms: int) -> None:
@@ -73,8 +83,10 @@ class PartitionState:
         self.pace = Pace(now_ms)
         self.in_flight: set[Run] = set()
         self.attempts: dict[int, Attempts] = {}
-        self.dead_letters: dict[int, PendingDeadLetter] = {}
-        self.waiting_retries = 0
+        self.dead_letters: dict[int, PendingWrite] = {}
+        """What is on its way to the dead letter topic or to a retry topic, by offset."""
+        self.stage: Stage | None = None
+        """Its place among the retry topics, where there are any."""
         self.stopped: StoppedAt | None = None
         self.is_draining = False
         self.committed: tuple[int, str] | None = None
@@ -87,7 +99,15 @@ class PartitionState:
     def is_eligible(self) -> bool:
         """Whether a run may be taken now."""
         is_held_back = self.is_draining or self.stopped is not None or self.has_failing_dead_letter
+        if self.stage is not None and not self.stage.is_open:
+            return False
         return not is_held_back and self.lanes.is_ready
+
+    @property
+    def is_idle(self) -> bool:
+        """Every fetched record is finished, but for those that are not due."""
+        not_due = 0 if self.stage is None else len(self.stage.waiting)
+        return self.tracker.unfinished_count == not_due
 
     @property
     def has_failing_dead_letter(self) -> bool:
@@ -110,6 +130,14 @@ class PartitionState:
                 total += done - run.accounted
                 run.accounted = done
         return total
+
+    def settle(self, records: Sequence[AnyRecord]) -> None:
+        """These records are done, here and in the line of retry topics."""
+        self.tracker.finish_many([record.offset for record in records])
+        stage = self.stage
+        if stage is not None and stage.index:
+            for record in records:
+                stage.line.leave(record.raw_key, stage.index)
 
     def cancel(self) -> None:
         """Ask the workers to stop after the record they are at."""

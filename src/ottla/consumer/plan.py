@@ -33,6 +33,8 @@ class RoutePlan:
     is_batch: bool = False
     failures: FailurePolicy = field(default_factory=FailurePolicy)
     budget: DeadLetterBudget | None = None
+    retry_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topic → its retry topics, in the order in which a record goes through them."""
     weight_of: Callable[[TopicPartition], int] | None = None
 
     def __post_init__(self) -> None:
@@ -47,18 +49,30 @@ class RoutePlan:
             )
 
     @property
+    def subscribed(self) -> frozenset[str]:
+        """All topics whose records come to this handler."""
+        return self.topics.union(*self.retry_lines.values())
+
+    @property
+    def keeps_key_order(self) -> bool:
+        """Whether a key's order holds across the retry topics. Handlers without an order have none to keep."""
+        retry_topics = self.failures.retry_topics
+        return retry_topics is not None and retry_topics.keep_key_order and self.ordering is not Ordering.UNORDERED
+
+    @property
     def finishes_out_of_order(self) -> bool:
         """Whether records may be done while an earlier one is not, so that a new owner must read commit metadata: side
         by side, beside one that is retried out of a batch, or beside one on its way to the dead letter topic."""
         is_side_by_side = self.ordering is not Ordering.PARTITION
-        return is_side_by_side or self.is_batch or self.failures.dead_letter_topic is not None
+        has_writes = self.failures.dead_letter_topic is not None or bool(self.retry_lines)
+        return is_side_by_side or self.is_batch or has_writes
 
 
 def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str, RoutePlan]:
     """Topic → plan. One topic has one plan in a group: two would each see every record, and commit for the other."""
     table: dict[str, RoutePlan] = {}
     for plan in plans.values() if isinstance(plans, Mapping) else plans:
-        for topic in plan.topics:
+        for topic in plan.subscribed:
             if topic in table:
                 raise ConfigError(
                     f"topic {topic!r} has two handlers in one group, {table[topic].name!r} and {plan.name!r}; "

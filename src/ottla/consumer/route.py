@@ -5,8 +5,9 @@ from __future__ import annotations
 from ottla.consumer.lanes import Ordering, record_size
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import Run, RunResult
+from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.consumer.scheduler import DeficitRoundRobin
+from ottla.delivery.retry_headers import retry_state_of
 from ottla.records import TopicPartition
 
 _MOST_RECORDS = 10_000
@@ -34,12 +35,14 @@ class RouteState:
     def take_run(self, state: PartitionState, allowance: int, now_ms: int) -> Run | None:
         """The next records of the partition as a run, at most its allowance; None when all wait for others."""
         lanes = state.lanes
+        # Out of a retry topic one by one: each has a number of attempts of its own.
+        is_retry = state.stage is not None and state.stage.index > 0 and not self.plan.is_batch
         if self.plan.is_fair_by_bytes:
             # The last record may go beyond the allowance; the partition then owes the rest.
-            records = lanes.take(self._limit(_MOST_RECORDS, lanes.waiting), allowance)
+            records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes.waiting), allowance)
             cost = sum(map(record_size, records))
         else:
-            records = lanes.take(self._limit(allowance, lanes.waiting))
+            records = lanes.take(1 if is_retry else self._limit(allowance, lanes.waiting))
             cost = len(records)
         self.scheduler.spent(state.topic_partition, allowance=allowance, cost=cost)
         if not records:
@@ -50,7 +53,7 @@ class RouteState:
             epoch=state.epoch,
             route=self.plan.name,
             records=records,
-            attempt=1 if attempts is None else attempts.failed + 1,
+            attempt=(0 if attempts is None else attempts.failed) + _carried(state, records[0]) + 1,
             started_ms=now_ms,
         )
 
@@ -71,3 +74,11 @@ class RouteState:
             free = plan.concurrency - self.in_flight
             limit = min(limit, max(1, -(-waiting // free)))
         return limit
+
+
+def _carried(state: PartitionState, record: AnyRecord) -> int:
+    """Failed deliveries of the record before it came into its retry topic."""
+    if state.stage is None or state.stage.index == 0:
+        return 0
+    before = retry_state_of(record.headers)
+    return 0 if before is None else before.attempts

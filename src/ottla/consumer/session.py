@@ -31,6 +31,7 @@ from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health, Partition
 from ottla.consumer.offset_metadata import decode_finished, encode_finished
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.plan import RoutePlan, plans_by_topic
+from ottla.consumer.retry_lines import RetryLines
 from ottla.consumer.route import RouteState
 from ottla.consumer.run import AnyRecord
 from ottla.consumer.settlement import Settlement
@@ -60,6 +61,14 @@ class Session:
         self._flow = FlowControl(flow or FlowLimits())
         self._commits = CommitTimer(commits or CommitPolicy(), now_ms)
         self._settlement = Settlement(group=group, random=random, schedule=self._schedule_retry)
+        self._lines = RetryLines(
+            plans,
+            self._partitions,
+            flow=self._flow,
+            at=self._at,
+            activate=self._activate,
+            epoch_offset_ms=epoch_offset_ms,
+        )
         self._timers: list[tuple[int, int, Timer]] = []
         self._timer_count = 0
         self._next_epoch = 1
@@ -110,7 +119,12 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every fetched record is finished."""
+        """Whether every fetched record is finished, but for those of retry topics that are not due."""
+        return all(state.is_idle for state in self._partitions.values())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every fetched record is finished, those included that are not due yet."""
         return all(state.tracker.unfinished_count == 0 for state in self._partitions.values())
 
     def position(self, topic_partition: TopicPartition) -> int | None:
@@ -133,6 +147,10 @@ class Session:
         partitions = []
         for state in self._partitions.values():
             since_ms = state.tracker.oldest_unfinished_ms
+            if state.stage is not None and since_ms is not None:
+                # Nobody is late with what was not due.
+                waits = state.stage.waiting and state.stage.waiting[0][1].offset == state.tracker.position
+                since_ms = None if waits else max(since_ms, state.stage.due_ms)
             age_ms = 0 if since_ms is None else max(0, now_ms - since_ms)
             stopped = None if state.stopped is None else state.stopped.reason
             if state.stopped is not None:
@@ -142,6 +160,9 @@ class Session:
                     f"{state.topic_partition}: offset {state.tracker.position} is unfinished for "
                     f"{age_ms / 1_000:.0f} s, the limit is {self._unfinished_limit_ms / 1_000:.0f} s"
                 )
+            if state.stage is not None and state.stage.absent:
+                absent = ", ".join(map(str, state.stage.absent))
+                problems.append(f"{state.topic_partition} waits for {absent}, which another member has or nobody")
             partitions.append(
                 PartitionHealth(
                     topic_partition=state.topic_partition,
@@ -171,6 +192,7 @@ class Session:
                 state.restored = decode_finished(committed[1], committed[0])
             self._partitions[topic_partition] = state
             self._routes[plan.name].add(topic_partition)
+            self._lines.join(state, effects)
             if self._is_drained:
                 self._flow.pause(topic_partition, PauseReason.DRAIN)
         if event.partitions:
@@ -192,6 +214,7 @@ class Session:
             effects.append(Commit(offsets, is_final=True))
         for state in states:
             self._drop(state)
+        self._rewind(self._lines.leave(states), now_ms, effects)
         if states:
             effects.append(Notice("partitions_revoked", fields=_named([state.topic_partition for state in states])))
 
@@ -200,6 +223,7 @@ class Session:
         for state in states:
             self._stop_work(state)
             self._drop(state)
+        self._rewind(self._lines.leave(states), now_ms, effects)
         if states:
             effects.append(Notice("partitions_lost", "warning", _named([state.topic_partition for state in states])))
 
@@ -219,6 +243,7 @@ class Session:
         if end is not None and records and records[0].offset < end:
             # After a seek or a resume the client may repeat what it gave before.
             records = [record for record in records if record.offset >= end]
+        records = self._lines.look(state, records, effects)
         state.tracker.register([record.offset for record in records], size_bytes=event.size_bytes, now_ms=now_ms)
         if state.restored:
             already = [record.offset for record in records if record.offset in state.restored]
@@ -226,7 +251,7 @@ class Session:
             records = [record for record in records if record.offset not in state.restored]
             if records and records[-1].offset > max(state.restored):
                 state.restored = frozenset()
-        state.lanes.put(records)
+        self._lines.put(state, records, now_ms)
         self._activate(state)
         self._observe(state, now_ms)
 
@@ -246,9 +271,11 @@ class Session:
 
     def _dead_letter_written(self, event: events.DeadLetterWritten, now_ms: int, effects: list[Effect]) -> None:
         state = self._current(event.topic_partition, event.epoch)
-        if state is None or state.dead_letters.pop(event.offset, None) is None:
+        letter = None if state is None else state.dead_letters.pop(event.offset, None)
+        if state is None or letter is None:
             return
-        state.tracker.finish(event.offset)
+        state.settle([letter.effect.record])
+        self._lines.written(state, letter, effects)
         self._progressed(state, 1, now_ms)
 
     def _dead_letter_failed(self, event: events.DeadLetterFailed, now_ms: int, effects: list[Effect]) -> None:
@@ -328,6 +355,7 @@ class Session:
         for state in self._states(event.partitions or list(self._partitions)):
             for reason in (PauseReason.USER, PauseReason.STOPPED, PauseReason.DRAIN):
                 self._flow.resume(state.topic_partition, reason)
+            self._lines.release_due(state, now_ms)
             late, state.late = state.late, []
             for fetched in late:
                 self._fetched(fetched, now_ms, effects)
@@ -337,16 +365,35 @@ class Session:
                     state.attempts.pop(record.offset, None)
                 state.lanes.retry(group)
             for letter in state.dead_letters.values():
-                if not letter.is_writing:
+                if not letter.is_writing and not letter.is_queued:
                     letter.failed_writes = 0
                     letter.is_writing = True
                     effects.append(letter.effect)
             self._activate(state)
 
+    def _retry_positions_found(self, event: events.RetryPositionsFound, now_ms: int, effects: list[Effect]) -> None:
+        self._lines.found(event, now_ms, effects)
+
     def _seek_requested(self, event: events.SeekRequested, now_ms: int, effects: list[Effect]) -> None:
         state = self._partitions.get(event.topic_partition)
-        if state is None:
-            return
+        if state is not None:
+            left = [other for other in self._lines.leave([state]) if other is not state]
+            self._begin_anew(state, event.offset, now_ms, effects)
+            self._rewind(left, now_ms, effects)
+
+    def _rewind(self, states: Iterable[PartitionState], now_ms: int, effects: list[Effect]) -> None:
+        for state in states:
+            self._lines.leave([state])
+        for state in states:
+            state.account_progress()
+            fresh = self._begin_anew(state, state.tracker.position, now_ms, effects)
+            fresh.restored = state.restored | frozenset(state.tracker.finished_beyond())
+            fresh.tracker.continue_from(state.tracker)
+
+    def _begin_anew(
+        self, state: PartitionState, offset: int | None, now_ms: int, effects: list[Effect]
+    ) -> PartitionState:
+        """Go on from `offset` (None: from where it stands) as after an assignment: what is in flight is dropped."""
         self._stop_work(state)
         # What the user asked for outlives the seek; what the old records were the reason of does not.
         kept = [reason for reason in _OF_THE_USER if self._flow.is_paused_for(state.topic_partition, reason)]
@@ -354,11 +401,15 @@ class Session:
             self._flow.resume(state.topic_partition, reason)
         for reason in kept:
             self._flow.pause(state.topic_partition, reason)
+        self._flow.observe(state.topic_partition, records=0, size_bytes=0, now_ms=now_ms)
         self._routes[state.plan.name].scheduler.forget(state.topic_partition)
-        fresh = PartitionState(event.topic_partition, self._take_epoch(), state.plan, now_ms)
-        self._partitions[event.topic_partition] = fresh
-        self._routes[state.plan.name].add(event.topic_partition)
-        effects.append(SeekPartition(event.topic_partition, event.offset))
+        fresh = PartitionState(state.topic_partition, self._take_epoch(), state.plan, now_ms)
+        self._partitions[state.topic_partition] = fresh
+        self._routes[state.plan.name].add(state.topic_partition)
+        self._lines.join(fresh, effects, start=offset)
+        if offset is not None:
+            effects.append(SeekPartition(state.topic_partition, offset))
+        return fresh
 
     def _drain_requested(self, event: events.DrainRequested, now_ms: int, effects: list[Effect]) -> None:
         self._is_drained = True
@@ -390,6 +441,8 @@ class Session:
             if not state.is_eligible:
                 continue
             run = route.take_run(state, allowance, now_ms)
+            if run is not None and state.stage is not None:
+                run = self._settlement.park(state, run, effects)
             if run is not None:
                 state.in_flight.add(run)
                 route.in_flight += 1
@@ -409,6 +462,8 @@ class Session:
         self._observe(state, now_ms)
 
     def _observe(self, state: PartitionState, now_ms: int) -> None:
+        if state.stage is not None and not state.stage.is_restored:
+            return  # A retry topic is looked through to its end first; what is kept of it is bounded there.
         tracker = state.tracker
         self._flow.observe(
             state.topic_partition,
@@ -477,6 +532,7 @@ _HANDLERS: dict[type[Any], Callable[[Session, Any, int, list[Effect]], None]] = 
     events.RunFinished: Session._run_finished,
     events.DeadLetterWritten: Session._dead_letter_written,
     events.DeadLetterFailed: Session._dead_letter_failed,
+    events.RetryPositionsFound: Session._retry_positions_found,
     events.CommitSucceeded: Session._commit_succeeded,
     events.CommitFailed: Session._commit_failed,
     events.Tick: Session._tick,

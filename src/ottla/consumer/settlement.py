@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from ottla.consumer.effects import Effect, Notice, WriteDeadLetter
-from ottla.consumer.partition import Attempts, PartitionState, PendingDeadLetter, StoppedAt
+from ottla.consumer.effects import Effect, Notice, WriteDeadLetter, WriteRetry
+from ottla.consumer.lanes import Ordering
+from ottla.consumer.partition import Attempts, PartitionState, PendingWrite, StoppedAt
 from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.delivery.budget import BudgetMeter
 from ottla.delivery.dead_letter import DeadLetterReason
 from ottla.delivery.exceptions import Failure
-from ottla.delivery.failure import DeadLetter, Decision, RetryAt, Stop
+from ottla.delivery.failure import DeadLetter, Decision, Postpone, RetryAt, Stop
+from ottla.delivery.retry_headers import RetryState, original_of, retry_state_of
 
 DEAD_LETTER_WRITE_ATTEMPTS = 5
 
@@ -35,7 +37,7 @@ class Settlement:
         """Account for everything in the run. Returns how many of its records are done now."""
         before = state.tracker.finished_count
         done = run.records if result.done is None else result.done
-        state.tracker.finish_many([record.offset for record in done])
+        state.settle(done)
         if state.attempts:
             for record in done:
                 state.attempts.pop(record.offset, None)
@@ -49,11 +51,13 @@ class Settlement:
         for record, failure in result.failures:
             decision = self._decide(state, record, failure, now_ms, wall_ms)
             is_its_own = not is_shared or failure.kind == "malformed"
-            if not is_its_own and isinstance(decision, DeadLetter | Stop):
+            if not is_its_own and isinstance(decision, DeadLetter | Stop | Postpone):
                 isolated.append(record)
             elif isinstance(decision, RetryAt):
                 retries.append(record)
                 due.append(decision.due_ms)
+                if state.stage is not None:
+                    state.stage.due_ms = max(state.stage.due_ms, decision.due_ms)
                 effects.append(
                     _notice("record_retried", "warning", state, record, failure, in_ms=decision.due_ms - now_ms)
                 )
@@ -86,6 +90,24 @@ class Settlement:
                 self._schedule(state, group, due_ms)
         return state.tracker.finished_count - before
 
+    def park(self, state: PartitionState, run: Run, effects: list[Effect]) -> Run | None:
+        """Pass on what must follow an earlier record of its key. Returns what is left of the run, or None."""
+        stage = state.stage
+        if stage is None or not stage.line.holds_any(stage.index):
+            return run
+        parked = [record for record in run.records if stage.line.is_held(record.raw_key, stage.index)]
+        if not parked:
+            return run
+        for record in parked:
+            self._write_retry(state, record, stage.index + 1, 0, effects)
+        fields = {"partition": str(state.topic_partition), "records": len(parked), "offset": parked[0].offset}
+        effects.append(Notice("records_parked", "info", fields))
+        left = {record.offset for record in run.records} - {record.offset for record in parked}
+        run.records = [record for record in run.records if record.offset in left]
+        if not run.records or state.plan.ordering is Ordering.KEY:
+            state.lanes.end_run(parked, ())
+        return run if run.records else None
+
     def stop(self, state: PartitionState, group: list[AnyRecord], reason: str, effects: list[Effect]) -> None:
         """Hold the partition at these records until someone resumes it."""
         if group:
@@ -105,8 +127,9 @@ class Settlement:
         letter.is_writing = False
         fields = {"partition": str(state.topic_partition), "offset": offset, "error": error}
         if letter.failed_writes >= DEAD_LETTER_WRITE_ATTEMPTS:
-            topic = letter.effect.dead_letter_topic
-            self.stop(state, [], f"the dead letter topic {topic!r} does not take records: {error}", effects)
+            kind = "dead letter" if isinstance(letter.effect, WriteDeadLetter) else "retry"
+            reason = f"the {kind} topic {letter.effect.target!r} does not take records: {error}"
+            self.stop(state, [], reason, effects)
             return None
         effects.append(Notice("dead_letter_write_failed", "warning", {**fields, "writes": letter.failed_writes}))
         backoff_ms = float(200 << letter.failed_writes)
@@ -118,13 +141,23 @@ class Settlement:
         """Count the failure and ask the policy."""
         attempts = state.attempts.get(record.offset)
         if attempts is None:
+            before = retry_state_of(record.headers) if state.stage is not None else None
             attempts = state.attempts[record.offset] = Attempts(first_failure_ms=wall_ms)
+            if before is not None:
+                attempts.carried = before.attempts
+                attempts.first_failure_ms = before.first_failure_ms or wall_ms
         if failure.is_outage:
             attempts.outages += 1
         else:
             attempts.failed += 1
         return state.plan.failures.decide(
-            failure, attempts=attempts.failed, outages=attempts.outages, now_ms=now_ms, random=self._random
+            failure,
+            attempts=attempts.failed,
+            outages=attempts.outages,
+            now_ms=now_ms,
+            random=self._random,
+            stage=0 if state.stage is None else state.stage.index,
+            carried=attempts.carried,
         )
 
     def _give_up(
@@ -150,11 +183,28 @@ class Settlement:
             topic = decision.topic
             effects.append(_notice("record_dead_lettered", "warning", state, record, failure, dead_letter_topic=topic))
             self._write_dead_letter(state, record, topic, failure, wall_ms, effects)
+        elif isinstance(decision, Postpone):
+            attempts = state.attempts.pop(record.offset)
+            effects.append(
+                _notice(
+                    "record_postponed",
+                    "warning",
+                    state,
+                    record,
+                    failure,
+                    in_ms=decision.delay_ms,
+                    attempts=attempts.total,
+                )
+            )
+            not_before_ms = wall_ms + decision.delay_ms
+            self._write_retry(
+                state, record, decision.number, not_before_ms, effects, attempts=attempts, failure=failure
+            )
         elif isinstance(decision, Stop):
             self.stop(state, [record], decision.reason, effects)
         else:
             state.attempts.pop(record.offset, None)
-            state.tracker.finish(record.offset)
+            state.settle([record])
             effects.append(_notice("record_skipped", "warning", state, record, failure))
         return None
 
@@ -175,14 +225,55 @@ class Settlement:
             topic,
             DeadLetterReason.of(
                 failure,
-                attempts=max(1, attempts.failed),
+                attempts=max(1, attempts.total),
                 group=self._group,
                 first_failure_ms=attempts.first_failure_ms,
                 dead_lettered_ms=wall_ms,
             ),
         )
-        state.dead_letters[record.offset] = PendingDeadLetter(effect)
+        state.dead_letters[record.offset] = PendingWrite(effect)
         effects.append(effect)
+
+    def _write_retry(
+        self,
+        state: PartitionState,
+        record: AnyRecord,
+        number: int,
+        not_before_ms: int,
+        effects: list[Effect],
+        *,
+        attempts: Attempts | None = None,
+        failure: Failure | None = None,
+    ) -> None:
+        """Write the record to retry topic `number`; without `attempts` it has not failed, and keeps its story."""
+        assert state.stage is not None
+        line = state.stage.line
+        target = line.partition_of(number)
+        before = retry_state_of(record.headers)
+        count, first_failure_ms = (0, None) if before is None else (before.attempts, before.first_failure_ms)
+        if attempts is not None:
+            count, first_failure_ms = attempts.total, attempts.first_failure_ms
+        origin = original_of(record)
+        story = RetryState(
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=origin.offset,
+            timestamp_ms=origin.timestamp_ms,
+            attempts=count,
+            first_failure_ms=first_failure_ms,
+            not_before_ms=not_before_ms,
+            error_type="" if failure is None else failure.error_type,
+            message="" if failure is None else failure.message,
+        )
+        effect = WriteRetry(state.topic_partition, state.epoch, record, target.topic, target.partition, number, story)
+        letter = state.dead_letters[record.offset] = PendingWrite(effect)
+        key = record.raw_key
+        line.expect(key, number)
+        if key is None or not line.keeps_key_order or line.writes.ask((number, key), letter):
+            effects.append(effect)
+        else:
+            letter.is_writing = False
+            letter.is_queued = True
 
     def _meter_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:
         plan = state.plan

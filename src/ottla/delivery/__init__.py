@@ -8,6 +8,7 @@ from ottla.delivery.foreign import DeadLetterView, describe_dead_letter
 from ottla.delivery.outcomes import Ack, Dead, InvalidRecord, Outcome, Retry, Skip
 from ottla.delivery.redrive import Redrive, build_redrive
 from ottla.delivery.retry import NO_RETRY, RetryPolicy
+from ottla.delivery.retry_topics import RetryTopics
 from ottla.delivery.selection import DeadLetterFilter
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Redrive",
     "Retry",
     "RetryPolicy",
+    "RetryTopics",
     "Skip",
     "build_dead_letter",
     "build_redrive",

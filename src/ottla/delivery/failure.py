@@ -3,6 +3,9 @@
     Skip, Ack (from the exception table)  → `Finish`
     an outage (the registry is down)      → `RetryAt`, attempts not counted
     Retry, attempts left                  → `RetryAt`
+    Retry, none left, a retry topic left  → `Postpone` to the next retry topic
+    the same in the last retry topic, of  → `RetryAt`: it followed an earlier record of its key there, and has its own
+      a record that had fewer deliveries    deliveries all the same, with the delays it did not have yet
     Retry, none left; or Dead             → `DeadLetter` when a topic is declared, else `Stop`
 
 `Stop` holds the partition where it is and turns the consumer unready. Never log-and-commit.
@@ -17,6 +20,7 @@ from typing import Final, TypeAlias
 from ottla.delivery.exceptions import Failure
 from ottla.delivery.outcomes import Dead, Retry
 from ottla.delivery.retry import RetryPolicy
+from ottla.delivery.retry_topics import RetryTopics
 
 _OUTAGE_BACKOFF: Final = RetryPolicy(max_attempts=None, initial_s=0.25, max_s=15.0)
 
@@ -34,6 +38,14 @@ class RetryAt:
 
 
 @dataclass(frozen=True, slots=True)
+class Postpone:
+    """Write it to retry topic `number` (1 is the first); it is not handled there before `delay_ms` are over."""
+
+    number: int
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """Write it to `topic`; it is done when that write is acknowledged."""
 
@@ -47,7 +59,7 @@ class Stop:
     reason: str
 
 
-Decision: TypeAlias = Finish | RetryAt | DeadLetter | Stop
+Decision: TypeAlias = Finish | RetryAt | Postpone | DeadLetter | Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +67,37 @@ class FailurePolicy:
     """What was declared for a handler's failures."""
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry_topics: RetryTopics | None = None
     dead_letter_topic: str | None = None
 
-    def decide(self, failure: Failure, *, attempts: int, outages: int, now_ms: int, random: Random) -> Decision:
-        """`attempts` counts failed deliveries, this one included; `outages` those that were no fault of the record."""
+    def decide(
+        self,
+        failure: Failure,
+        *,
+        attempts: int,
+        outages: int,
+        now_ms: int,
+        random: Random,
+        stage: int = 0,
+        carried: int = 0,
+    ) -> Decision:
+        """`attempts` counts failed deliveries, this one included; `outages` those that were no fault of the record;
+        `stage` is the number of the retry topic that the record is in, 0 in its own topic; `carried` counts the failed
+        deliveries before it came there."""
         outcome = failure.outcome
         if failure.is_outage:
             return RetryAt(now_ms + _OUTAGE_BACKOFF.delay_ms(outages, random))
         if isinstance(outcome, Retry) and not self.retry.is_exhausted(attempts):
             asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
             return RetryAt(now_ms + (self.retry.delay_ms(attempts, random) if asked_ms is None else asked_ms))
+        if isinstance(outcome, Retry) and self.retry_topics is not None:
+            asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
+            topics = len(self.retry_topics.delays_s)
+            if stage < topics:
+                return Postpone(stage + 1, self.retry_topics.delay_ms(stage + 1) if asked_ms is None else asked_ms)
+            rounds = (carried + attempts) // (self.retry.max_attempts or 1)
+            if rounds <= topics:
+                return RetryAt(now_ms + (self.retry_topics.delay_ms(rounds) if asked_ms is None else asked_ms))
         if isinstance(outcome, Retry | Dead):
             if self.dead_letter_topic is not None:
                 return DeadLetter(self.dead_letter_topic)

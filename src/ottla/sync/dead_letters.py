@@ -1,4 +1,7 @@
-"""Writes dead letters with a producer of their own and says when they are acknowledged, or that they are not."""
+"""Writes dead letters, and records for retry topics, with a producer of their own.
+
+It says of each when it is acknowledged, or that it is not.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,20 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ottla.consumer.effects import WriteDeadLetter
+from ottla.consumer.effects import Write
 from ottla.delivery.dead_letter import DeadLetterRecord, without_details
 from ottla.errors import DeliveryError, OttlaError, RecordTooLarge
 from ottla.sync.delivery import Delivery
 from ottla.sync.producer import Producer
 
-OnWritten = Callable[[WriteDeadLetter, str | None], None]
+OnWritten = Callable[[Write, str | None], None]
 """Called once per dead letter with the error, None when it is acknowledged. From any thread."""
 
 
 class DeadLetterSink(Protocol):
     """Where the engine puts dead letters. Tests have one that refuses."""
 
-    def write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+    def write(self, letter: Write, on_written: OnWritten) -> None:
         """Start writing. Must not raise, and must call `on_written` in the end."""
 
     def close(self, timeout_s: float) -> None:
@@ -35,7 +38,7 @@ class ProducerSink:
         self._producer: Producer | None = None
         self._lock = threading.Lock()
 
-    def write(self, letter: WriteDeadLetter, on_written: OnWritten) -> None:
+    def write(self, letter: Write, on_written: OnWritten) -> None:
         self._send(letter, letter.build(), on_written, may_shorten=True)
 
     def close(self, timeout_s: float) -> None:
@@ -46,9 +49,7 @@ class ProducerSink:
         except DeliveryError:
             pass  # Each failure was told to the session, which has not committed those records.
 
-    def _send(
-        self, letter: WriteDeadLetter, dead: DeadLetterRecord, on_written: OnWritten, *, may_shorten: bool
-    ) -> None:
+    def _send(self, letter: Write, dead: DeadLetterRecord, on_written: OnWritten, *, may_shorten: bool) -> None:
         def delivered(delivery: Delivery) -> None:
             settle(delivery.exception())
 
@@ -60,7 +61,12 @@ class ProducerSink:
 
         try:
             self._started().send(
-                letter.dead_letter_topic, dead.value, key=dead.key, headers=dead.headers, on_delivery=delivered
+                letter.target,
+                dead.value,
+                key=dead.key,
+                headers=dead.headers,
+                partition=letter.target_partition,
+                on_delivery=delivered,
             )
         except OttlaError as error:
             settle(error)

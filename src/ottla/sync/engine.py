@@ -36,11 +36,14 @@ from ottla.consumer.effects import (
     Commit,
     Dispatch,
     Effect,
+    FindRetryPositions,
     Notice,
     PausePartitions,
     ResumePartitions,
     SeekPartition,
+    Write,
     WriteDeadLetter,
+    WriteRetry,
 )
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
@@ -68,6 +71,7 @@ _PAUSED_POLL_S: Final = 0.003
 
 _HOLD_S: Final = 0.001
 _MOST_MESSAGES: Final = 499
+_POSITIONS_S: Final = 5.0
 _LAST_COMMIT_MS: Final = 3_000
 _LEAVE_S: Final = 5.0
 
@@ -96,7 +100,7 @@ class Engine:
         self.group = group
         self._topics = list(topics)
         self._execute = dict(execute)
-        self._settings = settings
+        self.settings = self._settings = settings
         self._dead_letters = dead_letters
         self._drain_s = drain_s
         self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
@@ -515,7 +519,7 @@ class Engine:
             match effect:
                 case Dispatch():
                     runs.append(effect)
-                case PausePartitions() | ResumePartitions() | SeekPartition():
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions():
                     self._for_client.append(effect)
                 case Commit(_, is_final) if not is_final:
                     self._for_client.append(effect)
@@ -535,6 +539,8 @@ class Engine:
                     self._client_call(self._client.resume, _client_partitions(partitions))
                 case SeekPartition(name, offset):
                     self._client_call(self._client.seek, ClientPartition(name.topic, name.partition, offset))
+                case FindRetryPositions(partitions):
+                    self._find_retry_positions(partitions)
                 case Commit(offsets):
                     self._commit(offsets)
 
@@ -543,7 +549,7 @@ class Engine:
             match effect:
                 case Dispatch(run):
                     self._runs.put(run)
-                case WriteDeadLetter():
+                case WriteDeadLetter() | WriteRetry():
                     self._dead_letters.write(effect, self._on_dead_letter)
                 case Commit(offsets):
                     self._commit_now(offsets)
@@ -554,7 +560,7 @@ class Engine:
                 case _:
                     raise AssertionError(f"no shell code for {effect!r}")
 
-    def _on_dead_letter(self, letter: WriteDeadLetter, error: str | None) -> None:
+    def _on_dead_letter(self, letter: Write, error: str | None) -> None:
         name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
         if error is None:
             self._step(events.DeadLetterWritten(name, epoch, offset))
@@ -604,6 +610,18 @@ class Engine:
                 f"no Kafka broker answered at {servers} within {self._start_timeout_s:g} s ({error.args[0].str()}); "
                 "check bootstrap.servers and that the broker runs"
             ) from error
+
+    def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
+        positions: dict[TopicPartition, tuple[int, int]] = {}
+        try:
+            for found in self._client.committed(_client_partitions(asked), timeout=_POSITIONS_S):
+                low, end = self._client.get_watermark_offsets(found, timeout=_POSITIONS_S)
+                start = low if found.offset < 0 else found.offset
+                positions[TopicPartition(found.topic, found.partition)] = (start, end)
+        except KafkaException as error:
+            # The session asks again.
+            self._log_client_error("warning", "retry_positions_unread", str(error))
+        self._step(events.RetryPositionsFound(asked, positions))
 
     def _committed_metadata(self, partitions: list[ClientPartition]) -> dict[TopicPartition, tuple[int, str]]:
         try:

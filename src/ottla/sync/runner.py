@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from ottla.app.app import App
 from ottla.app.invoke import Invoker
-from ottla.config import consumer_settings
+from ottla.app.retry_settings import group_settings
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.sync.dead_letters import DeadLetterSink, ProducerSink
 from ottla.sync.engine import Engine
+from ottla.sync.retry_topics import ensure_retry_topics
 from ottla.telemetry import log_event
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -36,12 +37,12 @@ class AppRunner:
         self.engines: dict[str, Engine] = {
             group: Engine(
                 group=group,
-                topics=sorted({topic for route in routes for topic in route.topics}),
+                topics=sorted({topic for route in routes for topic in route.subscribed}),
                 plans=[route.plan() for route in routes],
                 execute={
                     route.name: self._executor(route.invoker(list(app.middlewares), app.state)) for route in routes
                 },
-                settings=consumer_settings(app.bootstrap_servers, group_id=group, settings=app.settings),
+                settings=group_settings(app, group, routes),
                 dead_letters=self._dead_letters,
                 flow=app.flow,
                 commits=app.commit,
@@ -57,6 +58,7 @@ class AppRunner:
         restore = self._take_signals() if handle_signals else []
         started: list[Engine] = []
         try:
+            self._make_retry_topics()
             for hook in self._app.start_hooks:
                 self._call(hook)
             for engine in self.engines.values():
@@ -109,6 +111,13 @@ class AppRunner:
         return all(engine.drain(timeout_s) for engine in self.engines.values())
 
     # Parts
+
+    def _make_retry_topics(self) -> None:
+        for group, routes in self._app.routes_by_group().items():
+            wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
+            lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
+            if lines:
+                ensure_retry_topics(self.engines[group].settings, lines)
 
     def _wait_for_a_reason(self) -> None:
         # With a timeout: a wait without one does not let Python run signal handlers on every platform.

@@ -24,12 +24,13 @@ from ottla.app.invoke import Invoker
 from ottla.app.options import Route
 from ottla.clock import ManualClock
 from ottla.consumer import events
-from ottla.consumer.effects import Commit, Dispatch, Effect, Notice, WriteDeadLetter
+from ottla.consumer.effects import Commit, Dispatch, Effect, FindRetryPositions, Notice, WriteDeadLetter, WriteRetry
 from ottla.consumer.run import Run, RunResult
 from ottla.consumer.session import Session
 from ottla.delivery.dead_letter import build_dead_letter
 from ottla.delivery.foreign import DeadLetterView, describe_dead_letter
 from ottla.delivery.outcomes import Outcome, Skip
+from ottla.delivery.retry_headers import original_of
 from ottla.errors import ConfigError, LifecycleError
 from ottla.records import Headers, Record, TopicPartition
 from ottla.serdes import SerdeContext, as_serde
@@ -126,6 +127,7 @@ class OfflineConsumer:
                 random=Random(seed),
                 flow=app.flow,
                 commits=app.commit,
+                epoch_offset_ms=self.clock.now_ms() - self.clock.monotonic_ms(),
             )
             for group, routes in app.routes_by_group().items()
         }
@@ -246,13 +248,14 @@ class OfflineConsumer:
             return
         session = self._sessions[route.group]
         name = records[0].topic_partition
+        line = [name, *(TopicPartition(retry, name.partition) for retry in route.retry_lines.get(name.topic, ()))]
         if name not in session.assignment:
-            yield from self._perform(route.group, session.step(events.Assigned([name]), self.clock.monotonic_ms()))
+            yield from self._perform(route.group, session.step(events.Assigned(line), self.clock.monotonic_ms()))
         size_bytes = sum(len(record.raw_value or b"") for record in records)
         fetched = events.Fetched(name, list(records), size_bytes)
         give_up_ms = self.clock.monotonic_ms() + round(GIVE_UP_AFTER_S * 1_000)
         yield from self._perform(route.group, session.step(fetched, self.clock.monotonic_ms()))
-        while not session.is_idle and not self._is_stopped(session, name):
+        while not session.is_finished and not any(self._is_stopped(session, part) for part in line):
             now_ms = self.clock.monotonic_ms()
             if now_ms > give_up_ms:
                 last = self.calls[-1].error if self.calls else None
@@ -268,13 +271,19 @@ class OfflineConsumer:
             match effect:
                 case Dispatch(run):
                     result = yield self._invokers[group, run.route], run
-                    for record in run.records if result.done is None else result.done:
+                    for done in run.records if result.done is None else result.done:
+                        record = original_of(done)
                         self._ended_ms[record.topic_partition, record.offset] = self.clock.monotonic_ms()
                     waiting += session.step(events.RunFinished(run, result), self.clock.monotonic_ms())
                 case WriteDeadLetter():
                     self._keep_dead_letter(effect)
                     at = effect.topic_partition, effect.epoch, effect.record.offset
                     waiting += session.step(events.DeadLetterWritten(*at), now_ms)
+                case WriteRetry():
+                    waiting += self._postpone(session, effect)
+                case FindRetryPositions(partitions):
+                    found = dict.fromkeys(partitions, (0, 0))
+                    waiting += session.step(events.RetryPositionsFound(partitions, found), now_ms)
                 case Commit(offsets):
                     stored = {name: offset for name, (offset, _) in offsets.items()}
                     waiting += session.step(events.CommitSucceeded(stored), now_ms)
@@ -286,8 +295,24 @@ class OfflineConsumer:
                     elif event == "record_skipped":
                         self._skipped.add((_partition_named(str(fields["partition"])), int(str(fields["offset"]))))
 
+    def _postpone(self, session: Session, effect: WriteRetry) -> list[Effect]:
+        """The retry topic takes the record, and gives it back at once: when it is due is the session's business."""
+        name = TopicPartition(effect.target, effect.target_partition)
+        offset = self._offsets.get(name, 0)
+        self._offsets[name] = offset + 1
+        built = effect.build()
+        record: Record[Any] = Record(
+            *name, offset, self.clock.now_ms(), built.key, built.value, list(built.headers), built.key, built.value
+        )
+        origin = TopicPartition(effect.state.topic, effect.state.partition), effect.state.offset
+        self._retries[origin] = effect.state.attempts
+        now_ms = self.clock.monotonic_ms()
+        at = effect.topic_partition, effect.epoch, effect.record.offset
+        effects = session.step(events.DeadLetterWritten(*at), now_ms)
+        return effects + session.step(events.Fetched(name, [record], len(built.value or b"")), now_ms)
+
     def _keep_dead_letter(self, effect: WriteDeadLetter) -> None:
-        record = effect.record
+        record = original_of(effect.record)
         letter = build_dead_letter(
             topic=record.topic,
             partition=record.partition,

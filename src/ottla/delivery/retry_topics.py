@@ -1,0 +1,88 @@
+"""Non-blocking retries: what is declared, and how the retry topics are called.
+
+A record that fails is written to a retry topic of its group and handled from there once its delay is over, while its
+partition goes on. There is one topic per delay, so that a topic's records fall due in the order they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.errors import ConfigError
+
+_LONGEST_NAME: Final = 249
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryTopics:
+    """One retry topic per delay: `<topic>.<group>.retry.1` for the first, and so on.
+
+    `delays_s` is how long a record waits in each, at the least. After the last one it is a dead letter. With
+    `keep_key_order` the later records of a key follow its failed one through the retry topics and are handled behind
+    it; without, they go on at once. `create` makes missing topics when the app starts, with the partitions and the
+    replication factor of the topic they belong to.
+    """
+
+    delays_s: tuple[float, ...] = (10.0, 60.0, 600.0)
+    keep_key_order: bool = True
+    create: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delays_s", tuple(self.delays_s))
+        if not self.delays_s:
+            raise ConfigError("RetryTopics: delays_s must name one delay per retry topic, got none")
+        if any(delay_s < 0 for delay_s in self.delays_s):
+            raise ConfigError(f"RetryTopics: delays_s must not be negative, got {self.delays_s}")
+
+    def names(self, topic: str, group: str) -> tuple[str, ...]:
+        """The retry topics of one topic, in the order in which a record goes through them."""
+        return tuple(retry_topic_name(topic, group, number) for number in range(1, len(self.delays_s) + 1))
+
+    def delay_ms(self, number: int) -> int:
+        """How long a record waits in retry topic `number`; 1 is the first."""
+        return round(self.delays_s[number - 1] * 1_000)
+
+
+def retry_topic_name(topic: str, group: str, number: int) -> str:
+    """Two groups that handle one topic must not see each other's retries, hence the group in the name."""
+    name = f"{topic}.{group}.retry.{number}"
+    if len(name) > _LONGEST_NAME:
+        raise ConfigError(f"retry topic {name}: its name has {len(name)} characters, Kafka takes {_LONGEST_NAME}")
+    return name
+
+
+class TopicShape(NamedTuple):
+    """What of a topic its retry topics must have as well."""
+
+    partitions: int
+    replication_factor: int
+
+
+class MissingTopics(NamedTuple):
+    """What must be done before a group may use its retry topics."""
+
+    to_create: dict[str, TopicShape]
+    to_grow: dict[str, int]
+    """Topic → the number of partitions it needs."""
+
+
+def missing_topics(lines: Mapping[str, tuple[str, ...]], existing: Mapping[str, TopicShape]) -> MissingTopics:
+    """Compare what is declared (topic → its retry topics) with what the cluster has.
+
+    A record keeps its partition number on its way, so a retry topic needs at least the partitions of its topic. A topic
+    that does not exist itself is left out: subscribing to it tells that better.
+    """
+    missing = MissingTopics({}, {})
+    for topic, retry_topics in lines.items():
+        shape = existing.get(topic)
+        if shape is None:
+            continue
+        for name in retry_topics:
+            found = existing.get(name)
+            if found is None:
+                missing.to_create[name] = shape
+            elif found.partitions < shape.partitions:
+                missing.to_grow[name] = shape.partitions
+    return missing

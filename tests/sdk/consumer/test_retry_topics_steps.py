@@ -1,0 +1,433 @@
+"""Retry topics, event by event: where a failed record goes, what follows it, when it comes back."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from ottla.consumer import events
+from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.effects import (
+    Commit,
+    Effect,
+    FindRetryPositions,
+    Notice,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+    WriteDeadLetter,
+    WriteRetry,
+)
+from ottla.consumer.effects import Dispatch as DispatchRun
+from ottla.consumer.lanes import Ordering
+from ottla.consumer.plan import RoutePlan
+from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.session import Session
+from ottla.delivery import NO_RETRY, Dead, ExceptionTable, Failure, FailurePolicy, RetryPolicy, RetryTopics
+from ottla.delivery.retry_headers import RetryState, original_of, retry_state_of
+from ottla.errors import ConfigError
+from ottla.records import Header, Record, TopicPartition
+
+TOPIC = TopicPartition("orders", 0)
+NAMES = ("orders.g.retry.1", "orders.g.retry.2")
+FIRST, SECOND = (TopicPartition(name, 0) for name in NAMES)
+BOOM = ExceptionTable().failure_of(RuntimeError("boom"))
+EPOCH_MS = 1_700_000_000_000
+E = TypeVar("E", bound=Effect)
+
+
+def of(kind: type[E], effects: list[Effect]) -> list[E]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+class Line:
+    """A session that has the whole line, and a clock that stands still."""
+
+    def __init__(self, *, ends: dict[TopicPartition, tuple[int, int]] | None = None, **options: Any) -> None:
+        retry = options.pop("retry", NO_RETRY)
+        topics = RetryTopics(delays_s=(10, 60), keep_key_order=options.pop("keep_key_order", True))
+        dead = options.pop("dead_letter_topic", "dead")
+        self.now_ms = 0
+        self.session = Session(
+            [
+                RoutePlan(
+                    name="handler",
+                    topics=frozenset({"orders"}),
+                    failures=FailurePolicy(retry=retry, retry_topics=topics, dead_letter_topic=dead),
+                    retry_lines={"orders": NAMES},
+                    **{"ordering": Ordering.KEY, "concurrency": 4, **options},
+                )
+            ],
+            group="g",
+            now_ms=0,
+            random=Random(1),
+            commits=CommitPolicy(every_s=5),
+            epoch_offset_ms=EPOCH_MS,
+        )
+        self.effects: list[Effect] = []
+        self.runs: list[Run] = []
+        self.step(events.Assigned([TOPIC, FIRST, SECOND]))
+        if ends is None:
+            ends = {FIRST: (0, 0), SECOND: (0, 0)}
+        if ends:
+            self.step(events.RetryPositionsFound([FIRST, SECOND], ends))
+
+    def step(self, event: events.Event, *, after_ms: int = 0) -> list[Effect]:
+        self.now_ms += after_ms
+        effects = self.session.step(event, self.now_ms)
+        self.effects += effects
+        self.runs += [effect.run for effect in effects if isinstance(effect, DispatchRun)]
+        return effects
+
+    def fetch(self, partition: TopicPartition, *offsets: int, key: bytes | None = b"k") -> list[Effect]:
+        records: list[AnyRecord] = [
+            Record(*partition, offset, 5, key, b"v", [("own", b"\xff")], key, b"v") for offset in offsets
+        ]
+        return self.step(events.Fetched(partition, records, 10 * len(records)))
+
+    def fetch_written(self, letter: WriteRetry, offset: int) -> list[Effect]:
+        built = letter.build()
+        name = TopicPartition(letter.target, letter.target_partition)
+        record: AnyRecord = Record(
+            *name, offset, 5, built.key, built.value, list(built.headers), built.key, built.value
+        )
+        return self.step(events.Fetched(name, [record], 10))
+
+    def fail(self, failure: Failure = BOOM) -> list[Effect]:
+        run = self.runs.pop(0)
+        rest = run.records[1:]
+        return self.step(
+            events.RunFinished(run, RunResult(done=(), failures=[(run.records[0], failure)], untouched=rest))
+        )
+
+    def succeed(self) -> list[Effect]:
+        return self.step(events.RunFinished(self.runs.pop(0), RunResult()))
+
+    def acknowledge(self, letter: WriteRetry | WriteDeadLetter) -> list[Effect]:
+        return self.step(events.DeadLetterWritten(letter.topic_partition, letter.epoch, letter.record.offset))
+
+    def handled(self) -> list[tuple[str, int]]:
+        return [(run.topic_partition.topic, record.offset) for run in self.runs for record in run.records]
+
+
+def test_a_failed_record_goes_to_the_first_retry_topic_with_its_state() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+
+    assert (letter.target, letter.target_partition) == ("orders.g.retry.1", 0)
+    built = letter.build()
+    assert (built.key, built.value, built.headers[0]) == (b"k", b"v", ("own", b"\xff"))
+    assert retry_state_of(built.headers) == RetryState(
+        topic="orders",
+        partition=0,
+        offset=7,
+        timestamp_ms=5,
+        attempts=1,
+        first_failure_ms=EPOCH_MS,
+        not_before_ms=EPOCH_MS + 10_000,
+        error_type="RuntimeError",
+        message="boom",
+    )
+
+
+def test_its_offset_is_done_when_the_retry_topic_acknowledged_it_and_not_before() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+    assert of(Commit, line.step(events.Tick(), after_ms=5_000)) == []
+
+    line.acknowledge(letter)
+    assert of(Commit, line.step(events.Tick(), after_ms=5_000)) == [Commit({TOPIC: (8, "")})]
+
+
+def test_it_is_handled_when_it_is_due_and_its_partition_is_paused_until_then() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+    line.acknowledge(letter)
+    assert of(PausePartitions, line.fetch_written(letter, 0)) == [PausePartitions([FIRST])]
+    assert of(ResumePartitions, line.step(events.Tick(), after_ms=9_999)) == []
+    assert line.runs == []
+
+    assert of(ResumePartitions, line.step(events.Tick(), after_ms=1)) == [ResumePartitions([FIRST])]
+    assert line.handled() == [(FIRST.topic, 0)]
+    assert line.runs[0].attempt == 2
+    assert original_of(line.runs[0].records[0]).position == "orders-0@7"
+
+
+def test_from_the_last_retry_topic_it_becomes_a_dead_letter_of_its_own_topic() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (first,) = of(WriteRetry, line.fail())
+    line.acknowledge(first)
+    line.fetch_written(first, 0)
+    line.step(events.Tick(), after_ms=10_000)
+    (second,) = of(WriteRetry, line.fail())
+    assert second.target == SECOND.topic
+    assert second.state.attempts == 2
+    assert second.state.first_failure_ms == EPOCH_MS
+    line.acknowledge(second)
+    line.fetch_written(second, 0)
+    line.step(events.Tick(), after_ms=60_000)
+    (dead,) = of(WriteDeadLetter, line.fail())
+
+    built = dead.build()
+    texts = {name: value for name, value in built.headers if value is not None}
+    assert texts["ottla-dlq-topic"] == b"orders"
+    assert texts["ottla-dlq-offset"] == b"7"
+    assert texts["ottla-dlq-attempts"] == b"3"
+    assert not [name for name, _ in built.headers if name.startswith("ottla-retry-")]
+
+
+def test_without_a_dead_letter_topic_the_last_retry_topic_stops_and_the_topic_goes_on() -> None:
+    line = Line(dead_letter_topic=None, keep_key_order=False)
+    state = RetryState(topic="orders", partition=0, offset=7, timestamp_ms=5, attempts=2, not_before_ms=0)
+    record: AnyRecord = Record(*SECOND, 0, 5, b"k", b"v", state.to_headers([]), b"k", b"v")
+    line.step(events.Fetched(SECOND, [record], 10))
+    line.fail()
+
+    assert not line.session.health(line.now_ms).is_ready
+    line.fetch(TOPIC, 8)
+    assert line.handled() == [(TOPIC.topic, 8)]
+
+
+def test_a_record_that_no_retry_would_help_is_dead_at_once() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    effects = line.fail(Failure.of_outcome(Dead("bad")))
+
+    assert of(WriteRetry, effects) == []
+    assert len(of(WriteDeadLetter, effects)) == 1
+
+
+def test_retries_in_place_come_before_the_retry_topic() -> None:
+    line = Line(retry=RetryPolicy(max_attempts=2, initial_s=1, jitter=0))
+    line.fetch(TOPIC, 7)
+    assert of(WriteRetry, line.fail()) == []
+    line.step(events.Tick(), after_ms=1_000)
+
+    (letter,) = of(WriteRetry, line.fail())
+    assert letter.state.attempts == 2
+
+
+def test_later_records_of_the_key_follow_it_and_others_do_not_wait() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    (parked,) = of(WriteRetry, line.fetch(TOPIC, 8))
+    line.fetch(TOPIC, 9, key=b"other")
+    line.fetch(TOPIC, 10, key=None)
+
+    assert line.handled() == [(TOPIC.topic, 9), (TOPIC.topic, 10)]
+    assert (parked.record.offset, parked.state.attempts, parked.state.not_before_ms) == (8, 0, 0)
+    line.runs.clear()
+    line.acknowledge(parked)
+    line.fetch_written(failed, 0)
+    line.fetch_written(parked, 1)
+    line.step(events.Tick(), after_ms=10_000)
+    assert line.handled() == [(FIRST.topic, 0)]
+    line.succeed()
+    assert line.handled() == [(FIRST.topic, 1)]
+
+
+def test_what_follows_is_written_only_when_the_one_before_is_acknowledged() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    assert of(WriteRetry, line.fetch(TOPIC, 8, 9)) == []
+    line.step(events.DeadLetterFailed(TOPIC, failed.epoch, 7, "timed out"))
+    (again,) = of(WriteRetry, line.step(events.Tick(), after_ms=1_000))
+    assert again is failed
+
+    (second,) = of(WriteRetry, line.acknowledge(failed))
+    assert second.record.offset == 8
+    (third,) = of(WriteRetry, line.acknowledge(second))
+    assert third.record.offset == 9
+
+
+def test_the_key_is_free_when_all_of_it_came_through() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.fetch_written(failed, 0)
+    line.step(events.Tick(), after_ms=10_000)
+    line.succeed()
+    line.fetch(TOPIC, 8)
+
+    assert line.handled() == [(TOPIC.topic, 8)]
+
+
+def test_a_follower_goes_further_when_its_predecessor_did() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    (parked,) = of(WriteRetry, line.fetch(TOPIC, 8))
+    line.acknowledge(parked)
+    line.fetch_written(failed, 0)
+    line.step(events.Tick(), after_ms=10_000)
+    (further,) = of(WriteRetry, line.fail())
+    line.acknowledge(further)
+    (behind,) = of(WriteRetry, line.fetch_written(parked, 1))
+
+    assert (behind.target, behind.state.offset, behind.state.attempts) == (SECOND.topic, 8, 0)
+
+
+def test_a_follower_has_deliveries_of_its_own_also_at_the_end_of_the_line() -> None:
+    line = Line()
+    state = RetryState(topic="orders", partition=0, offset=8, timestamp_ms=5, attempts=0, not_before_ms=0)
+    record: AnyRecord = Record(*SECOND, 0, 5, b"k", b"v", state.to_headers([]), b"k", b"v")
+    line.step(events.Fetched(SECOND, [record], 10))
+    for delay_ms in (10_000, 60_000):
+        assert of(WriteDeadLetter, line.fail()) == []
+        line.step(events.Tick(), after_ms=delay_ms - 1)
+        assert line.runs == []
+        line.step(events.Tick(), after_ms=1)
+    assert line.runs[0].attempt == 3
+
+    (dead,) = of(WriteDeadLetter, line.fail())
+    assert dead.reason.attempts == 3
+
+
+@pytest.mark.parametrize("options", [{"keep_key_order": False}, {"ordering": Ordering.UNORDERED}])
+def test_released_keys_go_on_at_once(options: dict[str, Any]) -> None:
+    line = Line(ends={}, **options)
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.fetch(TOPIC, 8)
+
+    assert line.handled() == [(TOPIC.topic, 8)]
+    assert of(FindRetryPositions, line.effects) == []
+    line.acknowledge(failed)
+
+
+def test_nothing_is_handled_before_the_retry_topics_were_read_to_their_end() -> None:
+    line = Line(ends={})
+    assert [effect.partitions for effect in of(FindRetryPositions, line.effects)] == [[FIRST], [SECOND]]
+    line.fetch(TOPIC, 8)
+    line.step(events.RetryPositionsFound([FIRST, SECOND], {FIRST: (0, 1), SECOND: (4, 4)}))
+    assert line.runs == []
+
+    state = RetryState(topic="orders", partition=0, offset=7, timestamp_ms=5, attempts=1, not_before_ms=EPOCH_MS + 9)
+    waiting: AnyRecord = Record(*FIRST, 0, 5, b"k", b"v", state.to_headers([]), b"k", b"v")
+    effects = line.step(events.Fetched(FIRST, [waiting], 10))
+    assert line.runs == [], "an earlier record of the key waits in the retry topic"
+    assert [letter.record.offset for letter in of(WriteRetry, effects)] == [8]
+
+
+def test_positions_that_were_not_found_are_asked_for_again() -> None:
+    line = Line(ends={})
+    line.step(events.RetryPositionsFound([FIRST, SECOND], {SECOND: (0, 0)}))
+
+    (again,) = of(FindRetryPositions, line.step(events.Tick(), after_ms=1_000))
+    assert again.partitions == [FIRST]
+
+
+def test_of_a_long_retry_topic_only_the_keys_are_kept_until_it_is_read_again() -> None:
+    line = Line(ends={})
+    line.step(events.RetryPositionsFound([FIRST, SECOND], {FIRST: (0, 9_000), SECOND: (0, 0)}))
+    headers = RetryState(
+        topic="orders", partition=0, offset=7, timestamp_ms=5, attempts=1, not_before_ms=EPOCH_MS + 1_000
+    ).to_headers([])
+
+    def fetch(start: int, end: int) -> list[Effect]:
+        records: list[AnyRecord] = [
+            Record(*FIRST, offset, 5, b"%d" % offset, b"v", headers, b"%d" % offset, b"v")
+            for offset in range(start, end)
+        ]
+        return line.step(events.Fetched(FIRST, records, 10))
+
+    fetch(0, 4_500)
+    assert of(SeekPartition, fetch(4_500, 8_000)) == []
+    assert of(SeekPartition, fetch(8_000, 9_000)) == [SeekPartition(FIRST, 4_500)]
+    assert of(PausePartitions, line.effects) == [PausePartitions([FIRST])]
+    line.fetch(TOPIC, 8, key=b"8999")
+    assert line.runs == [], "a key that was only looked at counts"
+    line.fetch(TOPIC, 9, key=b"another")
+    assert line.handled() == [(TOPIC.topic, 9)]
+    fetch(9_000, 9_001)  # it was under way before the seek
+    assert line.session.position(FIRST) == 0
+    fetch(4_500, 9_001)
+    assert line.session._partitions[FIRST].tracker.end == 9_001
+
+
+def test_a_line_that_is_split_over_members_waits_and_says_so() -> None:
+    line = Line()
+    line.step(events.Lost([FIRST]))
+    line.fetch(TOPIC, 0)
+
+    assert line.runs == []
+    assert any("orders-0 waits for orders.g.retry.1-0" in problem for problem in line.session.health(0).problems)
+
+
+def test_what_is_not_due_makes_nobody_unready() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.fetch_written(failed, 0)
+    assert line.session.health(9_000).is_ready
+
+    line.step(events.Tick(), after_ms=65_000)
+    assert line.session.health(line.now_ms).is_ready, "its age counts from when it fell due"
+
+
+def test_a_drain_does_not_wait_for_what_is_not_due_and_a_drained_line_stays_silent() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    line.fetch_written(failed, 0)
+    line.step(events.DrainRequested())
+    assert line.session.is_idle
+
+    line.step(events.Tick(), after_ms=60_000)
+    assert line.runs == []
+    line.step(events.ResumeRequested())
+    assert line.handled() == [(FIRST.topic, 0)]
+
+
+def test_one_bad_record_of_a_batch_is_postponed_alone() -> None:
+    line = Line(is_batch=True, ordering=Ordering.PARTITION, concurrency=1)
+    line.fetch(TOPIC, 5, 6, 7)
+    while line.runs:
+        run = line.runs.pop(0)
+        is_bad = any(record.offset == 6 for record in run.records)
+        failures = [(record, BOOM) for record in run.records] if is_bad else []
+        done = () if is_bad else run.records
+        result = RunResult(done=done, failures=failures, is_batch_failure=is_bad)
+        line.step(events.RunFinished(run, result))
+
+    postponed = of(WriteRetry, line.effects)
+    assert [(letter.record.offset, letter.state.attempts) for letter in postponed if letter.state.attempts] == [(6, 1)]
+
+
+def test_foreign_headers_in_a_retry_topic_are_no_reason_to_fail() -> None:
+    line = Line()
+    bad: list[Header] = [("ottla-retry-version", b"1"), ("ottla-retry-attempts", b"many")]
+    record: AnyRecord = Record(*FIRST, 0, 5, b"k", b"v", bad, b"k", b"v")
+    line.step(events.Fetched(FIRST, [record], 10))
+
+    assert line.handled() == [(FIRST.topic, 0)]
+
+
+def test_what_is_parked_is_counted_in_one_notice_per_turn() -> None:
+    line = Line(concurrency=1)
+    line.fetch(TOPIC, 7)
+    (failed,) = of(WriteRetry, line.fail())
+    line.acknowledge(failed)
+    effects = line.fetch(TOPIC, 8, 9, 10)
+
+    assert [notice.fields["records"] for notice in of(Notice, effects) if notice.event == "records_parked"] == [3]
+
+
+def test_delays_are_checked_where_they_are_declared() -> None:
+    with pytest.raises(ConfigError, match="one delay per retry topic"):
+        RetryTopics(delays_s=())
+    with pytest.raises(ConfigError, match="must not be negative"):
+        RetryTopics(delays_s=(1, -1))
