@@ -150,6 +150,8 @@ class FetchPlan:
             "min_bytes": config.replica_fetch_min_bytes,
             "max_bytes": config.replica_fetch_response_max_bytes,
             "isolation_level": 0,
+            "cluster_id": None,
+            "rack_id": "",
             **self._session.request(),
         }
 

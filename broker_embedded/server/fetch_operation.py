@@ -57,7 +57,6 @@ class Fetch(DelayedOperation[TopicPartition]):
         "_readers",
         "_reads",
         "_recounted",
-        "_selects_replicas",
         "_session",
         "_waited_bytes",
         "ctx",
@@ -78,7 +77,6 @@ class Fetch(DelayedOperation[TopicPartition]):
         replicas = ctx.broker.replicas
         reads_from_followers = ctx.api_version >= RACKS_FROM
         self._find = replicas.readable_partition if reads_from_followers else replicas.leader_partition
-        self._selects_replicas = ctx.broker.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.HIGH_WATERMARK
         self._promise: Promise[Body] | None = None
         self._available = 0
@@ -86,7 +84,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         self._reads: list[Read | None] = []
         """One per partition; None where there is nothing to tell."""
         self._readers: dict[TopicPartition, tuple[Partition, SessionPartition, int]] = {}
-        self._recounted: dict[TopicPartition, int] = {}
+        self._recounted: dict[TopicPartition, int] | None = None
 
     # --- reading
 
@@ -126,7 +124,6 @@ class Fetch(DelayedOperation[TopicPartition]):
                 faults.check_partition(ApiKey.FETCH, self.ctx.client_id, self.request, name, wanted.partition)
             partition = self._find(topic_partition)
             partition.check_leader_epoch(wanted.current_leader_epoch)
-            self._check_reader(partition, wanted)
             log = partition.log
             limit = partition.read_limit(self._isolation)
             read = Read(
@@ -166,14 +163,11 @@ class Fetch(DelayedOperation[TopicPartition]):
         refused = partition.log.failed(error, path=partition.log.directory, doing="reading")
         return self._refused(None, wanted, partition, refused)
 
-    def _check_reader(self, partition: Partition, wanted: SessionPartition) -> None:
-        """Refuse a follower that may not fetch. Consumers may."""
-
     def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
         """Whether the consumer had better read from another replica, in its own rack (KIP-392)."""
-        if not self._selects_replicas:
-            return False
         broker = self.ctx.broker
+        if broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
+            return False
         preferred = preferred_read_replica(
             partition,
             broker.metadata.image,
@@ -262,6 +256,8 @@ class Fetch(DelayedOperation[TopicPartition]):
             ).size
         except BrokerError:  # cut off meanwhile: the reader is told when its answer is built
             return LEADERSHIP_CHANGED
+        if self._recounted is None:
+            self._recounted = {}
         counted = self._recounted.get(key, size)
         self._recounted[key] = readable
         return readable - counted

@@ -11,6 +11,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key
+from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR
 from broker_embedded.server.fetch_operation import Fetch, Read
 from broker_embedded.server.registry import Body, RequestContext
 from ottla_wire.protocol.message import Message
@@ -22,7 +23,15 @@ AWAITED_POLL_MS = 5
 class FollowerFetch(Fetch):
     """See the module."""
 
-    __slots__ = ("_broker_epoch", "_is_first_read", "_may_pass_over", "_now_ms", "_replica")
+    __slots__ = (
+        "_broker_epoch",
+        "_is_first_read",
+        "_leader_epoch",
+        "_may_pass_over",
+        "_now_ms",
+        "_replica",
+        "_selects_replicas",
+    )
 
     def __init__(
         self,
@@ -41,7 +50,9 @@ class FollowerFetch(Fetch):
         self._replica = replica
         self._broker_epoch = broker_epoch
         self._isolation = Isolation.LOG_END
-        self._find = broker.replicas.leader_partition
+        self._find = self._find_for_follower
+        self._leader_epoch = -1
+        self._selects_replicas = broker.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._is_first_read = True
         self._may_pass_over = not (session is None or session.is_full_answer or is_stale or broker.faults.is_armed)
         self._now_ms = broker.clock.monotonic_ms()
@@ -59,6 +70,7 @@ class FollowerFetch(Fetch):
             if partition is not None and self._is_unchanged(partition, wanted):
                 self._readers[topic_partition] = (partition, wanted, 0)
                 return None
+        self._leader_epoch = wanted.current_leader_epoch
         return super()._read_one(name, wanted, budget, at_least_one=at_least_one)
 
     def _is_unchanged(self, partition: Partition, wanted: SessionPartition) -> bool:
@@ -90,10 +102,13 @@ class FollowerFetch(Fetch):
             )
         return True
 
-    def _check_reader(self, partition: Partition, wanted: SessionPartition) -> None:
-        self.ctx.broker.replicas.in_sync.check_follower(
-            partition, self._replica, self._broker_epoch, says_epoch=wanted.current_leader_epoch >= 0
-        )
+    def _find_for_follower(self, topic_partition: TopicPartition) -> Partition:
+        replicas = self.ctx.broker.replicas
+        partition = replicas.leader_partition(topic_partition)
+        partition.check_leader_epoch(self._leader_epoch)
+        says_epoch = self._leader_epoch >= 0
+        replicas.in_sync.check_follower(partition, self._replica, self._broker_epoch, says_epoch=says_epoch)
+        return partition
 
     def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
         """It has everything below its fetch offset. Where consumers read from followers, it is told at once how far
