@@ -1,0 +1,92 @@
+"""SIGKILL to a service whose records wait in retry topics, in both shells, several times."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla import Json
+
+SERVICE = """
+import asyncio, os, sys
+from ottla import App, CommitPolicy, Context, Json, Record, RetryTopics
+
+shell, servers, group, topic, journal = sys.argv[1:]
+out = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+app = App(
+    group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.1),
+    settings={"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+)
+
+@app.handler(
+    topic, value=Json(), key=str, ordering="key", concurrency=3, retry_topics=RetryTopics(delays_s=(0.3, 0.6))
+)
+def handle(record: Record[int], key: str, context: Context) -> None:
+    if context.attempt <= record.value % 3:
+        raise RuntimeError("flaky")
+    os.write(out, f"{key} {record.value}\\n".encode())
+
+if shell == "threads":
+    app.run()
+else:
+    asyncio.run(app.serve(handle_signals=True))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_kill_loses_nothing_that_waits_in_a_retry_topic_and_keeps_every_keys_order(
+    shell: Any, kafka: Any, make_topic: Any, tmp_path: Path, wait: Any
+) -> None:
+    topic = make_topic("orders", partitions=2)
+    journal = tmp_path / "journal"
+    journal.touch()
+    log = (tmp_path / "log").open("wb")
+    command = [
+        sys.executable,
+        "-c",
+        SERVICE,
+        shell.name,
+        kafka.bootstrap_servers,
+        f"g-{shell.name}",
+        topic,
+        str(journal),
+    ]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
+
+    def handled() -> list[tuple[str, int]]:
+        lines = [line.split() for line in journal.read_text().splitlines()]
+        return [(key, int(number)) for key, number in lines]
+
+    sent: dict[str, list[int]] = defaultdict(list)
+    for partition in (0, 1):
+        keys = [f"{partition}-{number % 4}" for number in range(80)]
+        kafka.produce(topic, range(80), value=Json(), keys=keys, key=str, partition=partition)
+        for number, key in enumerate(keys):
+            sent[key].append(number)
+    process = start()
+    try:
+        for enough in (20, 60):
+            wait(lambda least=enough: len(handled()) >= least, timeout_s=60)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process = start()
+        wait(lambda: len(set(handled())) == 160, timeout_s=90)
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+    firsts: dict[str, list[int]] = defaultdict(list)
+    for key, number in dict.fromkeys(handled()):
+        firsts[key].append(number)
+    assert firsts == sent, "each key's records were handled for the first time in their order"
