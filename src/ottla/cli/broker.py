@@ -1,11 +1,16 @@
-"""`ottla broker start`: the embedded reference broker as a process, for any language.
+"""`ottla broker`: the embedded reference broker as a process, for any language, and what a test does to one that runs.
 
-The same program, options and exit codes as `python -m broker_embedded`, under the name people look for first.
+`start` is the same program, options and exit codes as `python -m broker_embedded`, under the name people look for
+first. The other commands speak to its control API: `broker_control` has brokers, links, disks, time, waits and
+explanations, `broker_faults` the faults of requests.
 """
 
 from __future__ import annotations
 
 import click
+
+from ottla.cli.broker_control import advance, disks, explain, kill, links, pause, resume, start_node, status, stop, wait
+from ottla.cli.broker_faults import faults
 
 
 @click.group()
@@ -13,7 +18,12 @@ def broker() -> None:
     """The embedded reference broker: Kafka's wire protocol on loopback, for laptops and tests."""
 
 
+for _command in (advance, disks, explain, faults, kill, links, pause, resume, status, stop, wait):
+    broker.add_command(_command)
+
+
 @broker.command()
+@click.argument("node", type=click.IntRange(min=1), required=False)
 @click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
 @click.option(
     "--port",
@@ -31,23 +41,55 @@ def broker() -> None:
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
 @click.option(
+    "--control-port",
+    type=click.IntRange(0, 65_535),
+    default=None,
+    metavar="PORT",
+    help="Serve the control API on this port of loopback, 0 for any free one.",
+)
+@click.option(
+    "--virtual-clock",
+    is_flag=False,
+    flag_value=1.0,
+    type=click.FloatRange(min=0),
+    default=None,
+    metavar="[SPEED]",
+    help="A time of the cluster's own, which the control API can move forward. Speed 1 if left out, 0 stands still.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
     help="What goes to stderr.",
 )
+@click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="With NODE: the cluster to start it in.")
 @click.pass_context
 def start(
-    ctx: click.Context, brokers: int, port: int, data_dir: str | None, settings: tuple[str, ...], log_level: str
+    ctx: click.Context,
+    node: int | None,
+    brokers: int,
+    port: int,
+    data_dir: str | None,
+    settings: tuple[str, ...],
+    control_port: int | None,
+    virtual_clock: float | None,
+    log_level: str,
+    control: str | None,
 ) -> None:
-    """Start a cluster in the foreground and print its address.
+    """Start a cluster in the foreground and print its address; or NODE of a cluster that runs.
 
-    When clients can connect, one line goes to stdout. Stop it with Ctrl-C.
+    When clients can connect, one line goes to stdout, with --control-port a second one. Stop it with Ctrl-C.
 
     \b
         ready bootstrap=127.0.0.1:PORT[,...]
+        control=http://127.0.0.1:PORT
+
+    With NODE, a broker of a running cluster that was killed or stopped is started again, see --control.
     """
+    if node is not None:
+        start_node(control, node)
+        return
     from broker_embedded.__main__ import main
 
     arguments = ["--brokers", str(brokers), "--port", str(port), "--log-level", log_level]
@@ -55,4 +97,8 @@ def start(
         arguments += ["--data-dir", data_dir]
     for setting in settings:
         arguments += ["--set", setting]
+    if control_port is not None:
+        arguments += ["--control-port", str(control_port)]
+    if virtual_clock is not None:
+        arguments += ["--virtual-clock", str(virtual_clock)]
     ctx.exit(main(arguments))

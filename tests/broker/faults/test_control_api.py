@@ -224,8 +224,10 @@ def test_time_is_moved_forward_only(call: Http, control: OneBroker) -> None:
 def test_waiting_for_a_leader_an_isr_and_a_high_watermark(call: Http, asker: Any) -> None:
     assert call("GET", "/wait?topic=t&leader=1&isr=1&controller=1&timeout_ms=30000")[0] == 200
     assert call("GET", "/wait?topic=t&partition=2&leader=any&controller=any")[0] == 200
-    threading.Timer(0.02, lambda: asker.produce("t", {0: b"a"})).start()
+    producing = threading.Timer(0.02, lambda: asker.produce("t", {0: b"a"}))
+    producing.start()
     assert call("GET", "/wait?topic=t&partition=0&high_watermark=1&timeout_ms=30000")[0] == 200
+    producing.join(30)
 
 
 def test_a_wait_that_ends_too_early_says_what_was_found_and_wanted(call: Http) -> None:

@@ -1,0 +1,210 @@
+"""The commands of `ottla broker` for a cluster that runs: brokers, links, disks, time, waits, by its control API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ottla.cli.control_client import CONTROL, call
+
+_NODE = click.argument("node", type=click.IntRange(min=1))
+
+
+@click.command()
+@_NODE
+@click.option("--lose-unsynced", is_flag=True, help="As when the power goes: what was not fsynced is lost.")
+@CONTROL
+def kill(node: int, lose_unsynced: bool, control: str | None) -> None:
+    """End broker NODE as kill -9 does."""
+    _act(control, node, "kill", {"lose_unsynced": lose_unsynced})
+
+
+@click.command()
+@_NODE
+@CONTROL
+def stop(node: int, control: str | None) -> None:
+    """End broker NODE cleanly: its leaderships move first."""
+    _act(control, node, "stop")
+
+
+@click.command()
+@_NODE
+@CONTROL
+def pause(node: int, control: str | None) -> None:
+    """Let broker NODE stand still, with its connections open."""
+    _act(control, node, "pause")
+
+
+@click.command()
+@_NODE
+@CONTROL
+def resume(node: int, control: str | None) -> None:
+    """Let a paused broker NODE go on."""
+    _act(control, node, "resume")
+
+
+def start_node(control: str | None, node: int) -> None:
+    """`ottla broker start NODE`."""
+    _act(control, node, "start")
+
+
+def _act(control: str | None, node: int, action: str, body: dict[str, Any] | None = None) -> None:
+    answer = call(control, "POST", f"/brokers/{node}/{action}", body or {})
+    click.echo(f"broker {answer['broker']}: {answer['state']}")
+
+
+@click.command()
+@CONTROL
+def status(control: str | None) -> None:
+    """Show brokers and partitions: who leads, who is in sync, how far."""
+    cluster = call(control, "GET", "/cluster")
+    click.echo(f"cluster {cluster['cluster_id']}, controller {cluster['controller']}")
+    for each in cluster["brokers"]:
+        fenced = ", fenced" if each["fenced"] else ""
+        offline = "".join(f", {path} offline: {reason}" for path, reason in each["offline_dirs"].items())
+        click.echo(f"broker {each['id']}  {each['address']}  {each['state']}{fenced}{offline}")
+    for each in cluster["partitions"]:
+        click.echo(
+            f"{each['topic']}-{each['partition']}  leader {each['leader']} (epoch {each['leader_epoch']})"
+            f"  replicas {each['replicas']}  isr {each['isr']}"
+            f"  high watermark {each['high_watermark']} of {each['log_end_offset']}"
+        )
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0), default=0)
+@CONTROL
+def explain(topic: str, partition: int, control: str | None) -> None:
+    """Say why a high watermark does not move, a produce is refused or a reader stops."""
+    answer = call(control, "GET", "/explain", query={"topic": topic, "partition": partition})
+    for sentence in answer["sentences"]:
+        click.echo(sentence)
+
+
+@click.command()
+@click.option("--topic", help="Whose partitions are meant; all of them without --partition.")
+@click.option("--partition", type=click.IntRange(min=0))
+@click.option("--leader", metavar="NODE|any|none", help="Who leads.")
+@click.option("--isr", metavar="NODE,...", help="Who is in sync, exactly.")
+@click.option("--high-watermark", type=int, help="At least this.")
+@click.option("--controller", metavar="NODE|any", help="Who is the active controller.")
+@click.option("--group", help="A group that is stable, or in --state.")
+@click.option("--members", type=click.IntRange(min=0), help="How many it has.")
+@click.option("--state", help="A state of groups by its name in Kafka.")
+@click.option("--fault", type=int, help="A fault by its number, with --hits.")
+@click.option("--hits", type=click.IntRange(min=0), help="How often it has acted at least.")
+@click.option("--timeout-ms", type=click.IntRange(min=0), default=10_000, show_default=True)
+@CONTROL
+def wait(control: str | None, timeout_ms: int, **conditions: Any) -> None:
+    """Wait until everything that is named holds; exit code 2 says what did not."""
+    query = {name: value for name, value in conditions.items() if value is not None}
+    answer = call(control, "GET", "/wait", query={**query, "timeout_ms": timeout_ms}, timeout_s=timeout_ms / 1_000 + 60)
+    click.echo(f"waited {answer['waited_ms']} ms")
+
+
+@click.group()
+def links() -> None:
+    """Cut, slow and heal the links between brokers."""
+
+
+@links.command("list")
+@CONTROL
+def list_links(control: str | None) -> None:
+    """Show the links that are not as usual."""
+    _show_links(call(control, "GET", "/links"))
+
+
+@links.command()
+@click.argument("a", type=click.IntRange(min=1))
+@click.argument("b", type=click.IntRange(min=1))
+@click.option("--one-way", is_flag=True, help="Only what A asks B.")
+@CONTROL
+def cut(a: int, b: int, one_way: bool, control: str | None) -> None:
+    """Cut the link between brokers A and B."""
+    _show_links(call(control, "POST", "/links/cut", {"a": a, "b": b, "one_way": one_way}))
+
+
+@links.command()
+@click.argument("a", type=click.IntRange(min=1))
+@click.argument("b", type=click.IntRange(min=1))
+@click.option("--delay-ms", type=click.IntRange(min=0), required=True)
+@click.option("--one-way", is_flag=True, help="Only what A asks B.")
+@CONTROL
+def slow(a: int, b: int, delay_ms: int, one_way: bool, control: str | None) -> None:
+    """Make what brokers A and B ask each other late."""
+    _show_links(call(control, "POST", "/links/slow", {"a": a, "b": b, "delay_ms": delay_ms, "one_way": one_way}))
+
+
+@links.command()
+@click.argument("a", type=click.IntRange(min=1), required=False)
+@click.argument("b", type=click.IntRange(min=1), required=False)
+@CONTROL
+def heal(a: int | None, b: int | None, control: str | None) -> None:
+    """Make all links whole; or those of broker A; or the one between A and B."""
+    ends = {name: node for name, node in (("a", a), ("b", b)) if node is not None}
+    _show_links(call(control, "POST", "/links/heal", ends))
+
+
+def _show_links(answer: dict[str, Any]) -> None:
+    for link in answer["links"]:
+        if "node" in link:
+            click.echo(f"node {link['node']}: {link['state']}")
+        else:
+            late = f" by {link['delay_ms']} ms" if "delay_ms" in link else ""
+            click.echo(f"{link['source']} -> {link['target']}: {link['state']}{late}")
+    if not answer["links"]:
+        click.echo("all links are whole")
+
+
+@click.group()
+def disks() -> None:
+    """Fill, slow and break the brokers' disks."""
+
+
+@disks.command("list")
+@CONTROL
+def list_disks(control: str | None) -> None:
+    """Show what is wrong with the disks."""
+    _show_disks(call(control, "GET", "/disks"))
+
+
+@disks.command("break")
+@_NODE
+@click.argument("kind", type=click.Choice(["full", "slow", "fsync-error", "torn-write", "offline"]))
+@click.option("--dir", "directory", type=click.IntRange(min=0), help="One of its log directories; all if left out.")
+@click.option("--count", type=click.IntRange(min=1), help="How often, for fsync-error and torn-write.")
+@click.option("--delay-ms", type=click.IntRange(min=1), help="What each operation costs, for slow.")
+@CONTROL
+def break_disk(
+    node: int, kind: str, directory: int | None, count: int | None, delay_ms: int | None, control: str | None
+) -> None:
+    """Give the disk of broker NODE a fault of this KIND."""
+    named = {"broker": node, "dir": directory, "count": count, "delay_ms": delay_ms}
+    body = {name: value for name, value in named.items() if value is not None}
+    _show_disks(call(control, "POST", f"/disks/{kind}", body))
+
+
+@disks.command("heal")
+@click.argument("node", type=click.IntRange(min=1), required=False)
+@CONTROL
+def heal_disks(node: int | None, control: str | None) -> None:
+    """Make all disks well again; or those of broker NODE."""
+    _show_disks(call(control, "POST", "/disks/heal", {} if node is None else {"broker": node}))
+
+
+def _show_disks(answer: dict[str, Any]) -> None:
+    for disk in answer["disks"]:
+        late = f" by {disk['delay_ms']} ms" if "delay_ms" in disk else ""
+        click.echo(f"broker {disk['broker']}: {disk['kind']}{late}  {disk['path']}  ({disk['hits']} hits)")
+    if not answer["disks"]:
+        click.echo("all disks are well")
+
+
+@click.command()
+@click.argument("ms", type=click.IntRange(min=0))
+@CONTROL
+def advance(ms: int, control: str | None) -> None:
+    """Move the time of a cluster with --virtual-clock forward by MS milliseconds."""
+    click.echo(f"now {call(control, 'POST', '/clock/advance', {'ms': ms})['now_ms']} ms")
