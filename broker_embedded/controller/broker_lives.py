@@ -31,33 +31,31 @@ class BrokerLives:
     def __init__(
         self,
         *,
-        image: Callable[[], ClusterImage],
+        committed: Callable[[], ClusterImage],
         changes: ChangeQueue,
         sessions: BrokerSessions,
         config: BrokerConfig,
-        next_epoch: Callable[[], int],
     ) -> None:
-        self._image = image
+        self._committed = committed
         self._changes = changes
         self._sessions = sessions
         self._config = config
-        self._next_epoch = next_epoch
 
     def activate(self) -> None:
         """A new term: nobody has been heard of yet."""
-        self._sessions.restart(self._image().brokers)
+        self._sessions.restart(self._committed().brokers)
 
     def register(self, wanted: RegisterBroker, *, cluster_id: str) -> asyncio.Future[int]:
         """The broker epoch of a registration."""
 
         def decide() -> Decision[int]:
-            image = self._image()
+            image = self._changes.image
             if cluster_id != image.cluster_id:
                 raise BrokerError(
                     ErrorCode.INCONSISTENT_CLUSTER_ID, f"found cluster id {cluster_id}, wanted {image.cluster_id}"
                 )
             node = wanted.broker_id
-            registration = replace(wanted, broker_epoch=self._next_epoch())
+            registration = replace(wanted, broker_epoch=image.offset + 1)  # where it will be in the metadata log
             records = brokers.register(
                 image, registration, has_session=self._sessions.is_alive(node), config=self._config
             )
@@ -70,7 +68,7 @@ class BrokerLives:
 
     def unregister(self, node: int) -> asyncio.Future[None]:
         def decide() -> Decision[None]:
-            records = brokers.unregister(self._image(), node, config=self._config)
+            records = brokers.unregister(self._changes.image, node, config=self._config)
             self._sessions.forget(node)
             return records, None
 
@@ -78,14 +76,14 @@ class BrokerLives:
 
     def heartbeat(self, heartbeat: Heartbeat) -> asyncio.Future[HeartbeatReply]:
         """What a broker is told; STALE_BROKER_EPOCH if it is not the one that is registered."""
-        broker = self._image().brokers.get(heartbeat.broker_id)
+        broker = self._committed().brokers.get(heartbeat.broker_id)
         if broker is not None and broker.epoch == heartbeat.broker_epoch:
             # At once, not when its turn in the queue has come: a slow quorum must not make a broker look dead.
             self._sessions.touch(heartbeat.broker_id, metadata_offset=heartbeat.metadata_offset)
         return self._changes.submit(lambda: self._decide_heartbeat(heartbeat))
 
     def _decide_heartbeat(self, heartbeat: Heartbeat) -> Decision[HeartbeatReply]:
-        image = self._image()
+        image = self._changes.image
         node = heartbeat.broker_id
         broker = brokers.check_epoch(image, node, heartbeat.broker_epoch)
         self._sessions.touch(node, metadata_offset=heartbeat.metadata_offset)
@@ -134,7 +132,7 @@ class BrokerLives:
 
     def _decide_expiry(self, expired: list[int]) -> Decision[None]:
         """Who has called in the meantime lives."""
-        image = self._image()
+        image = self._changes.image
         gone = [
             node
             for node in expired
@@ -145,4 +143,4 @@ class BrokerLives:
         return brokers.fence(image, gone, config=self._config), None
 
     def _unfenced(self) -> list[int]:
-        return [broker.broker_id for broker in self._image().live_brokers()]
+        return [broker.broker_id for broker in self._committed().live_brokers()]

@@ -1,7 +1,9 @@
-"""Changes of the metadata, one after the other: each is decided on the image that all earlier ones are committed in.
+"""Changes of the metadata, one after the other: each is decided on the image that all earlier ones have led to.
 
-With a quorum of one an append is committed when it returns, so nothing ever waits here. With several voters the next
-change waits for the one that is under way. When leadership is lost everybody who waits is told NOT_CONTROLLER.
+One append is under way at a time. Changes that come meanwhile wait, and are then decided together: each on the image
+that the ones before it will make, all of them in one append, so that a cluster that starts or loses a broker needs few
+rounds of the quorum. With a quorum of one an append is committed when it returns, and nothing ever waits. When
+leadership is lost everybody who waits is told NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -13,8 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.quorum import MetadataQuorum
+from broker_embedded.metadata.delta import image_after
+from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord
 from ottla_wire.protocol import ErrorCode
+
+MAX_RECORDS = 5_000
+"""A change more is not put into an append that has this many."""
 
 T = TypeVar("T")
 
@@ -34,12 +41,21 @@ def not_controller() -> BrokerError:
 class ChangeQueue:
     """The changes of one controller. Everything runs on the loop's thread."""
 
-    def __init__(self, *, quorum: MetadataQuorum, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, *, quorum: MetadataQuorum, committed: Callable[[], ClusterImage], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._quorum = quorum
+        self._committed = committed
         self._loop = loop
         self._waiting: deque[_Change] = deque()
-        self._under_way: _Change | None = None
+        self._ahead: ClusterImage | None = None
+        self._is_under_way = False
         self._is_running = False
+
+    @property
+    def image(self) -> ClusterImage:
+        """What a change is decided on: the committed image, with the changes before it in the same append."""
+        return self._committed() if self._ahead is None else self._ahead
 
     def submit(self, decide: Callable[[], Decision[T]]) -> asyncio.Future[T]:
         """Decide and append when it is this change's turn. What `decide` raises is raised to who waits."""
@@ -63,35 +79,50 @@ class ChangeQueue:
             return
         self._is_running = True
         try:
-            while self._waiting and self._under_way is None:
-                self._begin(self._waiting.popleft())
+            while self._waiting and not self._is_under_way:
+                if self._quorum.is_leader:
+                    self._append_waiting()
+                else:
+                    self.fail_all()
         finally:
             self._is_running = False
 
-    def _begin(self, change: _Change) -> None:
-        if change.future.done():  # who asked has gone
-            return
-        if not self._quorum.is_leader:
-            _settle(change.future, not_controller())
-            return
+    def _append_waiting(self) -> None:
+        """Decide what waits, in order, and append it together."""
+        records: list[MetadataRecord] = []
+        answers: list[tuple[asyncio.Future[Any], Any]] = []
         try:
-            records, answer = change.decide()
-        except Exception as error:
-            _settle(change.future, error)
-            return
-        if not records:
-            change.future.set_result(answer)
-            return
-        self._under_way = change
+            while self._waiting and len(records) < MAX_RECORDS:
+                change = self._waiting.popleft()
+                if change.future.done():  # who asked has gone
+                    continue
+                try:
+                    made, answer = change.decide()
+                except Exception as error:
+                    _settle(change.future, error)
+                    continue
+                answers.append((change.future, answer))
+                if made:
+                    records += made
+                    if self._waiting:  # nobody else looks at it
+                        image = self.image
+                        self._ahead = image_after(image, made, offset=image.offset + len(made))
+        finally:
+            self._ahead = None
 
         def done(error: BrokerError | None) -> None:
-            if error is not None:
-                _settle(change.future, error)
-            elif not change.future.done():
-                change.future.set_result(answer)
-            self._under_way = None
+            self._is_under_way = False
+            for future, answer in answers:
+                if error is not None:
+                    _settle(future, error)
+                elif not future.done():
+                    future.set_result(answer)
             self._run()
 
+        if not records:
+            done(None)
+            return
+        self._is_under_way = True
         self._quorum.append(records, done)
 
 

@@ -57,16 +57,15 @@ class Controller:
         self._cache = MetadataCache(cluster_id)
         self._active_epoch: int | None = None
         self._is_closed = False
-        self._changes = ChangeQueue(quorum=quorum, loop=loop)
+        self._changes = ChangeQueue(quorum=quorum, committed=lambda: self.image, loop=loop)
         sessions = BrokerSessions(clock=clock, timeout_ms=config.broker_session_timeout_ms)
         self.lives = BrokerLives(
-            image=lambda: self.image,
+            committed=lambda: self.image,
             changes=self._changes,
             sessions=sessions,
             config=config,
-            next_epoch=self.next_broker_epoch,
         )
-        self.partitions = PartitionRequests(image=lambda: self.image, changes=self._changes, config=config)
+        self.partitions = PartitionRequests(changes=self._changes, config=config)
         balancing_s = config.leader_imbalance_check_interval_seconds
         self._timers = [
             PeriodicTimer(loop=loop, interval_s=sessions.check_interval_ms / 1000, work=self.lives.fence_expired),
@@ -124,9 +123,9 @@ class Controller:
         self.lives.activate()
 
         def decide() -> Decision[None]:
-            records = features.initial_levels(self.image)
+            records = features.initial_levels(self._changes.image)
             # What the last controller did not get to: it may have died between a broker's return and its election.
-            return [*records, *elections.elect_for_leaderless(self.image, config=self._config)], None
+            return [*records, *elections.elect_for_leaderless(self._changes.image, config=self._config)], None
 
         self._changes.submit(decide)
         for timer in self._timers:
@@ -144,7 +143,7 @@ class Controller:
 
         def decide() -> Decision[int]:
             percentage = self._config.leader_imbalance_per_broker_percentage
-            records = elections.rebalance(self.image, percentage=percentage)
+            records = elections.rebalance(self._changes.image, percentage=percentage)
             return records, len(records)
 
         def again(done: asyncio.Future[int]) -> None:
@@ -154,13 +153,9 @@ class Controller:
 
         self._changes.submit(decide).add_done_callback(again)
 
-    def next_broker_epoch(self) -> int:
-        """Kafka's rule: the offset of the registration in the metadata log."""
-        return self.image.offset + 1
-
     def fence_brokers(self, nodes: Collection[int]) -> asyncio.Future[None]:
         """Take brokers for dead without waiting for the end of their sessions."""
-        return self._changes.submit(lambda: (brokers.fence(self.image, nodes, config=self._config), None))
+        return self._changes.submit(lambda: (brokers.fence(self._changes.image, nodes, config=self._config), None))
 
     # --- topics
 
@@ -170,7 +165,7 @@ class Controller:
         def decide() -> Decision[list[TopicResult]]:
             results: list[TopicResult] = []
             records: list[MetadataRecord] = []
-            image = self.image
+            image = self._changes.image
             for topic in wanted:
                 try:
                     created, result = topics.create_topic(image, topic, config=self._config, random=self._random)
@@ -189,13 +184,13 @@ class Controller:
         self, wanted: Sequence[NewPartitions], *, validate_only: bool
     ) -> asyncio.Future[list[Outcome]]:
         def grow(topic: NewPartitions) -> Sequence[MetadataRecord]:
-            return topics.grow_topic(self.image, topic)
+            return topics.grow_topic(self._changes.image, topic)
 
         return self._each(wanted, grow, validate_only=validate_only)
 
     def delete_topics(self, doomed: Sequence[TopicImage]) -> asyncio.Future[list[Outcome]]:
         def delete(topic: TopicImage) -> Sequence[MetadataRecord]:
-            if self.image.topic_by_id(topic.topic_id) is None:
+            if self._changes.image.topic_by_id(topic.topic_id) is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} is gone already")
             return topics.delete_topic(topic, config=self._config)
 
@@ -205,10 +200,12 @@ class Controller:
 
     def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool) -> asyncio.Future[list[Outcome]]:
         def change(wanted: ConfigChange) -> Sequence[MetadataRecord]:
-            records = configs.change_configs(self.image, wanted)
+            records = configs.change_configs(self._changes.image, wanted)
             named = {record.name for record in records if isinstance(record, SetConfig)}
             if elections.UNCLEAN_SETTING in named:  # who waits for a leader need not wait for another event
-                records += elections.elect_for_leaderless(image_after(self.image, records), config=self._config)
+                records += elections.elect_for_leaderless(
+                    image_after(self._changes.image, records), config=self._config
+                )
             return records
 
         return self._each(changes, change, validate_only=validate_only)
@@ -217,7 +214,7 @@ class Controller:
         """All of the updates or none."""
 
         def decide() -> Decision[None]:
-            records = features.update(self.image, updates)
+            records = features.update(self._changes.image, updates)
             return [] if validate_only else records, None
 
         return self._changes.submit(decide)
@@ -228,7 +225,7 @@ class Controller:
         """The next block of producer ids for a broker. What it does not use is lost, as in Kafka."""
 
         def decide() -> Decision[range]:
-            image = self.image
+            image = self._changes.image
             brokers.check_epoch(image, broker_id, broker_epoch)
             block = range(image.next_producer_id, image.next_producer_id + PRODUCER_ID_BLOCK)
             record = ReserveProducerIds(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.stop)

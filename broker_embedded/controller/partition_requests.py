@@ -7,7 +7,7 @@ partitions, each with its own result.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
@@ -39,8 +39,7 @@ class DirectoryAssignment:
 class PartitionRequests:
     """Part of the controller; acts only while that is active."""
 
-    def __init__(self, *, image: Callable[[], ClusterImage], changes: ChangeQueue, config: BrokerConfig) -> None:
-        self._image = image
+    def __init__(self, *, changes: ChangeQueue, config: BrokerConfig) -> None:
         self._changes = changes
         self._config = config
 
@@ -50,7 +49,7 @@ class PartitionRequests:
         """A leader's AlterPartition: the result of each change, in order."""
 
         def decide() -> Decision[list[IsrResult]]:
-            image = self._image()
+            image = self._changes.image
             brokers.check_epoch(image, leader, broker_epoch)
             records: list[MetadataRecord] = []
             results: list[IsrResult] = []
@@ -66,7 +65,7 @@ class PartitionRequests:
         """The outcome of each election; of all partitions (None), only those that needed one are named."""
 
         def decide() -> Decision[Elected]:
-            image = self._image()
+            image = self._changes.image
             records: list[MetadataRecord] = []
             outcomes: Elected = []
             wanted = elections.all_partitions(image) if partitions is None else dict.fromkeys(partitions)
@@ -89,7 +88,7 @@ class PartitionRequests:
         """Start, replace or cancel moves; the outcome of each, in order."""
 
         def decide() -> Decision[list[Outcome]]:
-            image = self._image()
+            image = self._changes.image
             records: list[MetadataRecord] = []
             outcomes: list[Outcome] = []
             seen: set[tuple[str, int]] = set()
@@ -115,7 +114,7 @@ class PartitionRequests:
         """A broker tells in which log directories its replicas are; the error code of each, in order."""
 
         def decide() -> Decision[list[ErrorCode]]:
-            image = self._image()
+            image = self._changes.image
             brokers.check_epoch(image, node, broker_epoch)
             records: list[MetadataRecord] = []
             errors: list[ErrorCode] = []

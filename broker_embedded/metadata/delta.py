@@ -215,8 +215,12 @@ def changed_partition(before: PartitionImage, record: ChangePartition) -> Partit
     return replace(before, **changes)
 
 
-def image_after(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterImage:
-    """The image as it would be with `records`, at the same offset: for who decides one step after the other."""
+def image_after(image: ClusterImage, records: Iterable[MetadataRecord], *, offset: int | None = None) -> ClusterImage:
+    """The image as it would be with `records`: for who decides one step after the other.
+
+    It stays at the same offset unless another is given.
+    """
     delta = MetadataDelta(image)
     delta.replay_all(records)
-    return delta.apply(offset=image.offset, epoch=image.epoch, controller_id=image.controller_id)
+    reached = image.offset if offset is None else offset
+    return delta.apply(offset=reached, epoch=image.epoch, controller_id=image.controller_id)

@@ -18,8 +18,10 @@ from broker_embedded.server.forwarding import says_not_controller
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
+LOOK_AGAIN_MS = 5
+"""Nobody is asked by it: whether the quorum has a leader is known on this node."""
 FIRST_BACKOFF_MS = 10
-MAX_BACKOFF_MS = 100
+MAX_BACKOFF_MS = 80
 WATCH_MS = 50
 """How often a request that is under way looks whether the controller has moved meanwhile."""
 
@@ -96,7 +98,7 @@ class _Request:
         channel = self._channel
         self._asked = channel.quorum.leader_id
         if self._asked == NO_LEADER:
-            self._again()
+            self._timer = channel.loop.call_later(LOOK_AGAIN_MS / 1000, self.ask)
             return
         left_ms = max(int((self._deadline - channel.loop.time()) * 1000), 1)
         # Heartbeats have a line of their own: none of them may wait behind a slow change.

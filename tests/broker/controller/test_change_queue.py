@@ -10,6 +10,8 @@ import pytest
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.change_queue import ChangeQueue
+from broker_embedded.metadata.delta import image_after
+from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord, SetFeatureLevel
 from ottla_wire.protocol import ErrorCode
 
@@ -21,12 +23,17 @@ class SlowQuorum:
 
     def __init__(self) -> None:
         self.is_leader = True
-        self.appended: list[tuple[str, OnDone]] = []
+        self.image = ClusterImage(cluster_id="c")
+        self.appended: list[tuple[list[str], OnDone]] = []
+        self._records: Sequence[MetadataRecord] = ()
 
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
-        self.appended.append((records[0].name, on_done))  # type: ignore[union-attr]
+        self._records = records
+        self.appended.append(([each.name for each in records], on_done))  # type: ignore[union-attr]
 
     def commit(self, error: BrokerError | None = None) -> None:
+        if error is None:
+            self.image = image_after(self.image, self._records, offset=self.image.offset + len(self._records))
         self.appended.pop(0)[1](error)
 
 
@@ -41,7 +48,8 @@ def quorum() -> SlowQuorum:
 
 @pytest.fixture
 async def queue(quorum: SlowQuorum) -> ChangeQueue:
-    return ChangeQueue(quorum=quorum, loop=asyncio.get_running_loop())  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    return ChangeQueue(quorum=quorum, committed=lambda: quorum.image, loop=loop)  # type: ignore[arg-type]
 
 
 def code_of(future: asyncio.Future[Any]) -> ErrorCode:
@@ -69,6 +77,36 @@ async def test_a_change_is_decided_only_when_the_one_before_it_is_committed(
     assert not second.done()
     quorum.commit()
     assert second.result() == "B"
+
+
+async def test_changes_that_wait_are_appended_together_each_decided_on_those_before_it(
+    quorum: SlowQuorum, queue: ChangeQueue
+) -> None:
+    seen: list[tuple[set[str], int]] = []
+
+    def decide(name: str) -> Any:
+        seen.append((set(queue.image.features), queue.image.offset))
+        return [record(name)], name
+
+    first = queue.submit(lambda: decide("a"))
+    others = [queue.submit(lambda name=name: decide(name)) for name in "bcd"]
+    quorum.commit()
+    assert first.result() == "a"
+    assert [names for names, _ in quorum.appended] == [["b", "c", "d"]]
+    assert seen == [(set(), -1), ({"a"}, 0), ({"a", "b"}, 1), ({"a", "b", "c"}, 2)]
+    assert queue.image is quorum.image
+    assert not any(each.done() for each in others)
+    quorum.commit()
+    assert [each.result() for each in others] == ["b", "c", "d"]
+
+
+async def test_what_was_decided_together_fails_together(quorum: SlowQuorum, queue: ChangeQueue) -> None:
+    queue.submit(lambda: ([record("a")], None))
+    waiting = [queue.submit(lambda name=name: ([record(name)], None)) for name in "bc"]
+    waiting.append(queue.submit(lambda: ([], "saw what b and c would do")))
+    quorum.commit()
+    quorum.commit(BrokerError(ErrorCode.NOT_CONTROLLER, "lost"))
+    assert [code_of(each) for each in waiting] == [ErrorCode.NOT_CONTROLLER] * 3
 
 
 async def test_a_change_without_records_is_answered_in_its_turn(quorum: SlowQuorum, queue: ChangeQueue) -> None:
@@ -118,7 +156,7 @@ async def test_a_change_whose_asker_has_gone_is_not_made(quorum: SlowQuorum, que
     last = queue.submit(lambda: ([record("c")], 3))
     gone.cancel()
     quorum.commit()
-    assert [name for name, _ in quorum.appended] == ["c"]
+    assert [names for names, _ in quorum.appended] == [["c"]]
     quorum.commit()
     assert last.result() == 3
 
@@ -136,6 +174,10 @@ async def test_an_append_that_commits_at_once_and_submits_again_does_not_nest(qu
             on_done(None)
             self.depth -= 1
 
-    instant = ChangeQueue(quorum=InstantQuorum(), loop=asyncio.get_running_loop())  # type: ignore[arg-type]
+    instant = ChangeQueue(
+        quorum=InstantQuorum(),  # type: ignore[arg-type]
+        committed=lambda: ClusterImage(cluster_id="c"),
+        loop=asyncio.get_running_loop(),
+    )
     assert instant.submit(lambda: ([record("a")], 1)).result() == 1
     assert instant.submit(lambda: ([record("b")], 2)).result() == 2
