@@ -25,7 +25,16 @@ class Level(Enum):
     """The injection, on entries of the handler's answer."""
 
 
-ASKED_BY_HANDLER = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.DELETE_RECORDS})
+ASKED_BY_HANDLER = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+    }
+)
 """Their handlers call `check_partition` for each partition, before it is applied."""
 
 READS = frozenset(

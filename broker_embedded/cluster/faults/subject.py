@@ -69,6 +69,8 @@ class Subject:
         if self.api is ApiKey.FETCH:
             state = self.request.replica_state
             return bool(self.request.replica_id >= 0 or (state is not None and state.replica_id >= 0))
+        if self.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+            return bool(self.request.transactions)
         if self.api in (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH):
             return bool(self.request.replica_id >= 0)
         return False

@@ -43,20 +43,23 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         producer=ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
         partitions=_partitions_of(topics),
     )
-    _add(ctx, wanted, reply)
+    _add(ctx, request, wanted, reply)
     return response_of(reply)
 
 
-def _add(ctx: RequestContext, wanted: AddPartitions, reply: Reply[PartitionsChecked]) -> None:
+def _add(ctx: RequestContext, request: Message, wanted: AddPartitions, reply: Reply[PartitionsChecked]) -> None:
     shard = ctx.broker.transactions.shard_of(wanted.transactional_id)
     unknown = _unknown(wanted, ctx.broker.metadata.image)
-    if unknown:
-        reply.settle(
-            PartitionsChecked(
-                error=ErrorCode.OPERATION_NOT_ATTEMPTED,
-                partitions=dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            )
-        )
+    refused = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    faults = ctx.broker.faults
+    if faults.is_armed:
+        for each in wanted.partitions:
+            try:
+                faults.check_partition(ApiKey.ADD_PARTITIONS_TO_TXN, ctx.client_id, request, *each)
+            except BrokerError as error:
+                refused[each] = error.code
+    if refused:
+        reply.settle(PartitionsChecked(error=ErrorCode.OPERATION_NOT_ATTEMPTED, partitions=refused))
     else:
         shard.add_partitions(wanted, reply)
 
@@ -84,11 +87,11 @@ def _of_brokers(ctx: RequestContext, request: Message) -> Response:
     for position, transaction in enumerate(request.transactions):
         reply: Reply[PartitionsChecked] = Reply(lambda answer, wanted=transaction: _result(wanted, answer))  # type: ignore[misc]
         reply.listen(lambda result, at=position: keep(at, result))  # type: ignore[misc]
-        _answer_one(ctx, transaction, reply)
+        _answer_one(ctx, request, transaction, reply)
     return promise
 
 
-def _answer_one(ctx: RequestContext, transaction: Message, reply: Reply[PartitionsChecked]) -> None:
+def _answer_one(ctx: RequestContext, request: Message, transaction: Message, reply: Reply[PartitionsChecked]) -> None:
     wanted = AddPartitions(
         transactional_id=transaction.transactional_id,
         producer=ProducerIdentity(transaction.producer_id, transaction.producer_epoch),
@@ -99,7 +102,7 @@ def _answer_one(ctx: RequestContext, transaction: Message, reply: Reply[Partitio
         if transaction.verify_only:
             reply.settle(ctx.broker.transactions.shard_of(wanted.transactional_id).verify_partitions(wanted))
         else:
-            _add(ctx, wanted, reply)
+            _add(ctx, request, wanted, reply)
     except BrokerError as error:
         reply.settle(PartitionsChecked(error=error.code))
 

@@ -34,6 +34,7 @@ def _error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext, request: Message) -> Response:
     image = ctx.broker.metadata.image
     groups = ctx.broker.groups
+    faults = ctx.broker.faults
     groups.shard_of(request.group_id)
     commits: list[PartitionCommit] = []
     refused: dict[OffsetKey, ErrorCode] = {}
@@ -43,6 +44,12 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             if image.partition(TopicPartition(*key)) is None:
                 refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
+            if faults.is_armed:
+                try:
+                    faults.check_partition(ApiKey.TXN_OFFSET_COMMIT, ctx.client_id, request, *key)
+                except BrokerError as error:
+                    refused[key] = error.code
+                    continue
             commits.append(
                 PartitionCommit(
                     key=key,

@@ -177,6 +177,58 @@ def test_a_whole_request_can_fail_after_it_was_done(faults: Faults, asker: Any) 
     assert asker.call(ApiKey.CREATE_TOPICS, 5, body).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+def test_a_partition_of_a_transaction_is_refused_and_none_is_added(faults: Faults, asker: Any) -> None:
+    producer = open_transaction(asker, "x")
+    body = {
+        "v3_and_below_transactional_id": "x",
+        "v3_and_below_producer_id": producer.producer_id,
+        "v3_and_below_producer_epoch": producer.producer_epoch,
+        "v3_and_below_topics": [{"name": "t", "partitions": [0, 1]}],
+    }
+    selected = {"api": "ADD_PARTITIONS_TO_TXN", "transactional_id": "x", "topic": "t", "partition": 1}
+    with faults.add(**selected, error="TOPIC_AUTHORIZATION_FAILED", count=1):
+        (topic,) = asker.call(ApiKey.ADD_PARTITIONS_TO_TXN, 3, body).results_by_topic_v3_and_below
+    answers = {each.partition_index: each.partition_error_code for each in topic.results_by_partition}
+    assert answers == {0: ErrorCode.OPERATION_NOT_ATTEMPTED, 1: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    (topic,) = asker.call(ApiKey.ADD_PARTITIONS_TO_TXN, 3, body).results_by_topic_v3_and_below
+    assert {each.partition_error_code for each in topic.results_by_partition} == {0}
+
+
+def test_a_commit_in_a_transaction_is_refused_for_one_partition(faults: Faults, asker: Any) -> None:
+    find_group(asker, "g")
+    producer = open_transaction(asker, "x")
+    identity = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    enlisted = {"transactional_id": "x", "group_id": "g", **identity}
+    assert asker.call(ApiKey.ADD_OFFSETS_TO_TXN, 3, enlisted).error_code == 0
+    partitions = [{"partition_index": at, "committed_offset": 5, "committed_metadata": ""} for at in (0, 1)]
+    body = {**enlisted, "topics": [{"name": "t", "partitions": partitions}]}
+    with faults.add(api="TXN_OFFSET_COMMIT", topic="t", partition=0, error="UNKNOWN_TOPIC_OR_PARTITION", count=1):
+        (topic,) = asker.call(ApiKey.TXN_OFFSET_COMMIT, 3, body).topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+
+
+def test_the_end_of_one_transaction_fails_after_it_was_done(faults: Faults, asker: Any) -> None:
+    producer = open_transaction(asker, "x")
+    identity = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    added = {
+        "v3_and_below_transactional_id": "x",
+        "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+        **{f"v3_and_below_{name}": value for name, value in identity.items()},
+    }
+    asker.call(ApiKey.ADD_PARTITIONS_TO_TXN, 3, added)
+    end = {"transactional_id": "x", "committed": True, **identity}
+    with (
+        faults.add(api="END_TXN", transactional_id="y", error="NOT_COORDINATOR") as of_another,
+        faults.add(api="END_TXN", transactional_id="x", error="REQUEST_TIMED_OUT", after_apply=True, count=1),
+    ):
+        assert asker.call(ApiKey.END_TXN, 3, end).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert of_another.hits == 0
+    wait_until(lambda: asker.end_offset("t") == 1, 30, what="the marker in the partition")
+    # To commit again is fine, to abort is not: it was done.
+    wait_until(lambda: asker.call(ApiKey.END_TXN, 3, end).error_code == 0, 30)
+    assert asker.call(ApiKey.END_TXN, 3, {**end, "committed": False}).error_code == ErrorCode.INVALID_TXN_STATE
+
+
 # --- the connection and time
 
 
@@ -374,6 +426,18 @@ def find_group(asker: Any, group: str) -> None:
         return found and offsets.error_code == 0
 
     wait_until(is_served, 30)
+
+
+def open_transaction(asker: Any, transactional_id: str) -> Any:
+    """A producer id, once the coordinator serves."""
+
+    def opened() -> Any:
+        found = asker.call(ApiKey.FIND_COORDINATOR, 3, {"key": transactional_id, "key_type": 1})
+        body = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
+        answer = asker.call(ApiKey.INIT_PRODUCER_ID, 2, body)
+        return answer if found.error_code == answer.error_code == 0 else None
+
+    return wait_until(opened, 30)
 
 
 def committed(asker: Any, group: str) -> dict[int, tuple[int, int]]:
