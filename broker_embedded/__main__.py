@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=_settings(options.set),
             clock=clock,
         )
-        control = None if options.control_port is None else ControlServer(LocalControl(cluster), port=options.control_port)
+        port = options.control_port
+        control = None if port is None else ControlServer(LocalControl(cluster), port=port)
         with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
             runner.run(_serve(cluster, control))
     except StartupError as error:

@@ -64,18 +64,19 @@ def test_it_says_ready_once_and_ends_cleanly_on_a_signal(
     assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
 
 
-def test_three_brokers_listen_on_consecutive_ports_and_share_the_leaders(
+def test_three_brokers_share_the_leaders_and_keep_copies_of_each_other_s_partitions(
     start: Start, make_wire_client: Callable[[str], Any]
 ) -> None:
-    process = start("--brokers", "3", "--set", "num.partitions=6")
+    process = start("--brokers", "3", "--set", "num.partitions=6", "--set", "default.replication.factor=3")
     addresses = bootstrap_of(process).split(",")
     assert len(set(addresses)) == 3
     for address in addresses:
         topics = make_wire_client(address).call(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]}).topics
         assert sorted(each.leader_id for each in topics[0].partitions) == [1, 1, 2, 2, 3, 3]
+        assert all(sorted(each.isr_nodes) == [1, 2, 3] for each in topics[0].partitions)
     process.terminate()
-    _, err = process.communicate(timeout=20)
-    assert "data is not replicated yet" in err
+    process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 def test_data_and_topics_are_there_after_a_restart(

@@ -8,6 +8,7 @@
 | `pipeline` | the Spark job (a process) |
 | `job` | starts and stops them, and knows how far each has come |
 | `read_back`, `account` | reads every topic back and checks that nothing is missing |
+| `failure` | the broker that is killed half way, and comes back |
 | `children`, `display` | child processes; what a person sees |
 """
 

@@ -22,6 +22,7 @@ from ottla.cli.demo.account import Expected, settle
 from ottla.cli.demo.children import Child, ChildFailed
 from ottla.cli.demo.data import read_flights, read_weather
 from ottla.cli.demo.display import Display, Stage
+from ottla.cli.demo.failure import LeaderFailure
 from ottla.cli.demo.model import (
     DEAD_LETTER_TOPIC,
     DELAYS_TOPIC,
@@ -42,6 +43,8 @@ from ottla.sync.topics import create_topic
 _CLUSTER_READY_S = 15.0
 _TABLE_READY_S = 120.0
 _POLL_S = 0.2
+_REPLICAS = 3
+"""With so many brokers every record is on each of them, two must have it, and one of them is killed half way."""
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, an orchestrator, a terminal that is closed: the children are in sessions of their own and hear of none."""
@@ -93,13 +96,16 @@ class _Job:
         self._brokers = brokers
         self._out = out
         self._bootstrap = ""
+        self._control = ""
         self._cluster = Stage(name="cluster", unit="")
         self._producer = Stage(name="producer", unit="flights")
         self._handler = Stage(name="handler service", unit="flights")
+        self._failure = Stage(name="broker failure", unit="")
         self._dead = Stage(name="dead letters", unit="records")
         self._spark = Stage(name="spark pipeline", unit="flights")
         self._account = Stage(name="account", unit="")
-        self._stages = [self._cluster, self._producer, self._handler, self._dead, self._spark, self._account]
+        failure = [self._failure] if brokers >= _REPLICAS else []
+        self._stages = [self._cluster, self._producer, self._handler, self._dead, self._spark, *failure, self._account]
         self._pipeline_news = ""
 
     def run(self, flights: int) -> int:
@@ -118,7 +124,7 @@ class _Job:
             producing = _Producing(self._bootstrap, replayed, self._producer)
             stack.callback(producing.stop)
             producing.start()
-            self._watch(display, producing, handler, pipeline)
+            self._watch(display, producing, handler, pipeline, self._planned_failure())
             self._account.start()
             display.refresh()
             found = read_everything(self._bootstrap, self._out / "mean_delay.parquet")
@@ -160,19 +166,37 @@ class _Job:
             word, _, address = line.partition(" bootstrap=")
             if word == "ready":
                 self._bootstrap = address
+            elif line.startswith("control="):
+                self._control = line.removeprefix("control=")
                 ready.set()
 
-        child = self._start(stack, "cluster", ["-m", "broker_embedded", "--brokers", str(self._brokers)], on_line)
+        arguments = ["-m", "broker_embedded", "--brokers", str(self._brokers), "--control-port", "0"]
+        if self._is_replicated:
+            for setting in (f"default.replication.factor={_REPLICAS}", "min.insync.replicas=2"):
+                arguments += ["--set", setting]
+        child = self._start(stack, "cluster", arguments, on_line)
         deadline_s = time.monotonic() + _CLUSTER_READY_S
         while not ready.wait(0.02):
             child.check()
             if time.monotonic() > deadline_s:
                 raise ChildFailed(f"cluster: not ready after {_CLUSTER_READY_S:.0f} s; see {child.log_path}")
         for topic, partitions in _TOPICS.items():
-            create_topic(self._bootstrap, topic, partitions=partitions)
+            create_topic(self._bootstrap, topic, partitions=partitions, replication_factor=-1)
         self._cluster.note = f"{self._brokers} broker{'' if self._brokers == 1 else 's'}"
+        if self._is_replicated:
+            self._cluster.note += f", each record on {_REPLICAS} of them"
         self._cluster.finish()
         display.refresh()
+
+    @property
+    def _is_replicated(self) -> bool:
+        return self._brokers >= _REPLICAS
+
+    def _planned_failure(self) -> LeaderFailure | None:
+        """With enough brokers one of them dies half way."""
+        if not self._is_replicated:
+            return None
+        return LeaderFailure(self._control, topic=FLIGHTS_TOPIC, stage=self._failure)
 
     def _start_pipeline(self, stack: ExitStack) -> Child:
         def on_line(line: str) -> None:
@@ -208,7 +232,14 @@ class _Job:
 
     # Watching
 
-    def _watch(self, display: Display, producing: _Producing, handler: Child, pipeline: Child) -> None:
+    def _watch(
+        self,
+        display: Display,
+        producing: _Producing,
+        handler: Child,
+        pipeline: Child,
+        failure: LeaderFailure | None,
+    ) -> None:
         """Until everything that was produced is handled and in the pipeline's result."""
         is_gone = is_finish_told = False
         while self._pipeline_news not in ("done", "ended"):
@@ -218,6 +249,8 @@ class _Job:
             if producing.is_weather_sent and not is_gone:
                 pipeline.tell("go")
                 is_gone = True
+            if failure is not None and not failure.is_begun and producing.is_half_done:
+                failure.start()
             if producing.is_done and not is_finish_told:
                 pipeline.tell("finish")
                 is_finish_told = True
@@ -225,6 +258,8 @@ class _Job:
             display.refresh()
             time.sleep(_POLL_S)
         self._spark.finish()
+        if failure is not None:
+            failure.finish()
         while self._handler.ended_s is None:
             handler.check()
             self._measure_handler(producing)
@@ -267,6 +302,10 @@ class _Producing:
     @property
     def is_done(self) -> bool:
         return self._stage.ended_s is not None
+
+    @property
+    def is_half_done(self) -> bool:
+        return self._stage.done * 2 >= len(self._flights)
 
     def check(self) -> None:
         """Raise what ended the producer, if something did."""
