@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.commits import CommittedBatch
@@ -13,6 +14,8 @@ from ottla_wire.protocol import ErrorCode
 from ottla_wire.records import batch, record
 
 READ_BYTES = 1024 * 1024
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""Kafka's bound of one batch of metadata: a topic of 10,000 partitions is one, and takes 1.2 MB."""
 
 
 class StoredLog:
@@ -20,6 +23,8 @@ class StoredLog:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        # What a request changes is one batch, and nothing of it may ever be deleted.
+        log.update_config(replace(log.config, max_message_bytes=MAX_BATCH_BYTES, retention_ms=-1, retention_bytes=-1))
 
     @property
     def end_offset(self) -> int:

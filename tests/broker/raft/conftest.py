@@ -195,7 +195,7 @@ class World:
 
     def append(self, node: int, *names: str) -> None:
         """Append topics; the outcome goes to `answered`."""
-        records = [CreateTopic(name=name, topic_id=name.encode().ljust(16)) for name in names]
+        records = [CreateTopic(name=name, topic_id=name.encode()[-16:].ljust(16)) for name in names]
         self.members[node].append(records, self.answered.append)
 
     def everybody_has(self, *names: str) -> bool:

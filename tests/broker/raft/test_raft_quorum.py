@@ -63,6 +63,15 @@ def test_an_append_is_answered_when_every_subscriber_of_the_leader_has_it_and_re
     assert cluster.members[4].leader_id == 1
 
 
+def test_a_change_of_two_megabytes_is_one_batch(world: Make) -> None:
+    cluster = started(world, nodes=3, voters=3)
+    names = [f"{index:0240}" for index in range(8_000)]
+    cluster.append(1, *names)
+    cluster.until(lambda: cluster.answered)
+    assert cluster.answered == [None]
+    cluster.until(lambda: cluster.everybody_has(*names))
+
+
 def test_every_node_is_given_every_offset_in_the_same_order(world: Make) -> None:
     cluster = started(world, nodes=3, voters=3)
     names = [f"t{index}" for index in range(20)]
