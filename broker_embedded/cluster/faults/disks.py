@@ -6,6 +6,7 @@ cluster.disks.offline(2, dir=0)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,8 @@ from broker_embedded.cluster.faults.faulty_filesystem import FaultyFileSystem
 from broker_embedded.cluster.faults.model import FaultModel
 from broker_embedded.cluster.faults.on_loop import OnLoop
 from broker_embedded.cluster.faults.selector import InvalidFault
+
+POLL_S = 0.005
 
 
 class BadDisk:
@@ -29,6 +32,18 @@ class BadDisk:
     def hits(self) -> int:
         """How many operations it has met."""
         return sum(fault.hits for fault in self.faults)
+
+    def wait(self, hits: int = 1, timeout_s: float = 10) -> Self:
+        """Block until it has met so many operations; TimeoutError says how many. Never on the cluster's thread."""
+        deadline = time.monotonic() + timeout_s
+        while self.hits < hits:
+            if time.monotonic() > deadline:
+                kinds = ", ".join(sorted({fault.kind.value for fault in self.faults}))
+                raise TimeoutError(
+                    f"disk of broker {self.node} ({kinds}): found {self.hits} hits after {timeout_s} s, wanted {hits}"
+                )
+            time.sleep(POLL_S)
+        return self
 
     def remove(self) -> None:
         """The disk is well again; what it failed to do is not made up for."""

@@ -358,7 +358,9 @@ def test_disks_are_named_by_broker_and_directory(fs: FaultyFileSystem, root: str
         with pytest.raises(OSError, match="No space"):
             written(fs, f"{root}/a/file", b"x")
         written(fs, f"{root}/b/file", b"x")
-        assert full.hits == 1
+        assert full.wait(hits=1).hits == 1
+        with pytest.raises(TimeoutError, match=r"disk of broker 1 \(full\): found 1 hits .*wanted 2"):
+            full.wait(hits=2, timeout_s=0.01)
         assert disks.to_json() == [{"broker": 1, "kind": "full", "path": f"{root}/a", "count": None, "hits": 1}]
     written(fs, f"{root}/a/file", b"x")
     disks.offline(1)
