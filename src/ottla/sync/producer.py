@@ -274,6 +274,8 @@ class Producer:
 
         Raises `BrokerUnavailable` when no broker answers at the address, and `ConfigError` when `batch.size` is above
         what the given topics (or, without any, topics without a limit of their own) take. Sending does not need it.
+        With a `transactional.id` earlier producers of the same id are fenced here, and what they left open is aborted:
+        before it is, no consumer can be told the group's stable offsets.
         """
         if self._closed is not None:
             raise self._closed
@@ -287,6 +289,8 @@ class Producer:
         except KafkaException as error:
             raise self._errors.unavailable(error.args[0].str()) from error
         self._check_batch_size(min(metadata.brokers), deadline)
+        if self.transactions is not None:
+            self.transactions.initialize(max(1.0, deadline - time.monotonic()))
 
     def transaction(self, timeout_s: float = 60.0) -> Transaction:
         """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never (P9).

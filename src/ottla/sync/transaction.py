@@ -26,11 +26,15 @@ class TransactionRunner:
         self._client = client
         self._errors = errors
 
-    def begin(self, timeout_s: float) -> None:
-        """Open a transaction. The first time it fences earlier producers with the same transactional.id."""
+    def initialize(self, timeout_s: float) -> None:
+        """Fence earlier producers with the same transactional.id, and have what they left open aborted. Once."""
         if self.states.state is TransactionState.NOT_INITIALIZED:
             self._call(self._client.init_transactions, "init_transactions", timeout_s)
             self.states.on(TransactionEvent.INITIALIZED)
+
+    def begin(self, timeout_s: float) -> None:
+        """Open a transaction."""
+        self.initialize(timeout_s)
         self.states.on(TransactionEvent.BEGIN)
         self._call(lambda _: self._client.begin_transaction(), "begin_transaction", timeout_s)
 

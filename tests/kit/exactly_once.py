@@ -1,0 +1,271 @@
+"""Exactly-once consume-transform-produce: the service, what happens to it, and the oracle that judges what came out.
+
+    trial = Trial(bootstrap_servers, "name")
+    trial.fill()
+    with trial.fleet(services=2) as fleet:
+        ...                                 # kill services, brokers, coordinators
+        trial.wait_until_done(fleet)
+    trial.judge()
+
+The service is a process of its own (`python exactly_once.py ...`), so that `kill -9` is one. It reads a batch, writes
+each record to the same partition of the target, sends its offsets with them, and commits; what fails is aborted and
+read again. The oracle: every input once in what a read_committed reader sees, in the order of its partition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla import FencedError, OttlaError, Producer
+
+WAIT_S = 60.0
+FENCED_EXIT = 3
+
+CRASH_POINTS = ("after the begin", "after a send", "after the records", "after the offsets", "after the commit")
+
+
+# -- the service
+
+
+def serve(options: argparse.Namespace) -> int:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": options.servers,
+            "group.id": options.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "session.timeout.ms": 2_000,
+            "heartbeat.interval.ms": 200,
+        }
+    )
+    consumer.subscribe([options.source])
+    transactions = 0
+    with Producer(options.servers, settings={"transactional.id": options.id}) as producer:
+        while True:
+            # A parent that is gone would leave this process running for ever.
+            if os.getppid() == 1:
+                return 1
+            batch = [message for message in consumer.consume(options.batch, 0.1) if message.error() is None]
+            owned = {(each.topic, each.partition) for each in consumer.assignment()}
+            batch = [message for message in batch if (message.topic(), message.partition()) in owned]
+            if not batch:
+                continue
+            transactions += 1
+
+            def reached(point: str, now: bool = transactions == options.crash_in) -> None:
+                if now and point == options.crash_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            try:
+                with producer.transaction() as transaction:
+                    reached("after the begin")
+                    for message in batch:
+                        producer.send(options.target, message.value(), partition=message.partition())
+                        if options.crash_at == "after a send":
+                            producer.flush()
+                        reached("after a send")
+                    reached("after the records")
+                    offsets = {(each.topic(), each.partition()): each.offset() + 1 for each in batch}
+                    transaction.send_offsets(offsets, consumer)
+                    reached("after the offsets")
+                reached("after the commit")
+            except FencedError:
+                return FENCED_EXIT
+            except OttlaError:
+                rewind(consumer)
+
+
+def rewind(consumer: Consumer) -> None:
+    """Read again from what is committed: what an aborted transaction had read was not done."""
+    try:
+        for position in consumer.committed(consumer.assignment(), WAIT_S):
+            if position.offset < 0:
+                position.offset = OFFSET_BEGINNING
+            consumer.seek(position)
+    except KafkaException:
+        pass  # the partitions were taken away meanwhile: whoever has them begins at what is committed
+
+
+# -- the trial
+
+
+class Service:
+    """One process of the service."""
+
+    def __init__(self, trial: Trial, number: int, *, crash_at: str = "", crash_in: int = 0) -> None:
+        arguments = {
+            "servers": trial.bootstrap_servers,
+            "group": trial.name,
+            "id": f"{trial.name}-{number}",
+            "source": trial.source,
+            "target": trial.target,
+            "batch": str(trial.batch),
+            "crash-at": crash_at,
+            "crash-in": str(crash_in),
+        }
+        command = [sys.executable, str(Path(__file__))]
+        for name, value in arguments.items():
+            command += [f"--{name}", value]
+        self.process = subprocess.Popen(command)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Fleet:
+    """The running services of a trial; each keeps its transactional id over its lives."""
+
+    def __init__(self, trial: Trial, services: int) -> None:
+        self._trial = trial
+        self.services = [Service(trial, number) for number in range(services)]
+        self.kills = 0
+
+    def kill_and_restart(self, number: int) -> None:
+        self.services[number].kill()
+        self.kills += 1
+        self.services[number] = Service(self._trial, number)
+
+    def restart_what_ended(self) -> None:
+        """A service that was fenced, or gave up, is started again, as an orchestrator does."""
+        for number, service in enumerate(self.services):
+            if service.process.poll() is not None:
+                self.services[number] = Service(self._trial, number)
+
+    def stop(self) -> None:
+        for service in self.services:
+            service.kill()
+
+
+class Trial:
+    """Inputs, their way through the service, and the judgement. Names are the trial's own."""
+
+    def __init__(
+        self, bootstrap_servers: str, name: str, *, partitions: int = 3, records: int = 600, batch: int = 20
+    ) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.name = name
+        self.source, self.target = f"{name}-in", f"{name}-out"
+        self.partitions = partitions
+        self.records = records
+        self.batch = batch
+        self._observer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": name})
+
+    def close(self) -> None:
+        self._observer.close()
+
+    def create_topics(self, *, replication_factor: int = 1, config: dict[str, str] | None = None) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        topics = [
+            NewTopic(topic, self.partitions, replication_factor, config=config or {})
+            for topic in (self.source, self.target)
+        ]
+        for future in admin.create_topics(topics, operation_timeout=WAIT_S).values():
+            future.result(WAIT_S)
+
+    def inputs(self, partition: int) -> list[bytes]:
+        return [b"%d:%d" % (partition, number) for number in range(self.records // self.partitions)]
+
+    def fill(self) -> None:
+        with Producer(self.bootstrap_servers) as producer:
+            for partition in range(self.partitions):
+                for value in self.inputs(partition):
+                    producer.send(self.source, value, partition=partition)
+
+    @contextmanager
+    def fleet(self, services: int) -> Iterator[Fleet]:
+        fleet = Fleet(self, services)
+        try:
+            yield fleet
+        finally:
+            fleet.stop()
+
+    def done(self) -> int:
+        """How many inputs the group has committed."""
+        wanted = [TopicPartition(self.source, number) for number in range(self.partitions)]
+        try:
+            committed = self._observer.committed(wanted, WAIT_S)
+        except KafkaException:
+            return 0  # a transaction is open, or the coordinator moves: ask again
+        return sum(max(0, position.offset) for position in committed if position.error is None)
+
+    def wait_until_done(self, fleet: Fleet, *, inputs: int | None = None) -> None:
+        """Until the group has committed so many inputs, by default all."""
+        wanted = self.records if inputs is None else min(inputs, self.records)
+        deadline = time.monotonic() + WAIT_S
+        while (done := self.done()) < wanted:
+            assert time.monotonic() < deadline, f"{done} of {wanted} inputs are done"
+            fleet.restart_what_ended()
+            time.sleep(0.02)
+
+    def under(self, chaos: Callable[[Fleet, Random], None], *, blows: int, services: int, seed: int) -> None:
+        """Let `chaos` strike while the inputs are worked on, spread over the whole of them."""
+        random = Random(seed)
+        with self.fleet(services) as fleet:
+            for blow in range(blows):
+                self.wait_until_done(fleet, inputs=self.records * (blow + 1) // (blows + 2))
+                chaos(fleet, random)
+            self.wait_until_done(fleet)
+
+    # -- the oracle
+
+    def outputs(self) -> dict[int, list[bytes]]:
+        """What a read_committed reader sees, by partition."""
+        reader = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": f"{self.name}-reader",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        found: dict[int, list[bytes]] = {number: [] for number in range(self.partitions)}
+        reader.assign([TopicPartition(self.target, number, OFFSET_BEGINNING) for number in found])
+        unread = set(found)
+        deadline = time.monotonic() + WAIT_S
+        while unread:
+            assert time.monotonic() < deadline, f"partitions {unread} do not come to an end"
+            message = reader.poll(0.1)
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is None:
+                found[message.partition()].append(message.value())
+            elif problem.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition())
+        reader.close()
+        return found
+
+    def judge(self) -> None:
+        """Every input is there once, in order."""
+        outputs = self.outputs()
+        for partition in range(self.partitions):
+            wanted, found = self.inputs(partition), outputs[partition]
+            lost = sorted(set(wanted) - set(found))
+            repeated = sorted({value for value in found if found.count(value) > 1})
+            assert not lost, f"partition {partition} has lost {lost[:5]}, {len(lost)} in all"
+            assert not repeated, f"partition {partition} has {repeated[:5]} more than once, {len(repeated)} in all"
+            assert found == wanted, f"partition {partition} is out of order"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for option in ("servers", "group", "id", "source", "target", "crash-at"):
+        parser.add_argument(f"--{option}", required=True)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--crash-in", type=int, required=True)
+    sys.exit(serve(parser.parse_args()))
