@@ -47,7 +47,7 @@ class FollowerFetchSession:
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._wanted: dict[FetchKey, FetchPosition] = {}
-        self._changed: set[FetchKey] = set()
+        self._changed: dict[FetchKey, None] = {}  # in the order of the changes
         self._known: set[FetchKey] = set()
         """What the leader has in its session."""
 
@@ -55,12 +55,12 @@ class FollowerFetchSession:
         """Ask for this from the next request on."""
         if self._wanted.get(key) != position:
             self._wanted[key] = position
-            self._changed.add(key)
+            self._changed[key] = None
 
     def drop(self, key: FetchKey) -> None:
         """Ask for it no more."""
         if self._wanted.pop(key, None) is not None:
-            self._changed.add(key)
+            self._changed[key] = None
 
     def __len__(self) -> int:
         return len(self._wanted)

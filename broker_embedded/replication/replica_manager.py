@@ -410,7 +410,7 @@ class ReplicaManager:
     def reconfigure_all(self, config: BrokerConfig) -> None:
         """The broker's own defaults changed."""
         self.config = config
-        for name in {topic_partition.topic for topic_partition in self._partitions}:
+        for name in dict.fromkeys(topic_partition.topic for topic_partition in self._partitions):
             self._reconfigure(name)
 
     def _reconfigure(self, topic: str) -> None:

@@ -51,14 +51,14 @@ class ControllerChannel:
         self.loop = loop
         self.random = random
         self.attempt_timeout_ms = attempt_timeout_ms
-        self._under_way: set[_Request] = set()
+        self._under_way: dict[_Request, None] = {}
 
     def send(
         self, api: ApiKey, version: int, body: Mapping[str, Any], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> asyncio.Future[Message]:
         request = _Request(self, api, version, body, timeout_ms)
-        self._under_way.add(request)
-        request.answer.add_done_callback(lambda _: self._under_way.discard(request))
+        self._under_way[request] = None
+        request.answer.add_done_callback(lambda _: self._under_way.pop(request, None))
         request.ask()
         return request.answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -119,8 +120,7 @@ class Simulation:
                     failure = "the cluster stands still: everybody waits and no timer is set"
                 except Exception as error:
                     failure = f"{type(error).__name__}: {error}"
-                    if self._failure is error or isinstance(error, AssertionError):
-                        raise
+                    self.transcript.note("world", "".join(traceback.format_exception(error)))
                 if failure is None and self.transcript.errors:
                     failure = f"the broker logged an error: {self.transcript.errors[0]}"
                 if failure is not None:

@@ -1,7 +1,8 @@
 """An idempotent producer: acks=all, retries until told, one batch under way per partition.
 
-It never gives a batch up, so a broker that keeps its promises never tells it OUT_OF_ORDER_SEQUENCE_NUMBER: that answer
-means that something acknowledged was forgotten.
+It never gives a batch up, so a leader that has everything that was acknowledged never tells it
+OUT_OF_ORDER_SEQUENCE_NUMBER. A deposed leader that does not know it yet may; so the answer is believed when it has come
+`PATIENCE` times in a row.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ottla_wire.protocol.message import Message
 from ottla_wire.records.record import RecordData, encode_batch
 
 PRODUCE_TIMEOUT_MS = 2_000
+
+PATIENCE = 20
 
 SENT_AGAIN = (*LEADER_ERRORS, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
@@ -50,7 +53,7 @@ class IdempotentProducer:
         async with self._one_at_a_time.setdefault(place, asyncio.Lock()):
             sequence = self._sequences.get(place, 0)
             batch = self._batch(values, sequence)
-            offset = await self._client.until_done(lambda: append_once(self._client, topic, partition, batch))
+            offset = await append(self._client, topic, partition, batch)
             self._sequences[place] = (sequence + len(values)) & 0x7FFFFFFF
             return offset
 
@@ -63,9 +66,27 @@ class IdempotentProducer:
         return encode_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
 
 
-async def append_once(
+async def append(
     client: Client, topic: str, partition: int, batch: bytes, *, transactional_id: str | None = None
 ) -> int:
+    """Append one batch, by as many attempts as it takes; the offset of its first record."""
+    out_of_order = 0
+
+    async def attempt() -> int:
+        nonlocal out_of_order
+        try:
+            return await _append_once(client, topic, partition, batch, transactional_id)
+        except Refused as error:
+            if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or out_of_order == PATIENCE:
+                raise
+            out_of_order += 1
+            client.forget_leaders()
+            raise TryAgain(str(error)) from None
+
+    return await client.until_done(attempt)
+
+
+async def _append_once(client: Client, topic: str, partition: int, batch: bytes, transactional_id: str | None) -> int:
     """One attempt: the offset of the first record, TryAgain, NoAnswer or Refused."""
     leader = await client.leader(topic, partition)
     body = {

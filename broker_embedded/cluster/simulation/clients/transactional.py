@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker_embedded.cluster.simulation.clients.client import Client, Refused
-from broker_embedded.cluster.simulation.clients.producer import append_once
+from broker_embedded.cluster.simulation.clients.producer import append
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 from ottla_wire.records.record import RecordData, encode_batch
@@ -64,9 +64,7 @@ class TransactionalProducer:
         sequence = self._sequences.get(place, 0)
         batch = self._batch(values, sequence)
         try:
-            offset = await self._client.until_done(
-                lambda: append_once(self._client, topic, partition, batch, transactional_id=self.transactional_id)
-            )
+            offset = await append(self._client, topic, partition, batch, transactional_id=self.transactional_id)
         except Refused as error:
             raise self._fenced_or(error) from None
         self._sequences[place] = sequence + len(values)
