@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.app import App as App
     from ottla.app import BindingError as BindingError
     from ottla.app import Context as Context
+    from ottla.consumer import AtMostOnce as AtMostOnce
     from ottla.consumer import CommitPolicy as CommitPolicy
     from ottla.consumer import FlowLimits as FlowLimits
     from ottla.consumer import Health as Health
@@ -74,7 +75,7 @@ _HOMES = {
     "ottla.aio.consumer": ["AsyncConsumer"],
     "ottla.aio.producer": ["AsyncProducer"],
     "ottla.app": ["App", "BindingError", "Context"],
-    "ottla.consumer": ["CommitPolicy", "FlowLimits", "Health", "Ordering"],
+    "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "Ordering"],
     "ottla.delivery": [
         "NO_RETRY",
         "Ack",

@@ -30,7 +30,7 @@ from ottla.aio.messages import to_batches
 from ottla.clock import Clock, SystemClock
 from ottla.config import Settings
 from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.effects import (
     Commit,
     Dispatch,
@@ -82,7 +82,7 @@ class Engine:
         settings: Settings,
         dead_letters: DeadLetterSink,
         flow: FlowLimits | None = None,
-        commits: CommitPolicy | None = None,
+        commits: CommitPolicy | AtMostOnce | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
         hooks: Hooks | None = None,

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from ottla.app.middleware import Middleware
 from ottla.app.options import Route, ordering_of
-from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
 from ottla.consumer.lanes import Ordering
@@ -57,7 +57,7 @@ class App:
         retry: RetryPolicy | None = None,
         on_error: Mapping[type[BaseException], Outcome] | None = None,
         budget: DeadLetterBudget | None = None,
-        commit: CommitPolicy | None = None,
+        commit: CommitPolicy | AtMostOnce | None = None,
         flow: FlowLimits | None = None,
         drain_s: float = 10.0,
         settings: Mapping[str, Any] | None = None,
@@ -71,7 +71,9 @@ class App:
         self.group = group
         self.bootstrap_servers = bootstrap_servers
         self.dead_letter_topic = dead_letter_topic
-        self.commit = commit or CommitPolicy()
+        self.commit: CommitPolicy | AtMostOnce = commit or CommitPolicy()
+        if isinstance(commit, AtMostOnce):
+            _refuse_redelivery("App", retry=retry, budget=budget)
         self.flow = flow or FlowLimits()
         self.drain_s = drain_s
         self.settings = dict(settings or {})
@@ -125,8 +127,12 @@ class App:
         if fair_by not in ("records", "bytes"):
             raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
 
+        is_once = isinstance(self.commit, AtMostOnce)
+
         def decorate(function: F) -> F:
             handler_name: str = name or getattr(function, "__name__", None) or type(function).__name__
+            if is_once:
+                _refuse_redelivery(handler_name, retry=retry, retry_topics=retry_topics, budget=budget)
             route = Route(
                 name=handler_name,
                 handler=function,
@@ -134,7 +140,8 @@ class App:
                 group=group or self.group,
                 value=value,
                 key=key,
-                retry=retry or (NO_RETRY if retry_topics is not None else self._retry),
+                retry=retry or (NO_RETRY if is_once or retry_topics is not None else self._retry),
+                is_at_most_once=is_once,
                 retry_topics=retry_topics,
                 dead_letter_topic=dead_letter_topic or self.dead_letter_topic,
                 on_error={**self._on_error, **(on_error or {})},
@@ -255,3 +262,10 @@ class App:
     def _release(self) -> None:
         with self._lock:
             self._runner = None
+
+
+def _refuse_redelivery(place: str, **given: object) -> None:
+    """What hands a record out again has no meaning where it is handed out at most once."""
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"{place}: {name}= delivers a record again, and commit=AtMostOnce() never does")

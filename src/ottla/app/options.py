@@ -39,6 +39,7 @@ class Route:
     retry_topics: RetryTopics | None = None
     dead_letter_topic: str | None = None
     on_error: Mapping[type[BaseException], Outcome] | None = None
+    is_at_most_once: bool = False
     concurrency: int = 1
     ordering: Ordering = Ordering.PARTITION
     is_batch: bool = False
@@ -54,6 +55,11 @@ class Route:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a topic it handles and its dead letter topic; "
                 "a record that fails would come back for ever"
+            )
+        if self.is_at_most_once and self.ordering is not Ordering.PARTITION:
+            raise ConfigError(
+                f"{self.name}: commit=AtMostOnce() commits before it handles, which needs ordering='partition', "
+                f"found {self.ordering.value!r}"
             )
         if self.retry_topics is not None and self.dead_letter_topic in self.subscribed:
             raise ConfigError(
@@ -91,6 +97,7 @@ class Route:
                 retry=self.retry, retry_topics=self.retry_topics, dead_letter_topic=self.dead_letter_topic
             ),
             retry_lines=self.retry_lines,
+            is_at_most_once=self.is_at_most_once,
             budget=self.budget,
             weight_of=self.weight_of,
         )

@@ -1,4 +1,4 @@
-"""When to commit: after so many records or so much time, one commit at a time (C4)."""
+"""When to commit: after so many records or so much time, one commit at a time (C4); or before anything is handled."""
 
 from __future__ import annotations
 
@@ -25,10 +25,20 @@ class CommitPolicy:
             raise ConfigError(f"CommitPolicy: every_s must not be negative, got {self.every_s}")
 
 
+@dataclass(frozen=True, slots=True)
+class AtMostOnce:
+    """Commit before handling: no record is ever handed to a handler twice, and a crash loses what was handed out.
+
+    A run is handed out when the coordinator has acknowledged a position behind it. So a crash loses at most the runs in
+    flight, one per partition; a graceful stop or a rebalance loses nothing. A record that fails is not tried again: it
+    becomes a dead letter, or, without a dead letter topic, it is dropped and counted.
+    """
+
+
 class CommitTimer:
     """Counts towards the next commit. At most one commit is under way; a failed one is tried again after a pause."""
 
-    __slots__ = ("_counted", "_in_flight", "_next_ms", "_policy")
+    __slots__ = ("_counted", "_in_flight", "_next_ms", "_not_before_ms", "_policy")
 
     RETRY_MS = 500
 
@@ -36,6 +46,7 @@ class CommitTimer:
         self._policy = policy
         self._counted = 0
         self._in_flight = False
+        self._not_before_ms = now_ms
         self._next_ms = now_ms + self._interval_ms
 
     @property
@@ -59,6 +70,10 @@ class CommitTimer:
         is_many = self._counted >= self._policy.every_records
         return not self._in_flight and (is_time or is_many)
 
+    def may_be_sent(self, now_ms: int) -> bool:
+        """Whether a commit that somebody waits for may go out now."""
+        return not self._in_flight and now_ms >= self._not_before_ms
+
     def nothing_to_commit(self, now_ms: int) -> None:
         self._counted = 0
         self._next_ms = now_ms + self._interval_ms
@@ -73,4 +88,4 @@ class CommitTimer:
 
     def failed(self, now_ms: int) -> None:
         self._in_flight = False
-        self._next_ms = now_ms + self.RETRY_MS
+        self._next_ms = self._not_before_ms = now_ms + self.RETRY_MS

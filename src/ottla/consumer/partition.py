@@ -58,6 +58,7 @@ class PartitionState:
 
     __slots__ = (
         "attempts",
+        "claimed",
         "committed",
         "dead_letters",
         "epoch",
@@ -90,6 +91,8 @@ class PartitionState:
         self.stopped: StoppedAt | None = None
         self.is_draining = False
         self.committed: tuple[int, str] | None = None
+        self.claimed: int | None = None
+        """Behind the last record that was taken to be handled at most once."""
         self.late: list[Fetched] = []
         """What came in while the app was drained; it waits for the resume, unregistered."""
         self.restored: frozenset[int] = frozenset()

@@ -32,6 +32,8 @@ class RoutePlan:
     turn_ms: int = DEFAULT_TURN_MS
     is_batch: bool = False
     failures: FailurePolicy = field(default_factory=FailurePolicy)
+    is_at_most_once: bool = False
+    """Nothing is handed out twice: no retries, and what cannot be dead-lettered is dropped."""
     budget: DeadLetterBudget | None = None
     retry_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topic → its retry topics, in the order in which a record goes through them."""

@@ -16,7 +16,8 @@ from random import Random
 from typing import Any
 
 from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy, CommitTimer
+from ottla.consumer.claims import Claims, handed_out_to
+from ottla.consumer.commits import AtMostOnce, CommitPolicy, CommitTimer
 from ottla.consumer.effects import (
     Commit,
     Dispatch,
@@ -51,7 +52,7 @@ class Session:
         now_ms: int,
         random: Random,
         flow: FlowLimits | None = None,
-        commits: CommitPolicy | None = None,
+        commits: CommitPolicy | AtMostOnce | None = None,
         epoch_offset_ms: int = 0,
         unfinished_limit_ms: int = DEFAULT_UNFINISHED_LIMIT_MS,
     ) -> None:
@@ -59,7 +60,10 @@ class Session:
         self._routes = {plan.name: RouteState(plan) for plan in plans}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())
-        self._commits = CommitTimer(commits or CommitPolicy(), now_ms)
+        self._is_at_most_once = isinstance(commits, AtMostOnce)
+        self._claims = Claims()
+        policy = CommitPolicy() if commits is None or isinstance(commits, AtMostOnce) else commits
+        self._commits = CommitTimer(policy, now_ms)
         self._settlement = Settlement(group=group, random=random, schedule=self._schedule_retry)
         self._lines = RetryLines(
             plans,
@@ -109,8 +113,9 @@ class Session:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether a partition is paused because its buffer is full: its resume should reach the client soon."""
-        return self._flow.has_full
+        """Whether something is to reach the client soon: the resume of a partition that is paused because its buffer is
+        full, or a commit that runs wait for."""
+        return self._flow.has_full or bool(self._claims)
 
     def is_quiet(self, partitions: Iterable[TopicPartition] | None = None) -> bool:
         """Whether nothing of these partitions (None: of all) is in a worker or on the way to the dead letter topic."""
@@ -209,7 +214,7 @@ class Session:
             # final one is waited for, so it names every position.
             for state in states:
                 state.committed = None
-        offsets = self._collect_offsets(states)
+        offsets = self._collect_offsets(states, is_final=True)
         if offsets:
             effects.append(Commit(offsets, is_final=True))
         for state in states:
@@ -306,32 +311,45 @@ class Session:
 
     def _commit_succeeded(self, event: events.CommitSucceeded, now_ms: int, effects: list[Effect]) -> None:
         self._commits.answered()
+        effects += [Dispatch(run) for run in self._claims.acknowledged()]
 
     def _commit_failed(self, event: events.CommitFailed, now_ms: int, effects: list[Effect]) -> None:
         self._commits.failed(now_ms)
+        self._claims.failed()
         for state in self._partitions.values():
             state.committed = None  # Not known any more: the next commit names every position again.
         level = "info" if event.is_fenced else "warning"
         effects.append(Notice("commit_failed", level, {"error": event.error, "is_fenced": event.is_fenced}))
 
     def _commit_if_due(self, now_ms: int, effects: list[Effect]) -> None:
-        if not self._commits.is_due(now_ms):
+        is_wanted = self._claims.want_a_commit and self._commits.may_be_sent(now_ms)
+        if not is_wanted and not self._commits.is_due(now_ms):
             return
+        self._claims.sent()
         offsets = self._collect_offsets(self._partitions.values())
         if offsets:
             self._commits.sent(now_ms)
             effects.append(Commit(offsets))
         else:
             self._commits.nothing_to_commit(now_ms)
+            # What was claimed before, and came back untouched, has its commit already.
+            effects += [Dispatch(run) for run in self._claims.acknowledged()]
 
-    def _collect_offsets(self, states: Iterable[PartitionState]) -> dict[TopicPartition, tuple[int, str]]:
+    def _collect_offsets(
+        self, states: Iterable[PartitionState], *, is_final: bool = False
+    ) -> dict[TopicPartition, tuple[int, str]]:
         offsets: dict[TopicPartition, tuple[int, str]] = {}
         for state in states:
             state.account_progress()
             position = state.tracker.position
-            if position is None or state.tracker.finished_count == 0:
+            if self._is_at_most_once:
+                position = handed_out_to(state) if is_final else state.claimed
+                if position is None or state.claimed is None:
+                    continue
+            elif position is None or state.tracker.finished_count == 0:
                 continue
-            beyond = state.tracker.finished_beyond() if state.tracker.finished_beyond_count else []
+            is_ahead = bool(state.tracker.finished_beyond_count) and not self._is_at_most_once
+            beyond = state.tracker.finished_beyond() if is_ahead else []
             committed = (position, encode_finished(beyond, position) if beyond else "")
             if committed != state.committed:
                 state.committed = committed
@@ -446,7 +464,10 @@ class Session:
             if run is not None:
                 state.in_flight.add(run)
                 route.in_flight += 1
-                effects.append(Dispatch(run))
+                if self._is_at_most_once:
+                    self._claims.claim(state, run)
+                else:
+                    effects.append(Dispatch(run))
             self._activate(state)
 
     def _activate(self, state: PartitionState) -> None:
@@ -491,6 +512,9 @@ class Session:
     def _stop_work(self, state: PartitionState) -> None:
         state.is_draining = True
         state.cancel()
+        for run in self._claims.withdraw(lambda run: run in state.in_flight):
+            state.in_flight.discard(run)
+            self._routes[state.plan.name].in_flight -= 1
         self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
 
     def _drop(self, state: PartitionState) -> None:

@@ -12,7 +12,8 @@ from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.delivery.budget import BudgetMeter
 from ottla.delivery.dead_letter import DeadLetterReason
 from ottla.delivery.exceptions import Failure
-from ottla.delivery.failure import DeadLetter, Decision, Postpone, RetryAt, Stop
+from ottla.delivery.failure import DeadLetter, Decision, Finish, Postpone, RetryAt, Stop
+from ottla.delivery.outcomes import Dead, Retry
 from ottla.delivery.retry_headers import RetryState, original_of, retry_state_of
 
 DEAD_LETTER_WRITE_ATTEMPTS = 5
@@ -47,9 +48,12 @@ class Settlement:
         retries: list[AnyRecord] = []
         isolated: list[AnyRecord] = []
         due: list[int] = []
-        is_shared = result.is_batch_failure and len(run.records) > 1
+        is_once = state.plan.is_at_most_once
+        is_shared = result.is_batch_failure and len(run.records) > 1 and not is_once
         for record, failure in result.failures:
             decision = self._decide(state, record, failure, now_ms, wall_ms)
+            if is_once and isinstance(decision, Stop):
+                decision = Finish()
             is_its_own = not is_shared or failure.kind == "malformed"
             if not is_its_own and isinstance(decision, DeadLetter | Stop | Postpone):
                 isolated.append(record)
@@ -73,7 +77,8 @@ class Settlement:
             state.lanes.hold([record])
         if result.fatal is not None:
             reason = f"a worker died: {result.fatal.error_type}: {result.fatal.message}"
-            self.stop(state, list(result.untouched), reason, effects)
+            # The record that the worker died at was handed out.
+            self.stop(state, list(result.untouched)[1 if is_once else 0 :], reason, effects)
             state.lanes.end_run(run.records, ())
         else:
             state.lanes.end_run(run.records, result.untouched)
@@ -205,7 +210,9 @@ class Settlement:
         else:
             state.attempts.pop(record.offset, None)
             state.settle([record])
-            effects.append(_notice("record_skipped", "warning", state, record, failure))
+            is_dropped = state.plan.is_at_most_once and isinstance(failure.outcome, Retry | Dead)
+            event = "record_dropped" if is_dropped else "record_skipped"
+            effects.append(_notice(event, "warning", state, record, failure))
         return None
 
     def _write_dead_letter(

@@ -31,7 +31,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from ottla.clock import Clock, SystemClock
 from ottla.config import Settings
 from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.effects import (
     Commit,
     Dispatch,
@@ -89,7 +89,7 @@ class Engine:
         settings: Settings,
         dead_letters: DeadLetterSink,
         flow: FlowLimits | None = None,
-        commits: CommitPolicy | None = None,
+        commits: CommitPolicy | AtMostOnce | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
         hooks: Hooks | None = None,

@@ -265,7 +265,7 @@ class Producer:
                 )
         if len(self.client):
             self.client.purge()
-            self.client.flush(1.0)
+            self.reports.flush(1.0)
         self.reports.stop()
         self._raise_failures()
 
@@ -450,7 +450,7 @@ class Producer:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise self._errors.buffer_full(topic, len(self)) from None
-                self.client.poll(min(left_s, 0.05))
+                self.reports.poll(min(left_s, 0.05))
                 if self._placement is not None:
                     self._placement.drain(now_ms=self._clock.monotonic_ms())
                 if self._closed is not None:
@@ -463,7 +463,7 @@ class Producer:
         while True:
             left_s = deadline - time.monotonic()
             self._keep_house()
-            still_out = self.client.flush(max(0.0, min(left_s, 0.2)))
+            still_out = self.reports.flush(max(0.0, min(left_s, 0.2)))
             is_settled = still_out == 0 and (self._placement is None or self._placement.held == 0)
             if is_settled and not tracker.unfinished():
                 tracker.outstanding.clear()

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+from confluent_kafka import KafkaException
+
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryTracker, Failure
 from ottla.producer.deliveries import Tracked
@@ -59,15 +61,37 @@ class ReportService:
     def serve_in_passing(self) -> None:
         """Serve the reports that are there, in the calling thread, and forget deliveries that are done."""
         self._served_inline += 1
-        self._client.poll(0)
+        self.poll(0)
         self.tracker.sweep(2 * SERVE_EVERY)
 
     def serve_here(self, timeout_s: float) -> bool:
         """Serve reports if this is the background thread: nobody else would, while a callback of the caller waits."""
         if threading.current_thread() is not self._thread:
             return False
-        self._client.poll(timeout_s)
+        self.poll(timeout_s)
         return True
+
+    def poll(self, timeout_s: float) -> None:
+        """Serve the client's reports, for at most `timeout_s`.
+
+        The client raises a fatal error (it was fenced, say) out of whoever polls next, and only there. That thread need
+        not be concerned, and the background thread must not end: the records that failed for it, and every later call
+        of the client, name it again.
+        """
+        try:
+            self._client.poll(timeout_s)
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+
+    def flush(self, timeout_s: float) -> int:
+        """As `poll`, until nothing is outstanding; returns how many records are."""
+        try:
+            return int(self._client.flush(timeout_s))
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            return len(self._client)
 
     def someone_waits(self) -> None:
         """A thread is about to wait for a report, so it will not poll by itself."""
@@ -118,7 +142,7 @@ class ReportService:
         self._wake.set()
 
     def _run(self) -> None:
-        poll, wake = self._client.poll, self._wake
+        poll, wake = self.poll, self._wake
         seen = 0
         while not self._stopping:
             if seen != self._served_inline:  # somebody sends flat out and polls in passing

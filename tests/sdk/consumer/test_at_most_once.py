@@ -1,0 +1,168 @@
+"""At most once, event by event: nothing is handed out before the commit behind it is acknowledged."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla import App, AtMostOnce, ConfigError, DeadLetterBudget, Json, RetryPolicy, RetryTopics
+from ottla.consumer import events
+from ottla.consumer.effects import Commit, Dispatch, Effect, Notice, WriteDeadLetter
+from ottla.consumer.plan import RoutePlan
+from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.session import Session
+from ottla.delivery import NO_RETRY, ExceptionTable, FailurePolicy
+from ottla.errors import RegistryUnavailable
+from ottla.records import Record, TopicPartition
+
+A = TopicPartition("orders", 0)
+BOOM = ExceptionTable().failure_of(RuntimeError("boom"))
+OUTAGE = ExceptionTable().failure_of(RegistryUnavailable("away"))
+
+
+class Once:
+    def __init__(self, *, dead_letter_topic: str | None = None, **plan: Any) -> None:
+        self.session = Session(
+            [
+                RoutePlan(
+                    name="handler",
+                    topics=frozenset({"orders"}),
+                    is_at_most_once=True,
+                    failures=FailurePolicy(retry=NO_RETRY, dead_letter_topic=dead_letter_topic),
+                    **plan,
+                )
+            ],
+            group="g",
+            now_ms=0,
+            random=Random(1),
+            commits=AtMostOnce(),
+        )
+        self.now_ms = 0
+        self.runs: list[Run] = []
+        self.effects: list[Effect] = []
+        self.step(events.Assigned([A]))
+
+    def step(self, event: events.Event, *, after_ms: int = 0) -> list[Effect]:
+        self.now_ms += after_ms
+        effects = self.session.step(event, self.now_ms)
+        self.effects += effects
+        self.runs += [effect.run for effect in effects if isinstance(effect, Dispatch)]
+        return effects
+
+    def fetch(self, *offsets: int) -> list[Effect]:
+        records: list[AnyRecord] = [Record(*A, offset, 0, None, b"v", [], None, b"v") for offset in offsets]
+        return self.step(events.Fetched(A, records, 10))
+
+    def acknowledge(self) -> list[Effect]:
+        return self.step(events.CommitSucceeded({}))
+
+    def finish(self, result: RunResult | None = None) -> list[Effect]:
+        return self.step(events.RunFinished(self.runs.pop(0), result or RunResult()))
+
+
+def commits(effects: list[Effect]) -> list[dict[TopicPartition, tuple[int, str]]]:
+    return [dict(effect.offsets) for effect in effects if isinstance(effect, Commit)]
+
+
+def offsets_of(run: Run) -> list[int]:
+    return [record.offset for record in run.records]
+
+
+def test_records_are_handed_out_when_the_commit_behind_them_is_acknowledged() -> None:
+    once = Once()
+    assert commits(once.fetch(5, 6)) == [{A: (7, "")}]
+    assert once.runs == []
+
+    once.acknowledge()
+    assert offsets_of(once.runs[0]) == [5, 6]
+
+
+def test_a_commit_that_failed_hands_nothing_out_and_is_tried_again() -> None:
+    once = Once()
+    once.fetch(5)
+    once.step(events.CommitFailed("rebalance in progress", is_fenced=True))
+    assert commits(once.step(events.Tick(), after_ms=499)) == []
+    assert commits(once.step(events.Tick(), after_ms=1)) == [{A: (6, "")}]
+    assert once.runs == []
+
+    once.acknowledge()
+    assert offsets_of(once.runs[0]) == [5]
+
+
+def test_what_was_claimed_and_not_handed_out_goes_back_when_the_partition_is_revoked() -> None:
+    once = Once()
+    once.fetch(5, 6)
+    once.acknowledge()
+    once.fetch(7, 8)
+    once.finish()  # 7 and 8 are claimed now, their commit is under way
+    once.step(events.Revoking([A]))
+
+    assert once.session.is_quiet([A])
+    assert commits(once.step(events.Revoked([A]))) == [{A: (7, "")}]
+
+
+def test_the_record_that_a_late_worker_is_at_is_never_given_to_the_next_owner() -> None:
+    once = Once()
+    once.fetch(5, 6, 7)
+    once.acknowledge()
+    once.runs[0].done = 1  # 5 is done, the worker is at 6
+    once.step(events.Revoking([A]))
+
+    assert commits(once.step(events.Revoked([A]))) == [{A: (7, "")}]
+
+
+def test_a_late_batch_counts_as_a_whole() -> None:
+    once = Once(is_batch=True, quantum=10)
+    once.fetch(5, 6, 7)
+    once.acknowledge()
+    once.step(events.Revoking([A]))
+
+    assert commits(once.step(events.Revoked([A]))) == [], "8 is committed, and stays"
+
+
+def test_a_failing_record_is_dropped_with_a_notice_and_the_next_goes_on() -> None:
+    once = Once()
+    once.fetch(5, 6)
+    once.acknowledge()
+    (run,) = once.runs
+    once.finish(RunResult(done=(), failures=[(run.records[0], BOOM)], untouched=run.records[1:]))
+
+    assert [e.event for e in once.effects if isinstance(e, Notice) and e.level == "warning"] == ["record_dropped"]
+    assert offsets_of(once.runs[0]) == [6], "its commit was acknowledged before: it need not wait"
+    once.finish()
+    assert once.session.is_idle
+
+
+def test_with_a_dead_letter_topic_it_becomes_a_dead_letter() -> None:
+    once = Once(dead_letter_topic="dead", is_batch=True, quantum=10)
+    once.fetch(5, 6)
+    once.acknowledge()
+    (run,) = once.runs
+    once.finish(RunResult(done=(), failures=[(record, BOOM) for record in run.records], is_batch_failure=True))
+
+    assert [e.record.offset for e in once.effects if isinstance(e, WriteDeadLetter)] == [5, 6]
+    assert once.runs == [], "nothing is handed out again to find out who is to blame"
+
+
+def test_an_outage_before_the_handler_is_waited_for() -> None:
+    once = Once()
+    once.fetch(5)
+    once.acknowledge()
+    (run,) = once.runs
+    once.finish(RunResult(done=(), failures=[(run.records[0], OUTAGE)]))
+    once.step(events.Tick(), after_ms=20_000)
+
+    assert [offsets_of(run) for run in once.runs] == [[5]]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"retry": RetryPolicy()}, {"retry_topics": RetryTopics()}, {"budget": DeadLetterBudget()}, {"ordering": "key"}],
+)
+def test_what_would_hand_a_record_out_again_is_refused_where_it_is_declared(given: dict[str, Any]) -> None:
+    app = App("billing", commit=AtMostOnce())
+
+    with pytest.raises(ConfigError, match="AtMostOnce"):
+        app.handler("orders", value=Json(), **given)(lambda value: None)
