@@ -137,7 +137,8 @@ class Cluster:
     @property
     def controller(self) -> Controller | None:
         """The active controller; None while there is none."""
-        return next((node.controller for node in self.nodes.values() if node.controller.is_active), None)
+        active = (node.controller for node in self.nodes.values() if node.controller.is_active and not node.is_paused)
+        return next(active, None)
 
     # --- life of the cluster
 
@@ -329,7 +330,8 @@ class Cluster:
     # --- how things are
 
     async def controller_id(self) -> int:
-        return next((node_id for node_id, node in self.nodes.items() if node.controller.is_active), NO_LEADER)
+        controller = self.controller
+        return NO_LEADER if controller is None else controller.leader_id
 
     async def partition_state(self, topic: str, partition: int) -> PartitionImage:
         """What the active controller has decided, or the newest metadata that any node has while there is none."""

@@ -24,13 +24,12 @@ class LocalControl:
 
     def facts(self) -> ClusterFacts:
         cluster = self._cluster
-        nodes = cluster.nodes
         return gather(
             states={node: self._state(node) for node in cluster.node_ids},
             brokers=cluster.brokers,
             addresses=dict(zip(cluster.node_ids, cluster.bootstrap_servers.split(","), strict=True)),
             voters=cluster.voters,
-            controller=next((node for node, each in nodes.items() if each.controller.is_active), NO_LEADER),
+            controller=NO_LEADER if cluster.controller is None else cluster.controller.leader_id,
             faults=self.faults,
             links=self.links,
             disks=self.disks,
