@@ -166,6 +166,23 @@ class BrokerConfig:
     num_replica_fetchers: int = setting(
         _INT, 1, "connections to each leader that a follower fetches by", check=at_least(1)
     )
+    leader_replication_throttled_rate: int = setting(
+        _LONG,
+        LONG_MAX,
+        "bytes per second that a leader sends to throttled replicas (leader.replication.throttled.replicas of a topic)",
+        check=at_least(0),
+        update=_BROKER,
+    )
+    follower_replication_throttled_rate: int = setting(
+        _LONG,
+        LONG_MAX,
+        "bytes per second that a follower fetches of throttled replicas",
+        check=at_least(0),
+        update=_BROKER,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        _LONG, LONG_MAX, "bytes per second that are copied between log directories", check=at_least(0), update=_BROKER
+    )
     replica_selector_class: str = setting(
         _STRING,
         "",

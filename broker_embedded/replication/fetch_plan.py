@@ -20,6 +20,7 @@ from broker_embedded.replication.follower_fetch_session import (
     FollowerFetchSession,
 )
 from broker_embedded.replication.partition import LostByLeader, Partition
+from broker_embedded.replication.throttle import ReplicationThrottle
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -78,10 +79,15 @@ class FetchPlan:
     """All partitions that one fetcher follows. See the module."""
 
     def __init__(
-        self, *, config: Callable[[], BrokerConfig], on_high_watermark: Callable[[TopicPartition], None]
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        on_high_watermark: Callable[[TopicPartition], None],
+        throttle: ReplicationThrottle,
     ) -> None:
         self._config = config
         self._on_high_watermark = on_high_watermark
+        self._throttle = throttle
         self._followed: dict[FetchKey, Followed] = {}
         self._moved: dict[FetchKey, Followed] = {}
         """What may have to be asked for differently than in the last request, paused ones included."""
@@ -135,6 +141,8 @@ class FetchPlan:
         paused: dict[FetchKey, Followed] = {}
         for key, followed in self._moved.items():
             followed.asked_at = -1
+            if self._throttle.holds(followed.partition, followed.partition.node_id):
+                followed.retry_at_ms = max(followed.retry_at_ms, now_ms + self._throttle.wait_ms())
             if _may_be_asked_for(followed):
                 if followed.retry_at_ms <= now_ms:
                     position = followed.position(config.replica_fetch_max_bytes)
@@ -220,6 +228,8 @@ class FetchPlan:
             self._pause(followed, now_ms)
         else:
             followed.failures = 0
+            if answer.records:
+                self._throttle.record(partition, partition.node_id, len(answer.records))
             if moved:
                 self._on_high_watermark(partition.topic_partition)
         return False

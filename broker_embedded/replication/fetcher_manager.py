@@ -13,6 +13,7 @@ from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.replication.fetch_plan import FetchPlan
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_fetcher import ReplicaFetcher
+from broker_embedded.replication.throttle import ReplicationThrottle
 
 FetcherKey = tuple[int, int]
 """(leader, fetcher number)."""
@@ -31,6 +32,7 @@ class ReplicaFetcherManager:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         on_high_watermark: Callable[[TopicPartition], None],
+        throttle: ReplicationThrottle,
     ) -> None:
         self._node_id = node_id
         self._config = config
@@ -39,6 +41,7 @@ class ReplicaFetcherManager:
         self._clock = clock
         self._loop = loop
         self._on_high_watermark = on_high_watermark
+        self._throttle = throttle
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._fetcher_of: dict[TopicPartition, FetcherKey] = {}
 
@@ -76,7 +79,7 @@ class ReplicaFetcherManager:
             node_id=self._node_id,
             leader=leader,
             channel=f"replica-fetch-{number}",
-            plan=FetchPlan(config=self._config, on_high_watermark=self._on_high_watermark),
+            plan=FetchPlan(config=self._config, on_high_watermark=self._on_high_watermark, throttle=self._throttle),
             peers=self._peers,
             broker_epoch=self._broker_epoch,
             clock=self._clock,

@@ -28,6 +28,7 @@ from broker_embedded.replication.in_sync_replicas import InSyncReplicas
 from broker_embedded.replication.leadership import AppendResult, LeadershipListener
 from broker_embedded.replication.log_settings import usable_topic_config
 from broker_embedded.replication.partition import Partition
+from broker_embedded.replication.throttle import ReplicationThrottle
 from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
@@ -91,6 +92,12 @@ class ReplicaManager:
         )
         self._broker_epoch = broker_epoch
         self._acts = peers is None
+        self.leader_throttle = ReplicationThrottle(
+            node_id=node_id,
+            rate=lambda: self.config.leader_replication_throttled_rate,
+            replicas_of=lambda topic: self.topic_config(topic).leader_replication_throttled_replicas,
+            now_ms=clock.monotonic_ms,
+        )
         self._fetchers: ReplicaFetcherManager | None = None
         if peers is not None:
             self._fetchers = ReplicaFetcherManager(
@@ -101,6 +108,12 @@ class ReplicaManager:
                 clock=clock,
                 loop=loop,
                 on_high_watermark=self._wake_readers,
+                throttle=ReplicationThrottle(
+                    node_id=node_id,
+                    rate=lambda: self.config.follower_replication_throttled_rate,
+                    replicas_of=lambda topic: self.topic_config(topic).follower_replication_throttled_replicas,
+                    now_ms=clock.monotonic_ms,
+                ),
             )
         metadata.add_listener(self._on_metadata)
         logs.add_dir_listener(self._on_dir_offline)

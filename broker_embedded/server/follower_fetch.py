@@ -125,7 +125,10 @@ class FollowerFetch(Fetch):
         read.body["high_watermark"] = partition.high_watermark
         read.body["last_stable_offset"] = partition.log.last_stable_offset
         read.must_answer = self._selects_replicas and self._is_behind(partition)
-        return False
+        return self._is_held_up(partition)
+
+    def _is_held_up(self, partition: Partition) -> bool:
+        return self.ctx.broker.replicas.leader_throttle.holds(partition, self._replica)
 
     def _is_behind(self, partition: Partition) -> bool:
         """Whether it has not been told of the high watermark."""
@@ -149,7 +152,7 @@ class FollowerFetch(Fetch):
         partition, wanted, _ = self._readers[key]
         if self._selects_replicas and self._is_behind(partition):
             return True
-        if partition.log.log_end_offset <= wanted.fetch_offset:
+        if partition.log.log_end_offset <= wanted.fetch_offset or self._is_held_up(partition):
             return False
         self._waited_bytes += amount
         min_bytes: int = self.request.min_bytes
@@ -160,9 +163,12 @@ class FollowerFetch(Fetch):
     def body(self) -> Body:
         """The follower learns the high watermarks in it."""
         response = super().body()
+        throttle = self.ctx.broker.replicas.leader_throttle
         for read in self._reads:
             if read is not None and read.partition is not None and read.partition.leading is not None:
                 follower = read.partition.leading.followers.get(self._replica)
                 if follower is not None:
                     follower.told_high_watermark = read.body["high_watermark"]
+                if read.slice is not None and read.slice.size:
+                    throttle.record(read.partition, self._replica, read.slice.size)
         return response
