@@ -107,6 +107,7 @@ class App:
         ordering: Ordering | str = Ordering.PARTITION,
         batch: bool = False,
         max_batch: int = 500,
+        linger_ms: int = 0,
         quantum: int = DEFAULT_QUANTUM_RECORDS,
         fair_by: str = "records",
         weight_of: Callable[[TopicPartition], int] | None = None,
@@ -117,8 +118,8 @@ class App:
 
         `concurrency` is how many runs may be handled at the same time; `ordering` what stays in order meanwhile:
         ``"partition"``, ``"key"`` or ``"unordered"``. With `batch` the handler gets lists, at most `max_batch` records
-        of one partition, and may return one outcome per record. `quantum` is a partition's turn when several have
-        records, counted in ``fair_by="records"`` or ``"bytes"``.
+        of one partition, and may return one outcome per record; a batch that is not full waits `linger_ms` for more.
+        `quantum` is a partition's turn when several have records, counted in ``fair_by="records"`` or ``"bytes"``.
 
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
         that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
@@ -148,6 +149,7 @@ class App:
                 concurrency=concurrency,
                 ordering=ordering_of(ordering, handler_name),
                 is_batch=batch,
+                linger_ms=linger_ms,
                 quantum=max_batch if batch else quantum,
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,

@@ -43,6 +43,7 @@ class Route:
     concurrency: int = 1
     ordering: Ordering = Ordering.PARTITION
     is_batch: bool = False
+    linger_ms: int = 0
     quantum: int = DEFAULT_QUANTUM_RECORDS
     is_fair_by_bytes: bool = False
     weight_of: Callable[[TopicPartition], int] | None = None
@@ -93,6 +94,7 @@ class Route:
             quantum=self.quantum,
             is_fair_by_bytes=self.is_fair_by_bytes,
             is_batch=self.is_batch,
+            linger_ms=self.linger_ms,
             failures=FailurePolicy(
                 retry=self.retry, retry_topics=self.retry_topics, dead_letter_topic=self.dead_letter_topic
             ),

@@ -46,6 +46,11 @@ class Lanes(ABC):
         """Whether `take` may find something."""
 
     @property
+    def has_retries(self) -> bool:
+        """Whether a group is to be delivered again now."""
+        return bool(self._retries)
+
+    @property
     def waiting(self) -> int:
         """How many records `take` could hand out at most."""
         return len(self._buffer) + sum(map(len, self._retries))

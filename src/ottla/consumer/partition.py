@@ -9,6 +9,7 @@ from ottla.consumer.effects import Write
 from ottla.consumer.events import Fetched
 from ottla.consumer.flow import Pace
 from ottla.consumer.lanes import lanes_for
+from ottla.consumer.linger import Linger
 from ottla.consumer.offsets import OffsetTracker
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.retry_line import Stage
@@ -66,6 +67,7 @@ class PartitionState:
         "is_draining",
         "lanes",
         "late",
+        "linger",
         "pace",
         "plan",
         "restored",
@@ -82,6 +84,7 @@ class PartitionState:
         self.tracker = OffsetTracker()
         self.lanes = lanes_for(plan.ordering)
         self.pace = Pace(now_ms)
+        self.linger = Linger(linger_ms=plan.linger_ms, most=plan.quantum) if plan.linger_ms else None
         self.in_flight: set[Run] = set()
         self.attempts: dict[int, Attempts] = {}
         self.dead_letters: dict[int, PendingWrite] = {}

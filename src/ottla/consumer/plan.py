@@ -31,6 +31,8 @@ class RoutePlan:
     is_fair_by_bytes: bool = False
     turn_ms: int = DEFAULT_TURN_MS
     is_batch: bool = False
+    linger_ms: int = 0
+    """How long a batch that is not full waits for more records."""
     failures: FailurePolicy = field(default_factory=FailurePolicy)
     is_at_most_once: bool = False
     """Nothing is handed out twice: no retries, and what cannot be dead-lettered is dropped."""
@@ -44,6 +46,16 @@ class RoutePlan:
             raise ConfigError(f"{self.name}: concurrency must be 1 or more, got {self.concurrency}")
         if self.quantum < 1:
             raise ConfigError(f"{self.name}: quantum must be 1 or more, got {self.quantum}")
+        if self.linger_ms < 0:
+            raise ConfigError(f"{self.name}: linger_ms must not be negative, got {self.linger_ms}")
+        if self.linger_ms and not self.is_batch:
+            raise ConfigError(
+                f"{self.name}: linger_ms={self.linger_ms} fills batches; a handler of single records has none"
+            )
+        if self.linger_ms and self.is_fair_by_bytes:
+            raise ConfigError(
+                f"{self.name}: linger_ms={self.linger_ms} waits for max_batch records; use fair_by='records'"
+            )
         if self.is_batch and self.ordering is Ordering.KEY:
             raise ConfigError(
                 f"{self.name}: a batch handler gets a partition's records together; "

@@ -69,7 +69,7 @@ class RouteState:
         limit = allowance
         if self._ms_per_record * limit > plan.turn_ms:
             limit = max(1, int(plan.turn_ms / self._ms_per_record))
-        if plan.concurrency > 1 and plan.ordering is not Ordering.PARTITION:
+        if plan.concurrency > 1 and plan.ordering is not Ordering.PARTITION and not plan.linger_ms:
             # Spread what is there over the free workers instead of giving all of it to the first.
             free = plan.concurrency - self.in_flight
             limit = min(limit, max(1, -(-waiting // free)))

@@ -259,6 +259,8 @@ class Session:
         self._lines.put(state, records, now_ms)
         self._activate(state)
         self._observe(state, now_ms)
+        if state.linger is not None:
+            self._look_again(state, state.linger.came(waiting=state.lanes.waiting, now_ms=now_ms))
 
     def _run_finished(self, event: events.RunFinished, now_ms: int, effects: list[Effect]) -> None:
         run, result = event.run, event.result
@@ -431,8 +433,9 @@ class Session:
 
     def _drain_requested(self, event: events.DrainRequested, now_ms: int, effects: list[Effect]) -> None:
         self._is_drained = True
-        for topic_partition in self._partitions:
+        for topic_partition, state in self._partitions.items():
             self._flow.pause(topic_partition, PauseReason.DRAIN)
+            self._activate(state)  # a batch that lingers goes out as it is
 
     def _close_requested(self, event: events.CloseRequested, now_ms: int, effects: list[Effect]) -> None:
         self._is_closing = True
@@ -458,7 +461,11 @@ class Session:
             state = self._partitions[topic_partition]
             if not state.is_eligible:
                 continue
+            if state.linger is not None and self._lingers(state, now_ms):
+                continue
             run = route.take_run(state, allowance, now_ms)
+            if state.linger is not None:
+                self._look_again(state, state.linger.taken(waiting=state.lanes.waiting, now_ms=now_ms))
             if run is not None and state.stage is not None:
                 run = self._settlement.park(state, run, effects)
             if run is not None:
@@ -469,6 +476,19 @@ class Session:
                 else:
                     effects.append(Dispatch(run))
             self._activate(state)
+
+    def _lingers(self, state: PartitionState, now_ms: int) -> bool:
+        is_pressed = state.lanes.has_retries or self._flow.is_paused(state.topic_partition)
+        assert state.linger is not None
+        return not is_pressed and state.linger.waits(waiting=state.lanes.waiting, now_ms=now_ms)
+
+    def _look_again(self, state: PartitionState, at_ms: int | None) -> None:
+        def fire(now_ms: int, effects: list[Effect]) -> None:
+            if self._is_current(state):
+                self._activate(state)
+
+        if at_ms is not None:
+            self._at(at_ms, fire)
 
     def _activate(self, state: PartitionState) -> None:
         if state.is_eligible and not self._flow.is_paused_for(state.topic_partition, PauseReason.USER):
