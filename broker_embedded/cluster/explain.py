@@ -80,33 +80,41 @@ def _controller(facts: ClusterFacts) -> Iterator[str]:
 
 
 def _no_leader(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
-    missing = [_missing(facts, node) for node in state.isr]
+    missing = [_missing(facts, state, node) for node in state.isr]
     reasons = [reason for reason in missing if reason is not None]
     if len(reasons) == len(state.isr):
         why = ", ".join(reasons) or "none"
-        others = [node for node in state.replicas if node not in state.isr and _missing(facts, node) is None]
+        others = [node for node in state.replicas if node not in state.isr and _missing(facts, state, node) is None]
         if state.allows_unclean_election and not others:
             remedy = "start any of its replicas"
         elif state.allows_unclean_election:
             remedy = f"unclean election is allowed and {_list(others)} could lead: the controller has not decided yet"
         elif others:
             remedy = (
-                f"start broker {_one_of(state.isr)}; or set unclean.leader.election.enable=true, then"
+                f"{_start(facts, state)}; or set unclean.leader.election.enable=true, then"
                 f" {_list(others)} may lead and what only the in-sync replicas have is lost"
             )
         else:
-            remedy = f"start broker {_one_of(state.isr)}"
+            remedy = _start(facts, state)
         yield (
             f"Nobody may lead: of the in-sync replicas {_list(state.isr)} none is there ({why}), and"
             f" unclean.leader.election.enable is {_true(state.allows_unclean_election)}. To end it: {remedy}."
         )
     elif facts.controller != NO_NODE:
-        able = [node for node in state.isr if _missing(facts, node) is None]
+        able = [node for node in state.isr if _missing(facts, state, node) is None]
         yield f"{_list(able)} could lead; the controller has not elected it yet."
 
 
-def _missing(facts: ClusterFacts, node: int) -> str | None:
-    """Why a node cannot lead or follow, as far as it is about the node itself."""
+def _start(facts: ClusterFacts, state: PartitionFacts) -> str:
+    """What brings an in-sync replica back."""
+    runs = [node for node in state.isr if node in facts.nodes and facts.nodes[node].is_up]
+    if len(runs) == len(state.isr):
+        return f"start broker {_one_of(state.isr)} again, with a disk that works"
+    return f"start broker {_one_of([node for node in state.isr if node not in runs])}"
+
+
+def _missing(facts: ClusterFacts, state: PartitionFacts, node: int) -> str | None:
+    """Why a node can neither lead nor follow this partition, as far as it is about the node itself."""
     found = facts.nodes.get(node)
     if found is None:
         return f"{node} is not part of the cluster"
@@ -114,8 +122,9 @@ def _missing(facts: ClusterFacts, node: int) -> str | None:
         return f"{node} is {found.state.value}"
     if found.is_fenced:
         return f"{node} is fenced"
-    if found.offline_dirs:
-        return f"{node} has a log directory offline"
+    copy = state.copies.get(node)
+    if copy is not None and copy.offline_reason is not None:
+        return f"the log directory of its copy on {node} is offline: {copy.offline_reason}"
     return None
 
 
@@ -216,7 +225,7 @@ def _how_far(led: ReplicaFacts, copy: ReplicaFacts | None) -> str:
 def _because(facts: ClusterFacts, state: PartitionFacts, node: int) -> str:
     """Why a follower does not follow."""
     reasons: list[str] = []
-    missing = _missing(facts, node)
+    missing = _missing(facts, state, node)
     if missing is not None:
         reasons.append(missing)
     cut = facts.cut_links.get((node, state.leader))
@@ -228,8 +237,6 @@ def _because(facts: ClusterFacts, state: PartitionFacts, node: int) -> str:
     copy = state.copies.get(node)
     if copy is not None and copy.fetch_error is not None and cut is None:
         reasons.append(f"its fetch ended with {copy.fetch_error}")
-    if copy is not None and copy.offline_reason is not None:
-        reasons.append(f"its log directory is offline ({copy.offline_reason})")
     return f": {'; '.join(reasons)}" if reasons else ""
 
 

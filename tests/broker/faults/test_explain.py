@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from broker_embedded.cluster.explain import explain
@@ -87,9 +86,9 @@ def test_an_in_sync_replica_that_could_lead_waits_for_the_controller() -> None:
 
 
 def test_a_disk_offline_keeps_a_replica_from_leading() -> None:
-    facts = cluster(partition(leader=-1, isr=(2,), copies={}))
-    nodes = {**facts.nodes, 2: replace(facts.nodes[2], offline_dirs={"/b": "Input/output error"})}
-    assert "2 has a log directory offline" in why(replace(facts, nodes=nodes))
+    text = why(cluster(partition(leader=-1, isr=(2,), copies={2: copy(2, offline_reason="/b: Input/output error")})))
+    assert "the log directory of its copy on 2 is offline: /b: Input/output error" in text
+    assert "start broker 2 again, with a disk that works" in text
 
 
 def test_no_controller_because_the_voters_have_no_majority() -> None:
