@@ -90,6 +90,7 @@ class PauseReason(Enum):
     STOPPED = "stopped"
     DRAIN = "drain"
     NOT_DUE = "not due"
+    METADATA = "metadata"
 
 
 class FlowControl:

@@ -29,7 +29,13 @@ from ottla.consumer.effects import (
 )
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health, PartitionHealth
-from ottla.consumer.offset_metadata import decode_finished, encode_finished
+from ottla.consumer.offset_metadata import (
+    LIMIT_BYTES,
+    NEARLY_FULL_BYTES,
+    RELIEVED_BYTES,
+    decode_finished,
+    encode_finished,
+)
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.plan import RoutePlan, plans_by_topic
 from ottla.consumer.retry_lines import RetryLines
@@ -78,6 +84,7 @@ class Session:
         self._next_epoch = 1
         self._epoch_offset_ms = epoch_offset_ms
         self._unfinished_limit_ms = unfinished_limit_ms
+        self._news: list[Effect] = []
         self._is_closing = False
         self._is_drained = False
         self._dead_workers: list[str] = []
@@ -88,8 +95,11 @@ class Session:
         _HANDLERS[type(event)](self, event, now_ms, effects)
         self._fire_timers(now_ms, effects)
         self._dispatch(now_ms, effects)
-        self._tell_flow(effects)
         self._commit_if_due(now_ms, effects)
+        self._tell_flow(effects)
+        if self._news:
+            effects += self._news
+            self._news = []
         return effects
 
     # What the shells ask
@@ -353,10 +363,29 @@ class Session:
             is_ahead = bool(state.tracker.finished_beyond_count) and not self._is_at_most_once
             beyond = state.tracker.finished_beyond() if is_ahead else []
             committed = (position, encode_finished(beyond, position) if beyond else "")
+            self._watch_metadata(state, len(committed[1]), len(beyond))
             if committed != state.committed:
                 state.committed = committed
                 offsets[state.topic_partition] = committed
         return offsets
+
+    def _watch_metadata(self, state: PartitionState, size_bytes: int, beyond: int) -> None:
+        """One record that is not done lets everything behind it pile up in the commit metadata. Before that is full,
+        take in no more of the partition, and say which record it is; go on when there is room again."""
+        name = state.topic_partition
+        is_paused = self._flow.is_paused_for(name, PauseReason.METADATA)
+        if is_paused and size_bytes <= RELIEVED_BYTES:
+            self._flow.resume(name, PauseReason.METADATA)
+        elif not is_paused and size_bytes >= NEARLY_FULL_BYTES:
+            self._flow.pause(name, PauseReason.METADATA)
+            fields = {
+                "partition": str(name),
+                "offset": state.tracker.position,
+                "finished_beyond": beyond,
+                "size_bytes": size_bytes,
+                "limit_bytes": LIMIT_BYTES,
+            }
+            self._news.append(Notice("commit_metadata_nearly_full", "warning", fields))
 
     # Verbs
 

@@ -182,4 +182,4 @@ def test_nothing_waits_longer_than_the_linger_and_every_batch_is_full_or_was_wai
 )
 def test_a_linger_that_has_no_meaning_is_refused_where_it_is_declared(given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        App("billing").handler("orders", value=Json(), **given)(lambda value: None)  # type: ignore[arg-type]
+        App("billing").handler("orders", value=Json(), **given)(lambda numbers: None)  # type: ignore[arg-type]
