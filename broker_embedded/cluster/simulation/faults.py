@@ -1,8 +1,8 @@
 """What goes wrong, and when: one fault after the other, drawn from the seed.
 
-Each fault is mended after a while; several may be open at once. A machine loses power only while every committed record
-is on another running node that is in sync, because a record that is nowhere else and was never flushed is lost in Kafka
-too; that is a choice of its settings, not a fault of its protocol.
+Each fault is mended after a while; several may be open at once. A machine loses power only while nothing else is wrong
+between the nodes and every committed record is on another one that is in sync: a record that is nowhere else and was
+never flushed is lost in Kafka too, and that is a choice of its settings, not a fault of its protocol.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class FaultPlan:
         self._open: list[asyncio.Task[None]] = []
         self._busy: dict[str, None] = {}
         """Nodes that something is being done to."""
+        self._bad_links = 0
+        """Faults of links between nodes."""
         self._mending = asyncio.Event()
 
     async def run(self, until_s: float) -> None:
@@ -88,7 +90,8 @@ class FaultPlan:
         node = self._a_node()
         if node is None:
             return
-        if not self._simulation.is_dispensable(node):
+        is_calm = len(self._busy) == 1 and not self._bad_links
+        if not is_calm or not self._simulation.is_dispensable(node):
             self._busy.pop(node.name)
             return
         self._note(f"cuts the power of {node.name}: what it had not flushed is lost")
@@ -161,19 +164,23 @@ class FaultPlan:
         self._note(f"connects {node.name} again")
 
     async def _with_cut(self, pairs: list[tuple[str, str]]) -> None:
+        self._bad_links += 1
         for pair in pairs:
             self._simulation.network.cut(*pair)
         await self._wait(self._random.choice((0.2, 1.0, 5.0, 15.0)))
         for pair in pairs:
             self._simulation.network.mend(*pair)
+        self._bad_links -= 1
 
     async def _slow(self) -> None:
         source, target = self._two_hosts()
         delay_ms = self._random.choice((20, 200, 1_500))
         self._note(f"slows the link from {source} to {target} by {delay_ms} ms")
+        self._bad_links += 1
         self._simulation.network.slow(source, target, delay_ms)
         await self._wait(self._random.choice((1.0, 10.0)))
         self._simulation.network.slow(source, target, 0)
+        self._bad_links -= 1
 
     def _two_hosts(self) -> tuple[str, str]:
         node = self._random.choice(self._simulation.nodes).name

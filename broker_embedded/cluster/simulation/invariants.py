@@ -35,12 +35,14 @@ class Invariants:
         return found
 
     def check(self, nodes: Iterable[SimulatedNode]) -> None:
-        """Everything that can be seen now."""
+        """Everything that can have changed: what has run since the last time."""
         self.checks += 1
         for node in nodes:
             broker = node.broker
-            if broker is None or not node.is_running:
+            process = node.process
+            if broker is None or process is None or not process.has_run:
                 continue
+            process.has_run = False
             self._one_controller_per_epoch(node)
             for partition in broker.replicas.partitions():
                 self._check_replica(node, partition)

@@ -158,6 +158,7 @@ def _may_run(handle: asyncio.Handle) -> bool:
     if process.is_paused:
         process.held.append(handle)
         return False
+    process.has_run = True
     return not process.is_dead
 
 

@@ -25,6 +25,8 @@ class Process:
         self.name = name
         self.is_dead = False
         self.is_paused = False
+        self.has_run = True
+        """Something of it has run since somebody has set this to False."""
         self.held: list[asyncio.Handle] = []
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._remains: list[asyncio.Task[Any]] = []

@@ -161,11 +161,17 @@ class Simulation:
         self.invariants.node_ended(node)
 
     def is_dispensable(self, node: SimulatedNode) -> bool:
-        """Whether all that is committed is on another node that runs and is in sync."""
-        assert node.broker is not None
+        """Whether all that is committed is on another node that runs and that the controller counts as in sync."""
+        controller = next(
+            (each.node.controller for each in self.nodes if each.node and each.node.quorum.is_leader), None
+        )
+        if controller is None or node.broker is None:
+            return False
+        if any(broker.fenced for broker in controller.image.brokers.values()):
+            return False
         for partition in node.broker.replicas.partitions():
             topic_partition = partition.topic_partition
-            state = node.broker.metadata.image.partition(topic_partition)
+            state = controller.image.partition(topic_partition)
             end_offset = self.invariants.committed(topic_partition).end_offset
             others = [
                 other.broker.replicas.partition(topic_partition)
