@@ -157,6 +157,8 @@ def _disk(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
             f" answered KAFKA_STORAGE_ERROR until broker {state.leader} is started again with a disk that works."
         )
     for fault in facts.disk_faults:
+        if led is not None and led.directory and not led.directory.startswith(fault.path.rstrip("/") + "/"):
+            continue
         if fault.broker == state.leader and fault.kind == "full":
             yield (
                 f"The disk of its leader {state.leader} is full ({fault.path}): appends are refused with"

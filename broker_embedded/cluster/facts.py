@@ -68,6 +68,8 @@ class ReplicaFacts:
     """What its last attempt to fetch from the leader ended with; None if that went well."""
     offline_reason: str | None = None
     """Why its log directory is offline."""
+    directory: str = ""
+    """Where its files are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,6 +136,7 @@ def _copy(node: int, partition: Partition, led: Partition | None, broker: Broker
         leader_epoch=partition.leader_epoch,
         behind_for_ms=behind_for_ms,
         offline_reason=log.offline_reason,
+        directory=log.directory,
     )
 
 

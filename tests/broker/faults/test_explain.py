@@ -164,6 +164,11 @@ def test_disks_of_the_leader_are_named_and_those_of_others_are_not() -> None:
     text = why(cluster(partition(), disk_faults=faults))
     assert "The disk of its leader 1 is full (/1)" in text
     assert "(/2)" not in text
+    elsewhere = partition(copies={1: copy(1, directory="/1/dir-1/t-0")})
+    faults = tuple(DiskFaultFacts(broker=1, kind="slow", path=path) for path in ("/1/dir-0", "/1/dir-1"))
+    text = why(cluster(elsewhere, disk_faults=faults))
+    assert "has a fault: slow (/1/dir-1)" in text
+    assert "(/1/dir-0)" not in text
 
 
 def test_armed_faults_are_named_where_they_concern_the_partition() -> None:
