@@ -38,6 +38,12 @@ def test_the_spark_page_is_true(kafka, spark):
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_the_pipeline_page_is_true(kafka, spark):
+    run_page("pipeline.md", kafka.bootstrap_servers)
+
+
+@pytest.mark.spark
 def test_every_option_is_in_the_table_of_the_page():
     from ottla.spark.options import DECODE_OPTION, KNOWN
 

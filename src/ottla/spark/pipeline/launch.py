@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from ottla.spark.pipeline.definition import Pipeline
+
+STARTS = 4
+TOO_LATE = "Python worker failed to connect back"
 
 
 def start(
@@ -141,8 +145,25 @@ def _start_query(
             writer = writer.option(name, str(value))
         writer = writer.format("ottla").option("kafka.bootstrap.servers", pipeline.bootstrap_servers)
         writer = writer.option("topic", pipeline.in_version(sink.topic))
-    started: StreamingQuery = writer.start()
-    return started
+    return _start_one(writer, sink)
+
+
+def _start_one(writer: Any, sink: Sink) -> StreamingQuery:
+    """Start a query and wait until its sources are there.
+
+    Spark gives the Python process of each source ten seconds to start. Many at once on a busy machine need longer, so
+    queries start one after the other, and one whose source came too late is started again.
+    """
+    query: StreamingQuery = writer.start()
+    for _ in range(STARTS - 1):
+        while query.isActive and str(query.status["message"]).startswith("Initializing"):
+            time.sleep(LOOK_EVERY_S)
+        error = None if query.isActive else query.exception()
+        if error is None or TOO_LATE not in str(error):
+            return query
+        log_event("pipeline_source_started_too_slowly", "warning", {"sink": sink.name})
+        query = writer.start()
+    return query
 
 
 def _client_options(pipeline: Pipeline) -> dict[str, Any]:
