@@ -24,7 +24,6 @@ from .transaction import (
     EPOCH_BUMPED_AT_EVERY_END,
     LAST_EPOCH,
     NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ProducerIdentity,
     Transaction,
@@ -62,7 +61,6 @@ NEEDS_PRODUCER_ID = NeedsProducerId()
 
 InitDecision = Refused | Write | FenceFirst | NeedsProducerId
 EnlistDecision = Refused | Unchanged | Write
-EndDecision = Refused | Unchanged | Write | NeedsProducerId
 
 
 # -- InitProducerId
@@ -130,7 +128,7 @@ def init_producer(
 
 def _may_recover(known: Transaction, claimed: ProducerIdentity) -> bool:
     """Whether the claimed id is this one, or the one whose epochs ran out right before it."""
-    if claimed.producer_id == known.producer_id or claimed == identity_after(known):
+    if claimed.producer_id == known.producer_id or claimed == known.goes_on_as:
         return True
     return claimed.producer_id == known.previous_producer_id and claimed.epoch >= LAST_EPOCH
 
@@ -163,7 +161,7 @@ def add_partitions(
     client_version: int,
 ) -> EnlistDecision:
     """Partitions become part of the transaction, which begins with the first."""
-    error = _check_identity(known, producer)
+    error = check_identity(known, producer)
     if error is not ErrorCode.NONE or known is None:
         return Refused(error=error)
     if known.state in PREPARED:
@@ -186,7 +184,7 @@ def verify_partitions(
     known: Transaction | None, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Whether a leader may append for this producer: per partition, is it part of the open transaction? (KIP-890)"""
-    error = _check_identity(known, producer)
+    error = check_identity(known, producer)
     if error is ErrorCode.NONE and known is not None and known.state in PREPARED:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
     if error is not ErrorCode.NONE or known is None:
@@ -198,116 +196,16 @@ def verify_partitions(
     }
 
 
-def _check_identity(known: Transaction | None, producer: ProducerIdentity) -> ErrorCode:
+def check_identity(known: Transaction | None, producer: ProducerIdentity) -> ErrorCode:
     if known is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if producer == identity_after(known):
+    if producer == known.goes_on_as:
         return ErrorCode.NONE
     if known.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if known.producer_epoch != producer.epoch:
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.NONE
-
-
-# -- EndTxn
-
-
-def end_transaction(
-    known: Transaction | None,
-    producer: ProducerIdentity,
-    *,
-    commit: bool,
-    now_ms: int,
-    client_version: int,
-    fresh_id: int | None,
-) -> EndDecision:
-    """The producer commits or aborts. A repeated request is answered as the first was."""
-    if known is None:
-        return Refused(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if client_version >= EPOCH_BUMPED_AT_EVERY_END:
-        return _end_with_bump(known, producer, commit=commit, now_ms=now_ms, fresh_id=fresh_id)
-    error = _check_identity(known, producer)
-    if error is not ErrorCode.NONE:
-        return Refused(error=error)
-    if known.state is _S.ONGOING:
-        state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
-        return Write(transaction=known.move_to(state, now_ms=now_ms))
-    return _repeated_end(known, commit=commit)
-
-
-def _end_with_bump(
-    known: Transaction, producer: ProducerIdentity, *, commit: bool, now_ms: int, fresh_id: int | None
-) -> EndDecision:
-    """KIP-890: the epoch rises with every end, so a late batch or marker of one transaction cannot enter the next.
-
-    The epoch therefore also tells a repeated request (it names the epoch before the bump) from the next one.
-    """
-    is_current = producer == identity_after(known)
-    is_same_id = is_current or known.producer_id == producer.producer_id
-    was_last_epoch = known.previous_producer_id == producer.producer_id and producer.epoch == LAST_EPOCH
-    is_rotated = was_last_epoch and known.producer_epoch == 0
-    if not is_same_id and not is_rotated:
-        return Refused(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_fence_at_the_last_epoch = known.producer_epoch > LAST_EPOCH and known.next_producer_id == NO_PRODUCER_ID
-    is_bumped = is_same_id and known.producer_epoch == producer.epoch + 1 and not is_fence_at_the_last_epoch
-    has_ended = known.state not in (_S.EMPTY, _S.ONGOING) and known.client_version >= EPOCH_BUMPED_AT_EVERY_END
-    is_repeated = has_ended and (is_rotated or is_bumped)
-    if not is_current and not is_repeated:
-        return Refused(error=ErrorCode.PRODUCER_FENCED)
-    if known.state in PREPARED and not is_repeated:
-        # Already the next transaction, of a producer that was quick. Kafka answers PRODUCER_FENCED, and loses it.
-        return Refused(error=ErrorCode.CONCURRENT_TRANSACTIONS)
-    if known.state is not _S.ONGOING:
-        if is_repeated:
-            return _repeated_end(known, commit=commit)
-        if commit:
-            return Refused(error=ErrorCode.INVALID_TXN_STATE)
-    next_id = NO_PRODUCER_ID
-    if known.is_epoch_exhausted:
-        if fresh_id is None:
-            return NEEDS_PRODUCER_ID
-        next_id = fresh_id
-    return Write(
-        transaction=known.move_to(
-            _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT,
-            now_ms=now_ms,
-            producer_epoch=known.producer_epoch + 1,
-            last_producer_epoch=known.producer_epoch,
-            next_producer_id=next_id,
-            start_ms=known.start_ms if known.state is _S.ONGOING else now_ms,
-            client_version=EPOCH_BUMPED_AT_EVERY_END,
-        )
-    )
-
-
-def _repeated_end(known: Transaction, *, commit: bool) -> EndDecision:
-    if known.state is _S.EMPTY or known.is_committing is not commit:
-        return Refused(error=ErrorCode.INVALID_TXN_STATE)
-    if known.state in PREPARED:
-        return Refused(error=ErrorCode.CONCURRENT_TRANSACTIONS)
-    return Unchanged(transaction=known)
-
-
-def identity_after(transaction: Transaction) -> ProducerIdentity:
-    """Under which id and epoch the producer goes on after an end (EndTxn 5)."""
-    if transaction.next_producer_id != NO_PRODUCER_ID:
-        return ProducerIdentity(transaction.next_producer_id, 0)
-    return transaction.identity
-
-
-def complete(prepared: Transaction, *, now_ms: int) -> Transaction:
-    """Every leader has its marker."""
-    state = _S.COMPLETE_COMMIT if prepared.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT
-    changes: dict[str, object] = {"partitions": frozenset[TopicPartition]()}
-    if prepared.next_producer_id != NO_PRODUCER_ID:
-        changes.update(
-            producer_id=prepared.next_producer_id,
-            producer_epoch=0,
-            previous_producer_id=prepared.producer_id,
-            next_producer_id=NO_PRODUCER_ID,
-        )
-    return prepared.move_to(state, now_ms=now_ms, **changes)
 
 
 # -- time

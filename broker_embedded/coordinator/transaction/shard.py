@@ -15,9 +15,10 @@ from broker_embedded.common.errors import BrokerError
 from ottla_wire.protocol import ErrorCode
 
 from ..runtime.errors import client_error
+from ..runtime.recurring import Recurring
 from ..runtime.reply import Reply
-from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
-from . import decisions, records
+from ..runtime.shard import CoordinatorRecord, ShardContext
+from . import decisions, endings, records
 from .config import TransactionConfig
 from .decisions import FenceFirst, NeedsProducerId, Refused, Unchanged, Write
 from .markers import Ending, MarkerOutcome, Markers
@@ -52,7 +53,10 @@ class TransactionShard:
         self._new_producer_id = new_producer_id
         self._transactions: dict[str, Transaction] = {}
         self._being_written: set[str] = set()
-        self._timers: list[Timer] = []
+        self._recurring = (
+            Recurring(context, lambda: config().timeout_check_interval_ms, self.abort_timed_out),
+            Recurring(context, lambda: config().id_expiration_check_interval_ms, self.forget_expired),
+        )
 
     # -- Shard
 
@@ -75,12 +79,12 @@ class TransactionShard:
         if prepared:
             # What was replayed may not be on every replica yet: a decision that could still get lost tells nobody.
             self._context.when_replicated(lambda: self._finish_all(prepared))
-        self._every(lambda config: config.timeout_check_interval_ms, self.abort_timed_out)
-        self._every(lambda config: config.id_expiration_check_interval_ms, self.forget_expired)
+        for work in self._recurring:
+            work.start()
 
     def unload(self, error: ErrorCode) -> None:
-        for timer in self._timers:
-            timer.cancel()
+        for work in self._recurring:
+            work.stop()
         self._markers.forget(self.partition)
 
     # -- reading
@@ -147,7 +151,7 @@ class TransactionShard:
         if transactional_id in self._being_written:
             reply.settle(Identified(error=ErrorCode.CONCURRENT_TRANSACTIONS))
             return
-        decision = decisions.end_transaction(
+        decision = endings.end_transaction(
             self._transactions.get(transactional_id),
             request.producer,
             commit=request.commit,
@@ -215,18 +219,6 @@ class TransactionShard:
 
         self._context.append([records.tombstone(each) for each in expired], done)
 
-    def _every(self, interval_ms: Callable[[TransactionConfig], int], work: Callable[[], None]) -> None:
-        slot = len(self._timers)
-
-        def start() -> Timer:
-            return self._context.call_at(self._context.monotonic_ms() + interval_ms(self._config()), run)
-
-        def run() -> None:
-            self._timers[slot] = start()
-            work()
-
-        self._timers.append(start())
-
     # -- writing and finishing
 
     def _write(self, wanted: Transaction, on_done: Callable[[ErrorCode], None]) -> None:
@@ -278,7 +270,7 @@ class TransactionShard:
     def _complete(self, prepared: Transaction) -> None:
         if self._transactions.get(prepared.transactional_id) is not prepared:
             return
-        completed = decisions.complete(prepared, now_ms=self._context.now_ms())
+        completed = endings.complete(prepared, now_ms=self._context.now_ms())
 
         def written(error: ErrorCode) -> None:
             if error in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
@@ -293,7 +285,7 @@ class TransactionShard:
 def _identified(error: ErrorCode, transaction: Transaction) -> Identified:
     if error is not ErrorCode.NONE:
         return Identified(error=error)
-    return Identified(identity=decisions.identity_after(transaction))
+    return Identified(identity=transaction.goes_on_as)
 
 
 def _come_again(error: ErrorCode) -> Identified:

@@ -58,6 +58,13 @@ class Transaction:
         return ProducerIdentity(self.producer_id, self.producer_epoch)
 
     @property
+    def goes_on_as(self) -> ProducerIdentity:
+        """Under which id and epoch the producer goes on. A new id is known as soon as the end is decided."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdentity(self.next_producer_id, 0)
+        return self.identity
+
+    @property
     def is_epoch_exhausted(self) -> bool:
         return self.producer_epoch >= LAST_EPOCH
 
