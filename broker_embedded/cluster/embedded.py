@@ -231,11 +231,18 @@ class EmbeddedCluster:
     def _end_thread(self) -> None:
         assert self._loop is not None
         assert self._thread is not None
+        self._call(_let_connections_end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
         self._loop = self._thread = None
         _restore_switch_interval()
+
+
+async def _let_connections_end() -> None:
+    """A connection that was being made, or was cut, in the last moment is closed a few turns of the loop later."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def _setting_text(value: object) -> str:

@@ -33,6 +33,7 @@ from broker_embedded.server.background import BackgroundWork
 from broker_embedded.server.broker_lifecycle import BrokerLifecycle
 from broker_embedded.server.controller_channel import ControllerChannel
 from broker_embedded.server.dispatcher import Dispatcher
+from broker_embedded.server.log_dir_reports import LogDirReports
 from broker_embedded.server.network import Listener
 from broker_embedded.server.peer_connections import PeerConnections
 from broker_embedded.server.producer_ids import ProducerIds
@@ -110,6 +111,15 @@ class Broker:
             controller=self.controller_channel,
             broker_epoch=lambda: self.lifecycle.epoch,
         )
+        self.log_dir_reports = LogDirReports(
+            node_id=node_id,
+            directory_ids=dict(zip(logs.dirs, log_dir_ids, strict=False)),
+            logs=logs,
+            metadata=self.metadata,
+            controller=self.controller_channel,
+            lifecycle=self.lifecycle,
+            loop=loop,
+        )
         self.topics = TopicCreation(
             controller=self.controller_channel, metadata=self.metadata, config=lambda: self.config, loop=loop
         )
@@ -176,6 +186,7 @@ class Broker:
     async def _stop_serving(self) -> None:
         self._background.stop()
         self.lifecycle.close()
+        self.log_dir_reports.close()
         self.controller_channel.close()
         self.groups.stop()
         self.transactions.stop()

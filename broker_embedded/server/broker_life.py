@@ -44,6 +44,7 @@ class Beat:
     """Send a BrokerHeartbeat."""
 
     epoch: int
+    want_fence: bool
     want_shut_down: bool
 
 
@@ -70,6 +71,8 @@ class BrokerLife:
         self.state = BrokerState.NOT_RUNNING
         self.epoch = NO_EPOCH
         self.is_fenced = True
+        self.has_storage = True
+        """Whether a log directory is left. Without one it stays fenced, so that others lead what it led."""
         self._refusals = 0
 
     @property
@@ -93,11 +96,12 @@ class BrokerLife:
             return None
         if self.epoch == NO_EPOCH:
             return Register()
-        return Beat(epoch=self.epoch, want_shut_down=self.wants_shut_down)
+        return Beat(epoch=self.epoch, want_fence=not self.has_storage, want_shut_down=self.wants_shut_down)
 
     def may_get_in_at(self, metadata_offset: int) -> bool:
         """Whether a fenced broker has caught up: a heartbeat that says so will let it in."""
-        return self.is_fenced and self.epoch != NO_EPOCH and metadata_offset >= self.epoch
+        is_waiting = self.is_fenced and self.has_storage and self.epoch != NO_EPOCH
+        return is_waiting and metadata_offset >= self.epoch
 
     # --- answers
 

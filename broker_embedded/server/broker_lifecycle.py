@@ -126,6 +126,9 @@ class BrokerLifecycle:
         """Tell the controller that a log directory cannot be used any more."""
         if directory_id not in self._offline_log_dirs:
             self._offline_log_dirs.append(directory_id)
+            if set(self._log_dirs) <= set(self._offline_log_dirs):
+                log.error("broker %d has no log directory left: it asks to be fenced", self.node_id)
+                self._life.has_storage = False
             self._step()
 
     # --- one step after the other
@@ -181,7 +184,7 @@ class BrokerLifecycle:
             "broker_id": self.node_id,
             "broker_epoch": step.epoch,
             "current_metadata_offset": self._metadata.image.offset,
-            "want_fence": False,
+            "want_fence": step.want_fence,
             "want_shut_down": step.want_shut_down,
             "offline_log_dirs": list(self._offline_log_dirs),
         }

@@ -44,6 +44,7 @@ class SocketServer:
         self._on_disconnect = on_disconnect
         self._max_idle_ms = config.connections_max_idle_ms
         self._connections: dict[Connection, None] = {}  # in the order of their coming
+        self._is_stopped = False
         self._spare_buffers: list[bytearray] = []
 
     async def start(self) -> None:
@@ -64,6 +65,7 @@ class SocketServer:
 
     def abort(self) -> None:
         """Stop accepting and cut every connection, at once."""
+        self._is_stopped = True
         self._listener.close()
         for connection in list(self._connections):
             connection.abort()
@@ -95,6 +97,8 @@ class SocketServer:
         if self.is_paused:
             connection.pause()
         self._connections[connection] = None
+        if self._is_stopped:  # it was being accepted while the server stopped
+            connection.abort()
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

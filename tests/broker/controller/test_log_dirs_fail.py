@@ -1,0 +1,126 @@
+"""A log directory fails on a running cluster: what was led from there is led elsewhere, the rest stays."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.cluster.node import Node
+from broker_embedded.controller.controller import Controller
+from broker_embedded.controller.requests import NewTopic
+from broker_embedded.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionImage
+from ottla.testing import wait_until
+
+WAIT_S = 60
+
+
+class Running:
+    """Two brokers, of which the second leads the four partitions of "t" at first."""
+
+    def __init__(self, **options: Any) -> None:
+        self.cluster = EmbeddedCluster(brokers=2, **options)
+        self.cluster.start()
+        self.cluster._call(self._create())
+        for broker in (1, 2):
+            self.until(lambda broker=broker: self.path_of(broker, 3), what="logs of every replica")
+
+    async def _create(self) -> None:
+        wanted = NewTopic(name="t", assignments=dict.fromkeys(range(4), (2, 1)))
+        (result,) = await self.controller.create_topics([wanted], validate_only=False)
+        assert result.error is None
+
+    def node(self, broker: int) -> Node:
+        return self.cluster._cluster.nodes[broker]
+
+    @property
+    def controller(self) -> Controller:
+        return self.node(1).controller
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    @property
+    def partitions(self) -> list[PartitionImage]:
+        return list(self.image.topics["t"].partitions.values())
+
+    def path_of(self, broker: int, partition: int) -> str:
+        """The log directory of a replica."""
+        found = self.node(broker).logs.get("t", partition)
+        return "" if found is None else found.directory.rpartition("/")[0]
+
+    def fail(self, broker: int, path: str) -> None:
+        async def on_the_loop() -> None:
+            self.node(broker).logs.fail_dir(path, "made to fail")
+
+        self.cluster._call(on_the_loop())
+
+    def until(self, condition: Callable[[], object], *, what: str) -> None:
+        wait_until(lambda: bool(condition()), WAIT_S, what=what)
+
+    def knows_all_places(self) -> bool:
+        return all(state.directory_of(node) != UNASSIGNED_DIRECTORY for state in self.partitions for node in (1, 2))
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def make(**options: Any) -> Running:
+        started.append(Running(**options))
+        return started[-1]
+
+    yield make
+    for running in started:
+        running.cluster.stop()
+
+
+def test_partitions_of_a_failed_directory_move_and_those_of_the_other_stay(run: Callable[..., Running]) -> None:
+    running = run(log_dirs=2)
+    running.until(running.knows_all_places, what="the controller to know where replicas are")
+    paths = [running.path_of(2, number) for number in range(4)]
+    assert len(set(paths)) == 2
+    running.fail(2, paths[0])
+    gone = [number for number, path in enumerate(paths) if path == paths[0]]
+    running.until(
+        lambda: all(running.partitions[number].leader == 1 for number in gone), what="others to lead what has failed"
+    )
+    for number, state in enumerate(running.partitions):
+        if number in gone:
+            assert state.isr == (1,)
+            assert running.image.offline_replicas(state) == [2]
+    assert len(running.image.brokers[2].log_dirs) == 1
+
+
+def test_a_broker_whose_only_directory_fails_is_fenced_and_stays_so(run: Callable[..., Running]) -> None:
+    running = run()
+    running.fail(2, running.path_of(2, 0))
+    running.until(lambda: running.image.brokers[2].fenced, what="the broker to be fenced")
+    assert {state.leader for state in running.partitions} == {1}
+    session = running.controller.lives._sessions._sessions[2]
+    seen_ms = session.last_contact_ms
+    running.until(lambda: session.last_contact_ms > seen_ms + 300, what="heartbeats that go on")
+    assert running.image.brokers[2].fenced
+
+
+def test_a_replaced_directory_of_several_fills_again_while_the_other_broker_leads(
+    run: Callable[..., Running], tmp_path: Path
+) -> None:
+    running = run(log_dirs=2, data_dir=tmp_path)
+    running.until(running.knows_all_places, what="the controller to know where replicas are")
+    old = {state.directory_of(2) for state in running.partitions}
+    path = running.path_of(2, 0)
+    running.cluster.stop_broker(2)
+    shutil.rmtree(path)
+    running.cluster.start_broker(2)
+    assert {state.leader for state in running.partitions} == {1}
+    running.until(lambda: all(set(state.isr) == {1, 2} for state in running.partitions), what="full ISRs")
+    running.until(running.knows_all_places, what="the controller to know where replicas are")
+    new = {state.directory_of(2) for state in running.partitions}
+    assert len(new & old) == 1
+    assert LOST_DIRECTORY not in new
