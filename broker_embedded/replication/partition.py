@@ -36,6 +36,20 @@ class LostByLeader(Exception):
     """The leader does not have what it had acknowledged. Keep our copy, stop following until another epoch begins."""
 
 
+def divergence(own: Log, epoch: int, end_offset: int) -> int:
+    """Where `own` has to be cut if `epoch` ended at `end_offset` in the log that counts."""
+    if epoch < 0 or end_offset < 0:
+        return own.high_watermark
+    ours = own.leader_epoch_end_offset(epoch)
+    if ours.leader_epoch < 0:
+        target = end_offset
+    elif ours.leader_epoch == epoch:
+        target = min(ours.end_offset, end_offset)
+    else:
+        target = ours.end_offset
+    return min(target, own.log_end_offset)
+
+
 class Partition:
     """A replica of a partition on this broker."""
 
@@ -180,18 +194,7 @@ class Partition:
         Where both know the epoch the logs part at the smaller of its two ends. If we do not know it, everything we
         wrote after the largest older epoch goes; the next fetch then asks again with that one.
         """
-        own = self.log
-        if epoch < 0 or end_offset < 0:
-            target = own.high_watermark
-        else:
-            ours = own.leader_epoch_end_offset(epoch)
-            if ours.leader_epoch < 0:
-                target = end_offset
-            elif ours.leader_epoch == epoch:
-                target = min(ours.end_offset, end_offset)
-            else:
-                target = ours.end_offset
-        self.truncate_to(min(target, own.log_end_offset))
+        self.truncate_to(divergence(self.log, epoch, end_offset))
 
     def truncate_to(self, offset: int) -> None:
         """Drop what the leader does not have; LostByLeader if that cannot be right.

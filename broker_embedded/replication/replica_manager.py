@@ -26,6 +26,7 @@ from broker_embedded.replication.delayed_produce import DelayedProduce
 from broker_embedded.replication.fetcher_manager import ReplicaFetcherManager
 from broker_embedded.replication.in_sync_replicas import InSyncReplicas
 from broker_embedded.replication.leadership import AppendResult, LeadershipListener
+from broker_embedded.replication.log_dir_moves import LogDirMoves
 from broker_embedded.replication.log_settings import usable_topic_config
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.throttle import ReplicationThrottle
@@ -92,6 +93,14 @@ class ReplicaManager:
         )
         self._broker_epoch = broker_epoch
         self._acts = peers is None
+        self.moves = LogDirMoves(
+            logs=logs,
+            clock=clock,
+            loop=loop,
+            bytes_per_second=lambda: self.config.replica_alter_log_dirs_io_max_bytes_per_second,
+            on_moved=self._tell_moved,
+        )
+        self._move_listeners: list[Callable[[Partition], None]] = []
         self.leader_throttle = ReplicationThrottle(
             node_id=node_id,
             rate=lambda: self.config.leader_replication_throttled_rate,
@@ -388,6 +397,7 @@ class ReplicaManager:
         if self._fetchers is not None:
             self._fetchers.unfollow(partition)
         self.in_sync.forget(topic_partition)
+        self.moves.cancel(partition)
         self.logs.delete(topic_partition.topic, topic_partition.partition)
         if was_leader:
             for listener in self._listeners:
@@ -410,6 +420,14 @@ class ReplicaManager:
                 listener.on_follower(topic_partition, partition.leader_epoch)
         if partition.leader_epoch != old_epoch:
             self._wake_all(topic_partition)
+
+    def add_move_listener(self, listener: Callable[[Partition], None]) -> None:
+        """Tell `listener` which replica is in another log directory from now on."""
+        self._move_listeners.append(listener)
+
+    def _tell_moved(self, partition: Partition) -> None:
+        for listener in self._move_listeners:
+            listener(partition)
 
     def _on_dir_offline(self, path: str, logs: Sequence[Log]) -> None:
         """Who waits for something in a directory that failed is told so, in the loop's next turn."""
@@ -442,5 +460,6 @@ class ReplicaManager:
         if self._fetchers is not None:
             self._fetchers.close()
         self.in_sync.close()
+        self.moves.close()
         self.fetches.close()
         self.produces.close()

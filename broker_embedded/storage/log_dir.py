@@ -13,6 +13,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints
 from broker_embedded.storage.checkpoints import CorruptCheckpointError
 from broker_embedded.storage.faults import storage_error
+from broker_embedded.storage.future_logs import FUTURE_DIR_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -118,13 +119,13 @@ class LogDir:
     # -- partitions
 
     def partition_dirs(self) -> list[str]:
-        """Names of partition directories. What a deletion left behind is removed."""
+        """Names of partition directories. What a deletion or an unfinished move left behind is removed."""
         found = []
         for name in self._fs.list_dir(self.path):
             path = f"{self.path}/{name}"
             if not self._fs.is_dir(path):
                 continue
-            if name.endswith(DELETE_DIR_SUFFIX):
+            if name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX)):
                 self._fs.remove_tree(path)
             elif (parts := name.rpartition("-"))[0] and parts[2].isdigit():
                 found.append(name)

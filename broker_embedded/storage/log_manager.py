@@ -19,6 +19,7 @@ from broker_embedded.storage import checkpoints
 from broker_embedded.storage.cleaner import LogCleaner
 from broker_embedded.storage.faults import storage_error, takes_dir_offline
 from broker_embedded.storage.file_pool import FilePool
+from broker_embedded.storage.future_logs import FutureLogs, forget_marker, was_replaced
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_dir import DELETE_DIR_SUFFIX, LogDir, SavedOffsets
@@ -43,6 +44,8 @@ class LogDirView:
     total_bytes: int
     usable_bytes: int
     logs: Sequence[Log]
+    futures: Sequence[Log] = ()
+    """Copies of logs that are being moved here."""
     offline_reason: str | None = None
     """Why nothing in it is served, or None."""
 
@@ -72,6 +75,7 @@ class LogManager:
         self._config_for = config_for or (lambda topic: LogConfig())
         self._pool = FilePool(fs, max_open=max_open_files)
         self._logs: dict[TopicPartition, Log] = {}
+        self._futures = FutureLogs(fs, self._open_like)
         self._doomed_dirs: list[tuple[int, str]] = []
         self._deleted = 0
         self._is_closed = False
@@ -116,14 +120,18 @@ class LogManager:
         logger.error("%s: offline, the other log directories go on: %s", path, reason)
         self.offline_dirs[path] = reason
         logs = self._logs_in(path)
-        for log in logs:
+        for log in (*logs, *self._futures.in_dir(path)):
             log.offline_reason = reason
         for listener in self._dir_listeners:
             listener(path, logs)
 
     def _on_failure(self, log: Log, error: OSError) -> None:
+        self._dir_failed(parent(log.directory), error)
+
+    def _dir_failed(self, path: str, error: OSError) -> None:
+        """Take a directory offline if its disk cannot be believed any more."""
         if takes_dir_offline(error):
-            self.fail_dir(parent(log.directory), f"{error.filename or log.directory}: {error.strerror or error}")
+            self.fail_dir(path, f"{error.filename or path}: {error.strerror or error}")
 
     # -- logs
 
@@ -133,6 +141,9 @@ class LogManager:
             saved = log_dir.read_saved_offsets()
             for name in log_dir.partition_dirs():
                 self._load(log_dir, name, saved)
+        for log in self.logs:
+            if was_replaced(self._fs, log.directory):
+                forget_marker(self._fs, log.directory)
         return self.logs
 
     @property
@@ -186,6 +197,35 @@ class LogManager:
         log.moved_to_dir(target)
         log.close_files()
         self._doomed_dirs.append((now_ms + log.config.file_delete_delay_ms, target))
+
+    # -- moving between directories
+
+    def future(self, log: Log) -> Log | None:
+        """The copy of `log` that is being made in another directory."""
+        return self._futures.get(log)
+
+    def start_move(self, log: Log, path: str) -> Log:
+        """An empty copy of `log` in the directory `path`, for the caller to fill. An earlier one is given up."""
+        self._futures.drop(log)
+        return self._futures.make(log, path)
+
+    def cancel_move(self, log: Log) -> None:
+        """Give up the copy of `log`, if there is one."""
+        self._futures.drop(log)
+
+    def finish_move(self, log: Log) -> Log:
+        """The copy of `log` is complete and takes its place."""
+        future = self._futures.finish(log)
+        self.delete(log.topic, log.partition)
+        self._logs[_tp(future)] = future
+        for path in {parent(log.directory), parent(future.directory)} - set(self.offline_dirs):
+            self._write_recovery_points(self._dirs[path])
+            self._write_high_watermarks(self._dirs[path])
+            self._write_cleaner_offsets(self._dirs[path])
+        return future
+
+    def _open_like(self, directory: str, log: Log) -> Log:
+        return self._build(directory, log.topic, log.partition, log.topic_id, log.config, is_clean=True, saved=None)
 
     # -- periodic work
 
@@ -242,7 +282,13 @@ class LogManager:
                 continue
             usage = self._fs.usage(path)
             views.append(
-                LogDirView(path=path, total_bytes=usage.total, usable_bytes=usage.usable, logs=self._logs_in(path))
+                LogDirView(
+                    path=path,
+                    total_bytes=usage.total,
+                    usable_bytes=usage.usable,
+                    logs=self._logs_in(path),
+                    futures=self._futures.in_dir(path),
+                )
             )
         return views
 
@@ -255,6 +301,7 @@ class LogManager:
             return
         self._is_closed = True
         self.cleaner.stop()
+        self._futures.close()
         for path, log_dir in self._dirs.items():
             if path in self.offline_dirs:
                 self._let_go(path)
@@ -281,6 +328,7 @@ class LogManager:
             return
         self._is_closed = True
         self.cleaner.stop()
+        self._futures.close()
         for path, log_dir in self._dirs.items():
             self._let_go(path)
             log_dir.release()
@@ -296,15 +344,9 @@ class LogManager:
                 logger.warning("%s: not closed: %s", log.directory, error)
 
     def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
-        counts = {path: len(self._logs_in(path)) for path in self._dirs if path not in self.offline_dirs}
-        if not counts:
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline: replace the disks, restart"
-            )
-        path = min(counts, key=lambda p: counts[p])
-        directory = f"{path}/{topic}-{partition}"
+        directory = self._make_partition_dir(topic, partition)
+        path = parent(directory)
         try:
-            self._fs.make_dirs(directory)
             if topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, topic_id)
             log = self._open(directory, topic, partition, topic_id, config, is_clean=True, saved=None)
@@ -316,13 +358,39 @@ class LogManager:
                 self._write_high_watermarks(self._dirs[path])
                 self._write_cleaner_offsets(self._dirs[path])
         except OSError as error:
+            self._dir_failed(path, error)
             raise storage_error(error, path=directory, doing="creating") from error
         return log
+
+    def _make_partition_dir(self, topic: str, partition: int) -> str:
+        """The directory of a new partition, where the fewest are; a log directory whose disk fails is passed over."""
+        while True:
+            counts = {path: len(self._logs_in(path)) for path in self._dirs if path not in self.offline_dirs}
+            if not counts:
+                raise BrokerError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline: replace the disks, restart"
+                )
+            path = min(counts, key=lambda p: counts[p])
+            directory = f"{path}/{topic}-{partition}"
+            try:
+                self._fs.make_dirs(directory)
+            except OSError as error:
+                self._dir_failed(path, error)
+                if path not in self.offline_dirs:
+                    raise storage_error(error, path=directory, doing="creating") from error
+            else:
+                return directory
 
     def _load(self, log_dir: LogDir, name: str, saved: SavedOffsets) -> None:
         topic, _, number = name.rpartition("-")
         directory = f"{log_dir.path}/{name}"
         known = self._logs.get(TopicPartition(topic, int(number)))
+        if known is not None and was_replaced(self._fs, directory):
+            self._fs.remove_tree(directory)
+            return
+        if known is not None and was_replaced(self._fs, known.directory):
+            self.delete(topic, int(number))
+            known = None
         if known is not None:
             raise StartupError(
                 f"{directory} and {known.directory} hold the same partition: move one of them out of log.dirs"
@@ -336,6 +404,21 @@ class LogManager:
             raise StartupError(str(storage_error(error, path=directory, doing="loading"))) from error
 
     def _open(
+        self,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig,
+        *,
+        is_clean: bool,
+        saved: SavedOffsets | None,
+    ) -> Log:
+        log = self._build(directory, topic, partition, topic_id, config, is_clean=is_clean, saved=saved)
+        self._logs[_tp(log)] = log
+        return log
+
+    def _build(
         self,
         directory: str,
         topic: str,
@@ -373,7 +456,6 @@ class LogManager:
             on_failure=self._on_failure,
         )
         log.cleaned_to = min(saved.cleaned_to.get(tp, 0) if saved else 0, log.log_end_offset)
-        self._logs[tp] = log
         return log
 
     def _logs_in(self, path: str) -> list[Log]:
@@ -430,8 +512,7 @@ class LogManager:
                 work(log_dir)
             except OSError as error:
                 logger.error("%s", storage_error(error, path=path, doing="writing checkpoints"))
-                if takes_dir_offline(error):
-                    self.fail_dir(path, f"{error.filename or path}: {error.strerror or error}")
+                self._dir_failed(path, error)
 
     def _remove_doomed_dirs(self, now_ms: int) -> None:
         due = [(due_ms, path) for due_ms, path in self._doomed_dirs if due_ms <= now_ms]

@@ -11,6 +11,7 @@ MODULES = (
     "alter_configs",
     "alter_partition",
     "alter_partition_reassignments",
+    "alter_replica_log_dirs",
     "api_versions",
     "assign_replicas_to_dirs",
     "begin_quorum_epoch",

@@ -1,6 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-5: sizes of the logs on this broker, per log directory.
 
-Not done: moving a log between directories (no log is ever a "future" one), cordoned directories.
+A copy of a log that is being moved to a directory is listed there as "future", with what it still lacks. Not done:
+cordoned directories.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ def _directory(ctx: RequestContext, view: LogDirView, wanted: Wanted) -> Body:
         key = TopicPartition(log.topic, log.partition)
         if (wanted is None or key in wanted) and ctx.broker.replicas.partition(key) is not None:
             topics.setdefault(log.topic, []).append(_partition(log))
+    for future in view.futures:
+        key = TopicPartition(future.topic, future.partition)
+        replica = ctx.broker.replicas.partition(key)
+        if (wanted is None or key in wanted) and replica is not None:
+            lag = replica.log.log_end_offset - future.log_end_offset
+            copy = {**_partition(future), "offset_lag": max(lag, 0), "is_future_key": True}
+            topics.setdefault(future.topic, []).append(copy)
     return {
         "error_code": int(ErrorCode.NONE if view.offline_reason is None else ErrorCode.KAFKA_STORAGE_ERROR),
         "log_dir": view.path,

@@ -39,7 +39,7 @@ from broker_embedded.metadata.records import (
 from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
-from broker_embedded.server.apis import fetch, list_offsets, produce
+from broker_embedded.server.apis import alter_replica_log_dirs, describe_log_dirs, fetch, list_offsets, produce
 from broker_embedded.server.futures import Promise
 from broker_embedded.server.registry import RequestContext
 from broker_embedded.storage.log_manager import LogManager
@@ -55,6 +55,8 @@ HANDLERS: Mapping[ApiKey, Callable[[RequestContext, Message], Any]] = {
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.PRODUCE: produce.handle,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs.handle,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
 }
 CONTROLLER = 0
 
@@ -195,7 +197,7 @@ class Node:
         self.is_up = True
         self.applied = 0
         self.broker_epoch = -1
-        self.logs = LogManager(["/data"], fs=self.fs, clock=cluster.clock)
+        self.logs = LogManager(cluster.dirs, fs=self.fs, clock=cluster.clock)
         self.logs.load_all()
         self.metadata = MetadataCache("c")
         peers = Peers(cluster.wire, self.node_id)
@@ -213,6 +215,7 @@ class Node:
         self.broker = SimpleNamespace(
             node_id=self.node_id,
             replicas=self.replicas,
+            logs=self.logs,
             metadata=self.metadata,
             config=cluster.config,
             clock=cluster.clock,
@@ -279,7 +282,14 @@ class Node:
 class ReplicaCluster:
     """Some nodes, the wire between them, and who decides who leads."""
 
-    def __init__(self, nodes: int = 3, *, racks: Mapping[int, str] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        racks: Mapping[int, str] | None = None,
+        dirs: Sequence[str] = ("/data",),
+        **settings: Any,
+    ) -> None:
         self.clock = ManualClock()
         self.loop = StepLoop(self.clock)
         self.config = BrokerConfig.from_settings(settings)
@@ -288,6 +298,7 @@ class ReplicaCluster:
         self.history: list[Sequence[MetadataRecord]] = []
         self.refuse: Callable[[Message], ErrorCode] = lambda change: ErrorCode.NONE
         self.racks = dict(racks or {})
+        self.dirs = list(dirs)
         self.tells_at_once = True
         self.nodes = {node_id: Node(self, node_id) for node_id in range(1, nodes + 1)}
         for node in self.nodes.values():

@@ -1,0 +1,62 @@
+"""AlterReplicaLogDirs (key 34), versions 1-2: move replicas to other log directories of the broker that is asked.
+
+Answered when the move has begun; DescribeLogDirs shows its progress. Asking for the directory in which the replica is
+cancels it. Differs from Kafka: a replica that is not here yet is refused without its directory being remembered for
+later, and a restart ends a move that was under way.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.server.registry import Body, RequestContext, Response, api
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return {
+        "results": [
+            {
+                "topic_name": topic.name,
+                "partitions": [
+                    {"partition_index": number, "error_code": int(error.code)} for number in topic.partitions
+                ],
+            }
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    }
+
+
+@api(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), on_error=on_error)
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return {
+        "results": [
+            {
+                "topic_name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": number,
+                        "error_code": int(_move(ctx, TopicPartition(topic.name, number), directory.path)),
+                    }
+                    for number in topic.partitions
+                ],
+            }
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    }
+
+
+def _move(ctx: RequestContext, topic_partition: TopicPartition, path: str) -> ErrorCode:
+    replicas = ctx.broker.replicas
+    partition = replicas.partition(topic_partition)
+    if partition is None:
+        is_known = ctx.broker.metadata.image.partition(topic_partition) is not None
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        replicas.moves.move(partition, path.rstrip("/"))
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE

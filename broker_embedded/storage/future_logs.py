@@ -1,0 +1,104 @@
+"""Logs on their way to another log directory (KIP-113): `<topic>-<partition>.<unique>-future` beside the others.
+
+A copy grows there until it has everything; then it takes the place of the log it was made of. A crash at any step
+leaves one whole log: the old one carries a marker while the new one takes its name, so that the next start, if it finds
+both, knows which one is done with. A copy that was not finished is removed at the next start (Kafka goes on with it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_embedded.common.filesystem import FileSystem, parent, write_whole
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.storage import checkpoints
+from broker_embedded.storage.faults import storage_error
+from broker_embedded.storage.log import Log
+
+FUTURE_DIR_SUFFIX = "-future"
+MAX_FILE_NAME = 255
+REPLACED_MARKER = ".replaced"
+"""In the directory of a log whose successor, in another log directory, is complete."""
+
+OpenLog = Callable[[str, Log], Log]
+"""Open an empty log in a directory, for the same partition and with the same settings as another one."""
+
+
+class FutureLogs:
+    """The copies of one broker."""
+
+    def __init__(self, fs: FileSystem, open_log: OpenLog) -> None:
+        self._fs = fs
+        self._open_log = open_log
+        self._futures: dict[TopicPartition, Log] = {}
+        self._made = 0
+
+    def get(self, log: Log) -> Log | None:
+        """The copy of a log that is being made."""
+        return self._futures.get(TopicPartition(log.topic, log.partition))
+
+    def in_dir(self, path: str) -> list[Log]:
+        return [future for future in self._futures.values() if parent(future.directory) == path]
+
+    def make(self, log: Log, path: str) -> Log:
+        """An empty copy of `log` in another log directory; it starts where the log starts."""
+        self._made += 1
+        suffix = f"-{log.partition}.{self._made:032x}{FUTURE_DIR_SUFFIX}"
+        directory = f"{path}/{log.topic[: MAX_FILE_NAME - len(suffix)]}{suffix}"
+        try:
+            self._fs.make_dirs(directory)
+            if log.topic_id is not None:
+                checkpoints.write_partition_metadata(self._fs, directory, log.topic_id)
+            future = self._open_log(directory, log)
+            if log.log_start_offset:
+                future.truncate_fully_and_start_at(log.log_start_offset)
+            self._fs.sync_dir(directory)
+            self._fs.sync_dir(path)
+        except OSError as error:
+            raise storage_error(error, path=directory, doing="creating") from error
+        self._futures[TopicPartition(log.topic, log.partition)] = future
+        return future
+
+    def drop(self, log: Log) -> None:
+        """Give the copy of `log` up."""
+        future = self._futures.pop(TopicPartition(log.topic, log.partition), None)
+        if future is None:
+            return
+        future.close_files()
+        try:
+            self._fs.remove_tree(future.directory)
+        except OSError as error:
+            raise storage_error(error, path=future.directory, doing="removing") from error
+
+    def finish(self, log: Log) -> Log:
+        """The copy is complete: give it the name of the log. The caller deletes the old one after this."""
+        tp = TopicPartition(log.topic, log.partition)
+        future = self._futures[tp]
+        target = f"{parent(future.directory)}/{log.name}"
+        try:
+            future.flush()
+            write_whole(self._fs, f"{log.directory}/{REPLACED_MARKER}", b"")
+            self._fs.sync_dir(log.directory)
+            self._fs.rename(future.directory, target)
+            self._fs.sync_dir(parent(target))
+        except OSError as error:
+            raise storage_error(error, path=future.directory, doing="moving") from error
+        future.moved_to_dir(target)
+        del self._futures[tp]
+        return future
+
+    def close(self) -> None:
+        for future in self._futures.values():
+            future.close_files()
+        self._futures.clear()
+
+
+def was_replaced(fs: FileSystem, directory: str) -> bool:
+    """Whether the log in `directory` has a successor elsewhere, if there is one."""
+    return fs.exists(f"{directory}/{REPLACED_MARKER}")
+
+
+def forget_marker(fs: FileSystem, directory: str) -> None:
+    """The successor never got its name: this is the log."""
+    fs.remove(f"{directory}/{REPLACED_MARKER}")
+    fs.sync_dir(directory)
