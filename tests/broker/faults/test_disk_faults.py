@@ -290,6 +290,28 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_no_other(store: Store
     assert offsets(store.second) == [0, 1]
 
 
+def test_a_new_partition_passes_a_directory_over_whose_disk_fails(store: Store) -> None:
+    for number in (2, 3, 4):
+        store.manager.get_or_create("t", number)
+    counts = {path: sum(parent_of(log) == path for log in store.manager.logs) for path in store.dirs}
+    emptier = min(counts, key=lambda path: counts[path])
+    store.fs.add(DiskFault(DiskFaultKind.OFFLINE, emptier))
+    assert parent_of(store.manager.get_or_create("t", 5)) != emptier
+    assert set(store.manager.offline_dirs) == {emptier}
+    (other,) = set(store.dirs) - {emptier}
+    store.fs.add(DiskFault(DiskFaultKind.OFFLINE, other))
+    with pytest.raises(BrokerError, match="all log directories are offline"):
+        store.manager.get_or_create("t", 6)
+
+
+def test_a_full_disk_makes_no_partition_and_stays_online(store: Store) -> None:
+    for path in store.dirs:
+        store.fs.add(DiskFault(DiskFaultKind.FULL, path))
+    with pytest.raises(BrokerError, match="creating failed, the disk is full"):
+        store.manager.get_or_create("t", 2)
+    assert store.manager.offline_dirs == {}
+
+
 def test_a_failed_fsync_takes_the_directory_offline_and_acknowledges_nothing(store: Store) -> None:
     append(store.first, b"a")
     store.first.flush()
