@@ -1,0 +1,108 @@
+"""`engine="jvm"` and `engine="python"` give the same rows, where Spark's own connector can be had.
+
+The connector comes from Maven Central into a temporary folder. It must be of Spark's exact version, and needs a JVM of
+its own: jars are chosen when a JVM starts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from ottla.spark import JavaMissing, find_java
+
+pyspark = pytest.importorskip("pyspark")
+
+pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.slow, pytest.mark.timeout(400)]
+
+CENTRAL = "https://repo.maven.apache.org/maven2"
+CONNECTOR = "org/apache/spark/spark-sql-kafka-0-10_2.13"
+
+PROGRAM = """
+import json, sys
+import ottla.spark
+from ottla import Json
+
+topic, servers, jars = sys.argv[1:]
+spark = ottla.spark.session("engines", master="local[2]", config={"spark.jars": jars}, log_level="OFF")
+found = {}
+for engine in ("jvm", "python", "auto"):
+    frame = ottla.spark.read(
+        spark, topic, bootstrap_servers=servers, engine=engine, includeHeaders=True, startingOffsets="earliest"
+    )
+    rows = frame.orderBy("partition", "offset").selectExpr(
+        "hex(key)", "hex(value)", "topic", "partition", "offset", "timestamp", "timestampType", "to_json(headers)"
+    )
+    found[engine] = [[str(v) for v in row] for row in rows.collect()]
+    found[engine + " types"] = [f.simpleString() for f in frame.schema.fields]
+decoded = ottla.spark.read(spark, topic, bootstrap_servers=servers, engine="jvm", value=Json(dict[str, int]))
+found["bad"] = ottla.spark.split(decoded)[1].count()
+auto = ottla.spark.read(spark, topic, bootstrap_servers=servers, engine="auto")
+found["is jvm"] = "ottla" not in auto._jdf.queryExecution().analyzed().toString()
+print("FOUND " + json.dumps(found))
+"""
+
+
+def _get(path: str) -> bytes:
+    try:
+        with urllib.request.urlopen(f"{CENTRAL}/{path}", timeout=20) as answer:
+            data: bytes = answer.read()
+            return data
+    except urllib.error.HTTPError as error:
+        with error:  # it holds the connection
+            pytest.skip(f"needs {path} from Maven Central: {error}")
+    except OSError as error:
+        pytest.skip(f"needs {path} from Maven Central: {error}")
+
+
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    try:
+        find_java()
+    except JavaMissing as error:
+        pytest.skip(f"needs Java: {error}")
+    folder = tmp_path_factory.mktemp("jars")
+    version = pyspark.__version__
+    pom = _get(f"{CONNECTOR}/{version}/{CONNECTOR.rpartition('/')[2]}-{version}.pom").decode()
+    wanted = [(CONNECTOR, version), ("org/apache/spark/spark-token-provider-kafka-0-10_2.13", version)]
+    for group, artifact in (("org/apache/kafka", "kafka-clients"), ("org/apache/commons", "commons-pool2")):
+        found = re.search(rf"<artifactId>{artifact}</artifactId>\s*<version>([\d.]+)</version>", pom)
+        assert found is not None
+        wanted.append((f"{group}/{artifact}", found[1]))
+    files = []
+    for path, number in wanted:
+        name = f"{path.rpartition('/')[2]}-{number}.jar"
+        (folder / name).write_bytes(_get(f"{path}/{number}/{name}"))
+        files.append(folder / name)
+    return files
+
+
+def test_both_engines_give_the_same_rows_and_types(jars, kafka, make_topic, tmp_path):
+    topic = make_topic(partitions=3)
+    for p in range(3):
+        kafka.produce(
+            topic,
+            [json.dumps({"n": i}) if i % 10 else "bad" for i in range(50)],
+            keys=[f"k{i}" for i in range(50)],
+            headers=[("p", str(p).encode())],
+            partition=p,
+        )
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    arguments = [sys.executable, str(program), topic, kafka.bootstrap_servers, ",".join(map(str, jars))]
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=380, check=False)
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]
+    assert lines, ran.stdout[-2_000:] + ran.stderr[-4_000:]
+    found = json.loads(lines[0].removeprefix("FOUND "))
+    assert len(found["python"]) == 150
+    assert found["jvm"] == found["python"] == found["auto"]
+    assert found["jvm types"] == found["python types"]
+    assert found["bad"] == 15
+    assert found["is jvm"]
