@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.aio.consumer import AsyncConsumer as AsyncConsumer
     from ottla.aio.producer import AsyncProducer as AsyncProducer
+    from ottla.aio.shared import close_shared_async_producers as close_shared_async_producers
+    from ottla.aio.shared import shared_async_producer as shared_async_producer
     from ottla.app import App as App
     from ottla.app import BindingError as BindingError
     from ottla.app import Context as Context
@@ -70,10 +72,13 @@ if TYPE_CHECKING:
     from ottla.sync.consumer import Consumer as Consumer
     from ottla.sync.delivery import Delivery as Delivery
     from ottla.sync.producer import Producer as Producer
+    from ottla.sync.shared import close_shared_producers as close_shared_producers
+    from ottla.sync.shared import shared_producer as shared_producer
 
 _HOMES = {
     "ottla.aio.consumer": ["AsyncConsumer"],
     "ottla.aio.producer": ["AsyncProducer"],
+    "ottla.aio.shared": ["close_shared_async_producers", "shared_async_producer"],
     "ottla.app": ["App", "BindingError", "Context"],
     "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "Ordering"],
     "ottla.delivery": [
@@ -111,6 +116,7 @@ _HOMES = {
     "ottla.sync.consumer": ["Consumer"],
     "ottla.sync.delivery": ["Delivery"],
     "ottla.sync.producer": ["Producer"],
+    "ottla.sync.shared": ["close_shared_producers", "shared_producer"],
 }
 """The public names, by the module they come from."""
 

@@ -26,6 +26,7 @@ from ottla.aio.produce_errors import ErrorTranslator
 from ottla.aio.reachable import first_listening
 from ottla.aio.renewal import Renewal, stop_client
 from ottla.aio.reports import Reports
+from ottla.aio.schemas import Schemas, Unserialized
 from ottla.aio.topics import Held, Topics
 from ottla.aio.transaction import Transaction, TransactionRunner
 from ottla.clock import SystemClock
@@ -98,6 +99,8 @@ class AsyncProducer:
         self._value_serde = _serde_or_none(value)
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
         self._declared_topics = tuple(topics)
+        self._schemas = Schemas((self._key_serde, self._value_serde), self._contexts_of, self._send_prepared)
+        self._has_serdes = self._key_serde is not None or self._value_serde is not None
 
         self._clock = SystemClock()
         self.sizes = SizePolicy(self.settings)
@@ -116,6 +119,7 @@ class AsyncProducer:
         self._watch: ClusterWatch
         self._housekeeper: asyncio.Task[None] | None = None
         self._was_opened = False
+        self._is_over = False
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -132,15 +136,22 @@ class AsyncProducer:
     ) -> Delivery:
         """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
 
-        Raises `RecordTooLarge` and `SerializationError`; everything that is found out later is in the `Delivery`.
+        Raises `RecordTooLarge` and `SerializationError`; everything that is found out later is in the `Delivery`, these
+        two as well for a topic whose schema the registry was not asked for yet.
         `on_delivery(delivery)` is called on the event loop. `timestamp_ms` is milliseconds since the Unix epoch, now if
         not given.
         """
-        record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
-        delivery = Delivery(topic, record_key, self._reports, on_delivery)
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
-        self._out.accept(Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0))
+        if self._has_serdes and not self._schemas.is_ready(topic):
+            self._check_caller()
+            delivery = Delivery(topic, None, self._reports, on_delivery)
+            self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms))
+        else:
+            record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
+            delivery = Delivery(topic, record_key, self._reports, on_delivery)
+            held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
+            self._out.accept(held)
         outstanding = self._reports.tracker.outstanding
         outstanding.append(delivery)
         if not len(outstanding) & (_SWEEP_EVERY - 1):
@@ -154,6 +165,10 @@ class AsyncProducer:
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
         the tail may be left out. A record that cannot be sent raises here; those before it are on their way.
         """
+        if self._has_serdes and not self._schemas.is_ready(topic):
+            self._check_caller()
+            await self._schemas.prepare(topic)
+            await self._schemas.settle(self.settings["delivery.timeout.ms"] / 1000)  # single sends go first
         bulk = Bulk(topic, self._reports)
         self._reports.tracker.outstanding.append(bulk)
         sent = 0
@@ -191,6 +206,16 @@ class AsyncProducer:
         await self._settle(timeout_s)
         self._raise_failures()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether `start` has done its work."""
+        return self._refusal is None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
+        return self._is_over
+
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, then give up what is not settled after `timeout_s`, and end. Raises `DeliveryError` like `flush`.
 
@@ -201,6 +226,7 @@ class AsyncProducer:
                 await self.transactions.abort_if_open()
             await self._settle(timeout_s)
         self._refusal = LifecycleError("this producer is closed: make a new one")
+        self._is_over = True
         if self._was_opened:
             self._was_opened = False
             await self._end()
@@ -267,7 +293,7 @@ class AsyncProducer:
 
     def __len__(self) -> int:
         """Records that are not settled yet."""
-        return len(self._out) if self._was_opened else 0
+        return len(self._out) + len(self._schemas) if self._was_opened else 0
 
     def __bool__(self) -> bool:
         return True
@@ -281,7 +307,8 @@ class AsyncProducer:
 
     async def settle_all(self, timeout_s: float) -> bool:
         """Wait until nothing is outstanding. False when time ran out."""
-        return await self._out.settle(timeout_s)
+        await self._schemas.settle(timeout_s)
+        return await self._out.settle(timeout_s) and not len(self._schemas)
 
     def give_up_all(self) -> None:
         """Settle everything as failed."""
@@ -319,10 +346,7 @@ class AsyncProducer:
         if self._refusal is not None:
             raise self._refusal
 
-    def _encode(
-        self, topic: str, key: Any, value: Any, headers: Headers, partition: int | None
-    ) -> tuple[bytes | None, bytes | None, list[Header], int]:
-        """Serialize and check: (key, value, headers, at most so many bytes)."""
+    def _check_caller(self) -> None:
         self._check_open()
         if _running_loop() is not self._loop:
             raise LifecycleError(
@@ -331,9 +355,23 @@ class AsyncProducer:
             )
         if self._states is not None:
             self._states.check_can_send()
+
+    def _send_prepared(self, topic: str, send: Unserialized) -> None:
+        """A send that waited for the registry."""
+        key, data, headers, size_bytes = self._encode(topic, send.key, send.value, send.headers, send.partition)
+        send.delivery.key = key
+        self._out.accept(
+            Held(topic, send.delivery, key, data, headers, send.partition, send.timestamp_ms, size_bytes, 0)
+        )
+
+    def _encode(
+        self, topic: str, key: Any, value: Any, headers: Headers, partition: int | None
+    ) -> tuple[bytes | None, bytes | None, list[Header], int]:
+        """Serialize and check: (key, value, headers, at most so many bytes)."""
+        self._check_caller()
         if partition is None and self._must_name_partition:
             raise self._errors.partition_missing(topic)
-        if self._value_serde is not None or self._key_serde is not None:
+        if self._has_serdes:
             key, value = self._serialize(topic, key, value)
         most = 96
         if value is not None:
@@ -383,7 +421,11 @@ class AsyncProducer:
 
     async def _settle(self, timeout_s: float | None) -> None:
         longest_s = self.settings["delivery.timeout.ms"] / 1000 + 5
-        if await self._out.settle(longest_s if timeout_s is None else timeout_s):
+        limit_s = longest_s if timeout_s is None else timeout_s
+        started_ms = self._clock.monotonic_ms()
+        await self._schemas.settle(limit_s)
+        spent_s = (self._clock.monotonic_ms() - started_ms) / 1000
+        if await self._out.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
             self._reports.tracker.outstanding.clear()
 
     def _raise_failures(self) -> None:
@@ -408,6 +450,7 @@ class AsyncProducer:
         if self._housekeeper is not None:
             self._housekeeper.cancel()
             await asyncio.gather(self._housekeeper, return_exceptions=True)
+        await self._schemas.stop(_closed_before)
         self._out.give_up(_closed_before, now_ms=None)
         await self._out.stop()
         await self._watch.stop()
@@ -454,10 +497,7 @@ class AsyncProducer:
     async def _prepare_serdes(self) -> None:
         """Let serdes talk to a schema registry before the first send, in a thread: a send must not block the loop."""
         for topic in self._declared_topics:
-            key_context, value_context = self._contexts_of(topic)
-            for serde, context in ((self._key_serde, key_context), (self._value_serde, value_context)):
-                if serde is not None:
-                    await asyncio.to_thread(serde.prepare, context)
+            await self._schemas.prepare(topic)
 
     # -- when the process forks or ends -----------------------------------------------------------------------------
 
@@ -468,6 +508,7 @@ class AsyncProducer:
 
     def _forked(self) -> None:
         """Runs in a child process after fork: the event loop and its connections stayed in the parent."""
+        self._is_over = True
         self._refusal = LifecycleError(
             "this producer was carried over a fork: its event loop and connections stayed in the parent process; "
             "make a producer in each process, after the fork"

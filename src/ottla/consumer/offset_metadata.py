@@ -6,10 +6,10 @@ Kafka stores a string with each committed offset, 4,096 bytes at most by default
     1  run lengths: varint pairs (unfinished since the last run, finished), good for few and long runs
     2  a bitmap, the first bit is the committed offset + 1 (itself is unfinished), good for scattered ones
 
-The shorter one is taken. Before it is full (`NEARLY_FULL_BYTES`) the session takes in no more of the partition, and says
-which record holds it up. Where what was fetched before does not fit either, the tail is left out: what is not
-named is delivered again after a crash, which is all that at-least-once promises. Anything that is not ours (another tool's
-metadata) reads as nothing.
+The shorter one is taken. Before it is full (`NEARLY_FULL_BYTES`) the session takes in no more of the partition, and
+says which record holds it up. Where what was fetched before does not fit either, the tail is left out: what is not
+named is delivered again after a crash, which is all that at-least-once promises. What is not ours (the metadata of
+another tool) reads as nothing.
 """
 
 from __future__ import annotations

@@ -143,6 +143,9 @@ class Avro(Serde[T]):
     def would_block(self, data: Sequence[bytes | None], ctx: SerdeContext) -> bool:
         return self._framing is not None and has_unseen_id(data, self._readers, self._framing.registry)
 
+    def is_prepared(self, ctx: SerdeContext) -> bool:
+        return self._framing is None or self._framing.knows(ctx)
+
     def prepare(self, ctx: SerdeContext) -> None:
         if self._framing is not None:
             self._framing.header(ctx)

@@ -63,6 +63,10 @@ class Serde(ABC, Generic[T]):
         """
         return False
 
+    def is_prepared(self, ctx: SerdeContext) -> bool:
+        """Whether `serialize` for this topic would not wait for anything."""
+        return True
+
     def prepare(self, ctx: SerdeContext) -> None:
         """Do what the first `serialize` for this topic would wait for (registering the schema). May block and raise."""
         return

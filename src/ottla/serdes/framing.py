@@ -38,6 +38,10 @@ class Framing:
         self._references = references
         self._headers: dict[tuple[str, str], bytes] = {}
 
+    def knows(self, ctx: SerdeContext) -> bool:
+        """Whether `header` would not wait."""
+        return (ctx.topic, ctx.part) in self._headers
+
     def header(self, ctx: SerdeContext) -> bytes:
         """The five bytes in front of a payload for this topic and part. Waits for the registry the first time."""
         found = self._headers.get((ctx.topic, ctx.part))

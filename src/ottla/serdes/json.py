@@ -126,6 +126,9 @@ class Json(Serde[T]):
                 append(self._refused(item, ctx, error))
         return values
 
+    def is_prepared(self, ctx: SerdeContext) -> bool:
+        return self._framing is None or self._framing.knows(ctx)
+
     def prepare(self, ctx: SerdeContext) -> None:
         if self._framing is not None:
             self._framing.header(ctx)

@@ -96,6 +96,9 @@ class Protobuf(Serde[M]):
             return invalid(data, ctx, error, explain(error), what=f"not a valid {self.message.__name__}")
         return value
 
+    def is_prepared(self, ctx: SerdeContext) -> bool:
+        return self._framing is None or self._framing.knows(ctx)
+
     def prepare(self, ctx: SerdeContext) -> None:
         if self._framing is not None:
             self._framing.header(ctx)

@@ -245,6 +245,11 @@ class Producer:
         self.settle(self.reports.longest_wait_s if timeout_s is None else timeout_s)
         self._raise_failures()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
+        return self._closed is not None
+
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then give up what is not settled after `timeout_s`, and end. Raises `DeliveryError` like `flush`.
 

@@ -1,0 +1,62 @@
+"""One producer for everybody who asks for the same one (P10): who has which, in this process.
+
+The same means: the same settings, and serdes that are equal. A producer that was closed, or that a fork carried into
+another process, is not given out any more: the next one who asks gets a new one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class _Closable(Protocol):
+    @property
+    def is_closed(self) -> bool: ...
+
+
+P = TypeVar("P", bound=_Closable)
+
+
+class Shared(Generic[P]):
+    """The shared producers of one kind. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: dict[Hashable, P] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def get(self, identity: Hashable, make: Callable[[], P]) -> P:
+        """The producer of this identity, made now if there is none."""
+        with self._lock:
+            found = self._made.get(identity)
+            if found is None or found.is_closed:
+                found = self._made[identity] = make()
+            return found
+
+    def take_all(self, belongs: Callable[[Hashable], bool] = lambda identity: True) -> list[P]:
+        """All that are open, to be closed by the caller: nobody is given them any more."""
+        with self._lock:
+            taken = [identity for identity in self._made if belongs(identity)]
+            return [made for made in map(self._made.pop, taken) if not made.is_closed]
+
+    def _forget(self) -> None:
+        # In the child of a fork: the producers stayed with the parent, and so may somebody who held the lock.
+        self._lock = threading.Lock()
+        self._made = {}
+
+
+def identity_of(**arguments: Any) -> Hashable:
+    """What makes two requests the same: every argument, a mapping by its items."""
+    return tuple((name, _frozen(value)) for name, value in sorted(arguments.items()))
+
+
+def _frozen(value: Any) -> Hashable:
+    if isinstance(value, Mapping):
+        return tuple(sorted((name, _frozen(item)) for name, item in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    return value if isinstance(value, Hashable) else id(value)

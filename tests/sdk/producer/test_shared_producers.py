@@ -1,0 +1,112 @@
+"""One producer per process, and per event loop: who asks for the same one gets the same one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla import (
+    DeliveryError,
+    Json,
+    Producer,
+    close_shared_async_producers,
+    close_shared_producers,
+    shared_async_producer,
+    shared_producer,
+)
+
+
+@pytest.fixture(autouse=True)
+def nobody_else_has_one() -> Iterator[None]:
+    yield
+    close_shared_producers(10)
+
+
+def test_every_thread_gets_the_same_one(kafka: Any, kafka_topic: str) -> None:
+    found: list[Producer] = []
+
+    def ask() -> None:
+        producer = shared_producer(kafka.bootstrap_servers, settings={"linger.ms": 1})
+        producer.send(kafka_topic, b"v").result(30)
+        found.append(producer)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert len(found) == 8
+    assert len({id(producer) for producer in found}) == 1
+    assert len(kafka.consume_all(kafka_topic)) == 8
+
+
+def test_other_settings_or_serdes_are_another_one(kafka: Any) -> None:
+    serde = Json()
+    plain = shared_producer(kafka.bootstrap_servers)
+
+    assert shared_producer(kafka.bootstrap_servers, settings={"linger.ms": 7}) is not plain
+    assert shared_producer(kafka.bootstrap_servers, value=serde) is not plain
+    assert shared_producer(kafka.bootstrap_servers, value=serde) is shared_producer(
+        kafka.bootstrap_servers, value=serde
+    )
+
+
+def test_after_a_close_there_is_a_new_one(kafka: Any, kafka_topic: str) -> None:
+    first = shared_producer(kafka.bootstrap_servers)
+    first.close()
+    second = shared_producer(kafka.bootstrap_servers)
+
+    assert second is not first
+    second.send(kafka_topic, b"v").result(30)
+
+
+def test_closing_them_flushes_and_raises_what_was_not_delivered(kafka: Any, kafka_topic: str) -> None:
+    producer = shared_producer(kafka.bootstrap_servers, settings={"linger.ms": 1_000})
+    producer.send(kafka_topic, b"v")
+    close_shared_producers()
+    assert len(kafka.consume_all(kafka_topic)) == 1
+
+    lost = shared_producer("127.0.0.1:1", settings={"delivery.timeout.ms": 2_000, "request.timeout.ms": 1_000})
+    lost.send(kafka_topic, b"v")
+    with pytest.raises(DeliveryError):
+        close_shared_producers(0.01)
+    assert lost.is_closed
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_child_of_a_fork_gets_its_own(kafka: Any, kafka_topic: str) -> None:
+    parents = shared_producer(kafka.bootstrap_servers)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            own = shared_producer(kafka.bootstrap_servers)
+            own.send(kafka_topic, b"child").result(30)
+            own.close(10)
+            code = 0 if own is not parents else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    parents.send(kafka_topic, b"parent").result(30)
+
+    assert {record.value for record in kafka.consume_all(kafka_topic)} == {b"child", b"parent"}
+
+
+async def test_every_task_of_a_loop_gets_the_same_one_started_once(kafka: Any, kafka_topic: str) -> None:
+    producers = await asyncio.gather(*(shared_async_producer(kafka.bootstrap_servers) for _ in range(5)))
+    assert len({id(producer) for producer in producers}) == 1
+    await producers[0].send(kafka_topic, b"v")
+    await close_shared_async_producers()
+    assert producers[0].is_closed
+
+    again = await shared_async_producer(kafka.bootstrap_servers)
+    assert again is not producers[0]
+    await again.send(kafka_topic, b"v")
+    await close_shared_async_producers()
