@@ -53,11 +53,11 @@ def serve(options: argparse.Namespace) -> int:
     )
     consumer.subscribe([options.source])
     transactions = 0
+    parent = os.getppid()
     with Producer(options.servers, settings={"transactional.id": options.id}) as producer:
         while True:
-            # A parent that is gone would leave this process running for ever.
-            if os.getppid() == 1:
-                return 1
+            if os.getppid() != parent:
+                return 1  # nobody is left who would end this process
             batch = [message for message in consumer.consume(options.batch, 0.1) if message.error() is None]
             owned = {(each.topic, each.partition) for each in consumer.assignment()}
             batch = [message for message in batch if (message.topic(), message.partition()) in owned]

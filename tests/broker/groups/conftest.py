@@ -302,6 +302,16 @@ class ShardDriver:
     def append(self, records: Sequence[CoordinatorRecord], on_done: Callable[[ErrorCode], None]) -> None:
         self.log.append(records, on_done)
 
+    def append_in_transaction(
+        self,
+        records: Sequence[CoordinatorRecord],
+        on_done: Callable[[ErrorCode], None],
+        *,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> None:
+        self.log.append(records, on_done)
+
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> FakeTimer:
         timer = FakeTimer(self, deadline_ms, callback)
         self.timers.append(timer)
@@ -357,10 +367,19 @@ class ShardDriver:
         group: str = "g",
         member_id: str = "",
         generation: int = -1,
+        producer_id: int = -1,
     ) -> Reply[Any]:
+        """`producer_id` makes it a TxnOffsetCommit."""
         reply = self.reply()
         partition = PartitionCommit(key=key, offset=offset, leader_epoch=leader_epoch, metadata=metadata)
-        request = CommitOffsets(group_id=group, partitions=(partition,), member_id=member_id, generation=generation)
+        request = CommitOffsets(
+            group_id=group,
+            partitions=(partition,),
+            member_id=member_id,
+            generation=generation,
+            producer_id=producer_id,
+            producer_epoch=0,
+        )
         self.shard.commit_offsets(request, reply)
         return reply
 

@@ -280,3 +280,76 @@ async def test_a_timer_of_a_shard_that_is_gone_does_nothing(runtime):
     done = asyncio.Event()
     context.call_at(context.monotonic_ms(), done.set)
     await asyncio.wait_for(done.wait(), 10)
+
+
+# -- what the transaction coordinator needs
+
+
+async def test_records_of_a_transaction_carry_their_producer(runtime, replicas):
+    runtime.on_leader(PARTITION, 1)
+    shard = await loaded(runtime)
+    batches: list[bytes] = []
+    errors: list[ErrorCode] = []
+
+    def append(topic_partition: TopicPartition, batch: bytes, *, acks: int, on_complete: Any) -> None:
+        batches.append(batch)
+        on_complete(AppendResult(topic_partition=topic_partition))
+
+    replicas.append = append
+    records = [CoordinatorRecord(b"k", b"v")]
+    shard.context.append_in_transaction(records, errors.append, producer_id=7, producer_epoch=3)
+    shard.context.append(records, errors.append)
+    headers = [next(iter_batches(batch))[1] for batch in batches]
+    assert [(each.producer_id, each.producer_epoch, each.is_transactional) for each in headers] == [
+        (7, 3, True),
+        (-1, -1, False),
+    ]
+    assert errors == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+class ReplicatedLater:
+    """A leader whose followers are behind until the test lets them catch up."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.log = replicas.log
+        self.is_leader = True
+        self.high_watermark = 0
+        self.leader_epoch = 4
+        self.waits: list[Callable[[bool], None]] = []
+        replicas.leader_partition = lambda _: self
+        replicas.wait_for_replication = lambda _, *, timeout_ms, on_done: self.waits.append(on_done)
+
+    def look_again(self, *, timed_out: bool = False) -> None:
+        waits, self.waits = self.waits, []
+        for on_done in waits:
+            on_done(timed_out)
+
+
+async def test_who_asks_is_told_when_all_replicas_have_what_was_replayed(runtime, replicas):
+    replicas.log.write((b"k", b"v"))
+    leader = ReplicatedLater(replicas)
+    runtime.on_leader(PARTITION, 4)
+    shard = await loaded(runtime)
+    told: list[str] = []
+    shard.context.when_replicated(lambda: told.append("replicated"))
+    leader.look_again(timed_out=True)
+    assert told == [], "it goes on waiting"
+    leader.high_watermark = 1
+    leader.look_again()
+    assert told == ["replicated"]
+    shard.context.when_replicated(lambda: told.append("at once"))
+    assert told == ["replicated", "at once"]
+    assert shard.context.leader_epoch() == 4
+
+
+async def test_nobody_is_told_after_the_leadership_is_gone(runtime, replicas):
+    replicas.log.write((b"k", b"v"))
+    leader = ReplicatedLater(replicas)
+    runtime.on_leader(PARTITION, 4)
+    shard = await loaded(runtime)
+    told: list[str] = []
+    shard.context.when_replicated(lambda: told.append("replicated"))
+    runtime.on_follower(PARTITION, 5)
+    leader.high_watermark = 1
+    leader.look_again()
+    assert told == []

@@ -319,3 +319,48 @@ def test_records_of_offsets_and_groups_are_read_as_written(shard):
         group_id="g", snapshot=snapshot, state_since_ms=5
     )
     assert decode(group_record("g", None)) == GroupRecord(group_id="g", snapshot=None)
+
+
+# -- offsets inside transactions
+
+
+def test_an_offset_of_a_transaction_counts_when_it_is_committed(shard):
+    assert shard.commit(offset=1) is ErrorCode.NONE
+    for producer, committed, expected in ((7, True, 5), (8, False, 5)):
+        assert shard.commit(offset=producer - 2, producer_id=producer) is ErrorCode.NONE
+        assert committed_offset(shard, require_stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        shard.shard.replay_end_of_transaction(producer, committed=committed)
+        assert (
+            committed_offset(shard, require_stable=True).error,
+            committed_offset(shard, require_stable=True).offset,
+        ) == (ErrorCode.NONE, expected)
+
+
+def test_an_offset_of_a_transaction_is_unstable_before_it_is_replicated(shard):
+    shard.log.hold()
+    reply = shard.commit_later(offset=5, producer_id=7)
+    assert reply.body is None
+    assert committed_offset(shard, require_stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT, (
+        "who begins at the old offset now would repeat it"
+    )
+    shard.log.release()
+    assert shard.answer(reply).error_of(T0) is ErrorCode.NONE
+    shard.shard.replay_end_of_transaction(7, committed=True)
+    assert committed_offset(shard, require_stable=True).offset == 5
+
+
+def test_an_offset_of_a_transaction_that_was_not_written_holds_nobody_up(shard):
+    shard.log.fail_with = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert shard.commit(offset=5, producer_id=7) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert committed_offset(shard, require_stable=True).error is ErrorCode.NONE
+
+
+def test_a_zombie_of_a_consumer_group_commits_no_offsets_in_a_transaction(shard):
+    shard.set_topics(t=1)
+    member = shard.enter("m1")
+    epoch = member.member_epoch
+    in_transaction = {"producer_id": 7, "offset": 5}
+    assert shard.commit(member_id="m1", generation=epoch, **in_transaction) is ErrorCode.NONE
+    assert shard.commit(member_id="m1", generation=epoch + 1, **in_transaction) is ErrorCode.ILLEGAL_GENERATION
+    assert shard.commit(member_id="m9", generation=epoch, **in_transaction) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert shard.commit(**in_transaction) is ErrorCode.NONE, "old clients do not say who they are"
