@@ -88,8 +88,9 @@ class CoordinatorRuntime(Generic[S]):
             return
         if topic_partition.partition in self._hosts:
             # Elected again: the log and our memory of it did not change.
+            self._hosts[topic_partition.partition].epoch = leader_epoch
             return
-        self._load(topic_partition.partition)
+        self._load(topic_partition.partition, leader_epoch)
 
     def on_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         if topic_partition.topic == self.topic:
@@ -100,8 +101,8 @@ class CoordinatorRuntime(Generic[S]):
         for partition in list(self._hosts):
             self._drop(partition, ErrorCode.NOT_COORDINATOR)
 
-    def _load(self, partition: int) -> None:
-        host = _Host(self, partition)
+    def _load(self, partition: int, leader_epoch: int) -> None:
+        host = _Host(self, partition, leader_epoch)
         self._hosts[partition] = host
         host.load_some()
 
@@ -113,9 +114,10 @@ class CoordinatorRuntime(Generic[S]):
     def reload(self, partition: int, reason: str) -> None:
         """Forget and replay. Clients that wait are told to come again."""
         log.warning("%s-%d is replayed: %s", self.topic, partition, reason)
+        epoch = self._hosts[partition].epoch
         self._drop(partition, ErrorCode.NOT_COORDINATOR)
         if self._leads(partition):
-            self._load(partition)
+            self._load(partition, epoch)
 
     def _leads(self, partition: int) -> bool:
         replica = self.replicas.partition(TopicPartition(self.topic, partition))
@@ -125,8 +127,9 @@ class CoordinatorRuntime(Generic[S]):
 class _Host(Generic[S]):
     """A shard in its place: its phase, its partition, and the context it sees."""
 
-    def __init__(self, runtime: CoordinatorRuntime[S], partition: int) -> None:
+    def __init__(self, runtime: CoordinatorRuntime[S], partition: int, leader_epoch: int) -> None:
         self.runtime = runtime
+        self.epoch = leader_epoch
         self.topic_partition = TopicPartition(runtime.topic, partition)
         self.phase = _Phase.LOADING
         self.shard = runtime.make_shard(partition, self)
@@ -224,7 +227,7 @@ class _Host(Generic[S]):
         look()
 
     def leader_epoch(self) -> int:
-        return self.runtime.replicas.leader_partition(self.topic_partition).leader_epoch
+        return self.epoch
 
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         delay_ms = max(0, deadline_ms - self.monotonic_ms())

@@ -7,12 +7,14 @@ that would change nothing is therefore not appended a second time: it is answere
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.facts import fact
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
 from ottla_wire.protocol import ErrorCode
@@ -61,20 +63,23 @@ class MarkerWriter:
                 return
             if _says_nothing_new(entry, marker):
                 entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
-                self._when_replicated(partition, entry.last_marker_offset + 1, on_done)
+                self._when_replicated(
+                    leader, entry.last_marker_offset + 1, partial(self._is_there, partition, marker, on_done)
+                )
                 return
 
         def appended(result: AppendResult) -> None:
-            if result.error is ErrorCode.NONE and partition.topic == GROUP_METADATA_TOPIC:
-                self._offsets.end_transaction(
-                    partition.partition, marker.producer.producer_id, committed=marker.committed
-                )
-            on_done(result.error)
+            self._is_there(partition, marker, on_done, result.error)
 
         self._replicas.append(partition, self._encode(marker), acks=-1, on_complete=appended)
 
-    def _when_replicated(self, partition: TopicPartition, end_offset: int, on_done: OnWritten) -> None:
-        leader = self._replicas.leader_partition(partition)
+    def _is_there(self, partition: TopicPartition, marker: Marker, on_done: OnWritten, error: ErrorCode) -> None:
+        """On every in-sync replica, unless there is an error. Also said of a marker whose first writing timed out."""
+        if error is ErrorCode.NONE and partition.topic == GROUP_METADATA_TOPIC:
+            self._offsets.end_transaction(partition.partition, marker.producer.producer_id, committed=marker.committed)
+        on_done(error)
+
+    def _when_replicated(self, leader: Partition, end_offset: int, on_done: OnWritten) -> None:
         if leader.high_watermark >= end_offset:
             on_done(ErrorCode.NONE)
             return
@@ -83,7 +88,7 @@ class MarkerWriter:
             on_done(self._replicas.acknowledgement(leader, end_offset, timed_out=timed_out))
 
         self._replicas.wait_for_replication(
-            {partition: (leader, end_offset)}, timeout_ms=REPLICATION_TIMEOUT_MS, on_done=waited
+            {leader.topic_partition: (leader, end_offset)}, timeout_ms=REPLICATION_TIMEOUT_MS, on_done=waited
         )
 
     def _encode(self, marker: Marker) -> bytes:
