@@ -21,7 +21,7 @@ from broker_embedded.cluster.control.local import LocalControl
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.facts import ClusterFacts
 from broker_embedded.cluster.faults import OnLoop
-from broker_embedded.cluster.time import new_event_loop
+from broker_embedded.cluster.time import new_event_loop, settle, time_passing
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import UNSET, NewTopic
@@ -98,7 +98,7 @@ class EmbeddedCluster:
         self._thread.start()
         _lower_switch_interval()
         try:
-            self._call(self._cluster.start())
+            self._change(self._cluster.start())
         except BaseException:
             self._end_thread()
             raise
@@ -127,7 +127,7 @@ class EmbeddedCluster:
         """Create a topic; when this returns every broker knows it. BrokerError if it cannot be."""
         configs = {key: _setting_text(value) for key, value in (config or {}).items()}
         wanted = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor, configs=configs)
-        self._call(self._create_topic(wanted))
+        self._change(self._create_topic(wanted))
 
     def __enter__(self) -> Self:
         return self.start()
@@ -158,7 +158,7 @@ class EmbeddedCluster:
 
     def start_broker(self, broker: int) -> None:
         """Start a broker that was killed or stopped, on the same port, with what its directories hold."""
-        self._call(self._control.start_broker(broker))
+        self._change(self._control.start_broker(broker))
 
     def pause(self, broker: int) -> None:
         """Make a broker do nothing, as SIGSTOP does: it reads no request and asks nobody, its connections stay open."""
@@ -166,11 +166,11 @@ class EmbeddedCluster:
 
     def resume(self, broker: int) -> None:
         """Let a paused broker go on where it was."""
-        self._call(self._control.resume_broker(broker))
+        self._change(self._control.resume_broker(broker))
 
     def add_broker(self, *, rack: str | None = None) -> int:
         """A further broker; returns its id. New partitions get replicas there, old ones by reassignment."""
-        return self._call(self._cluster.add_broker(rack=rack))
+        return self._change(self._cluster.add_broker(rack=rack))
 
     # --- how things are
 
@@ -226,7 +226,14 @@ class EmbeddedCluster:
         if self._loop is None:
             work.close()
             raise RuntimeError("the cluster is not running: use it in a `with` block, or call start()")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        with time_passing(self._clock):
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _change(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `_call`, and on a frozen clock the nodes come to rest afterwards."""
+        result = self._call(work)
+        settle(self._clock, brokers=len(self.broker_ids))
+        return result
 
     def _end_thread(self) -> None:
         assert self._loop is not None

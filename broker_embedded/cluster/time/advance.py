@@ -4,12 +4,12 @@ Up to `WALK_NS` every timer runs at its own moment, in order, and whatever it st
 on. That is exact, and for a week it would be too much of a good thing: three nodes that tell each other ten times a
 second that they are alive say it six million times. So a longer stretch is leapt over, in a few leaps:
 
-    now ──leap──▶ walk 1 s ──leap──▶ walk 1 s ── ... ──leap──▶ walk the last minute ──▶ target
+    now ──leap──▶ walk ½ s ──leap──▶ walk ½ s ── ... ──leap──▶ walk the last ten seconds ──▶ target
 
-A leap is what a suspended machine sees. Timers that were due soon (within `NEAR_NS`: heartbeats, elections, requests
-under way) keep the time they had left, so nobody seems dead who was merely asleep; they run in the walk that follows.
-Timers further away than that run when the leap ends. Several leaps, because what a timer starts may set another one: a
-check finds an old segment, and a minute later its file is removed.
+A leap is what a suspended machine sees. Timers that were due soon (within `NEAR_NS`: heartbeats, elections) keep the
+time they had left, so nobody seems dead who was merely asleep; they run in the walk that follows. So do those that say
+of themselves that they wait for an answer under way. All others run when the leap ends. Several leaps, because what a
+timer starts may set another one: a check finds an old segment, and a minute later its file is removed.
 
 Pure: no loop, no clock. Times are nanoseconds.
 """
@@ -19,12 +19,12 @@ from __future__ import annotations
 from broker_embedded.common.facts import fact
 
 SECOND_NS = 1_000_000_000
-WALK_NS = 120 * SECOND_NS
+WALK_NS = 60 * SECOND_NS
 """Longer stretches are leapt over."""
-NEAR_NS = 60 * SECOND_NS
+NEAR_NS = 10 * SECOND_NS
 """The last walk lasts as long, so that every timer that a leap carried along has run when the target is reached."""
-LEAPS = 8
-REST_NS = SECOND_NS
+LEAPS = 4
+REST_NS = SECOND_NS // 2
 """The walk between two leaps."""
 
 

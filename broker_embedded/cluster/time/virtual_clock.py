@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 _START_NS = 1_000_000_000_000
@@ -62,6 +63,9 @@ class VirtualClock:
         self._epoch_ms = started_ms - _START_NS // 1_000_000
         self._mover: Mover | None = None
         self._advancing = threading.Lock()
+        self._passing = threading.Lock()
+        self._speed = speed
+        self._waiting = 0
 
     # --- Clock
 
@@ -87,14 +91,14 @@ class VirtualClock:
     @property
     def speed(self) -> float:
         """Virtual seconds per real second; 0 while frozen."""
-        return self._line.speed
+        return self._speed
 
     def run(self, *, speed: float = 1.0) -> None:
         """Let time pass, `speed` times as fast as real time."""
         _check_speed(speed)
-        self._line = _Line(self._real_ns(), self.monotonic_ns(), speed)
-        if self._mover is not None:
-            self._mover.speed_changed()
+        with self._passing:
+            self._speed = speed
+            self._change_speed()
 
     def freeze(self) -> None:
         """Let time stand still."""
@@ -105,8 +109,8 @@ class VirtualClock:
     ) -> None:
         """Move time forward; returns when what falls due in between has been done.
 
-        Up to two minutes each timer runs at its own moment and in order. A longer stretch is leapt over as if the
-        machine had been suspended, its last minute is walked again. May be called from any thread but the cluster's.
+        Up to a minute each timer runs at its own moment and in order. A longer stretch is leapt over as if the machine
+        had been suspended, and its end is walked again. May be called from any thread but the cluster's.
         """
         wanted_ms = ms + 1_000 * (seconds + 60 * (minutes + 60 * hours)) + DAY_MS * days
         if wanted_ms < 0:
@@ -121,6 +125,26 @@ class VirtualClock:
                 self.move_to(to_ns)  # nobody is there who could have something to do
             else:
                 mover.advance(to_ns).result()
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Within it, time passes at least as fast as real time: somebody waits for what only time can bring."""
+        with self._passing:
+            self._waiting += 1
+            self._change_speed()
+        try:
+            yield
+        finally:
+            with self._passing:
+                self._waiting -= 1
+                self._change_speed()
+
+    def _change_speed(self) -> None:
+        speed = self._speed or (1.0 if self._waiting else 0.0)
+        if speed != self._line.speed:
+            self._line = _Line(self._real_ns(), self.monotonic_ns(), speed)
+            if self._mover is not None:
+                self._mover.speed_changed()
 
     # --- for the loop
 

@@ -134,7 +134,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             return
         near_s, leap_s = (now_ns + NEAR_NS) / 1e9, (to_ns - now_ns) / 1e9
         for handle in self._scheduled:
-            if handle.when() < near_s:
+            if handle.when() < near_s or getattr(handle._callback, "keeps_time_left", False):  # type: ignore[attr-defined]
                 handle._when += leap_s  # type: ignore[attr-defined]
         heapify(self._scheduled)
         self._clock.move_to(to_ns)

@@ -188,8 +188,33 @@ def test_a_leap_lets_nobody_miss_the_heartbeats_of_the_others(running: LoopThrea
     running.call(beat)
     clock.advance(days=30)
     assert gave_up == []
-    assert beats >= 600, "the last minute is walked"
-    assert beats < 2_000, "the month is not"
+    assert beats >= 100, "the last ten seconds are walked"
+    assert beats < 1_000, "the month is not"
+
+
+def test_a_wait_for_an_answer_is_not_over_because_time_leapt(running: LoopThread, clock: VirtualClock):
+    seen: list[str] = []
+
+    class Asker:
+        def expire(self) -> None:
+            seen.append("no answer")
+
+        expire.keeps_time_left = True  # type: ignore[attr-defined]
+
+    running.call(lambda: running.loop.call_later(30, Asker().expire))
+    clock.advance(days=1)
+    assert seen == []
+    clock.advance(seconds=30)
+    assert seen == ["no answer"]
+
+
+def test_time_passes_while_somebody_waits_for_the_cluster(running: LoopThread, clock: VirtualClock):
+    rang: Future[None] = Future()
+    running.call(lambda: running.loop.call_later(0.02, rang.set_result, None))
+    with clock.passing():
+        rang.result(DEADLINE_S)
+        assert clock.speed == 0, "what it was given, and has again afterwards"
+    assert clock.monotonic_ns() == clock.monotonic_ns()
 
 
 def test_a_leap_runs_what_was_due_in_it_and_what_follows_from_that(running: LoopThread, clock: VirtualClock):
