@@ -10,13 +10,12 @@ done, retry timer, dead letter or stop → tracker → `Commit` of the contiguou
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
 from ottla.consumer import events
-from ottla.consumer.claims import Claims, handed_out_to
+from ottla.consumer.claims import Claims
 from ottla.consumer.commits import AtMostOnce, CommitPolicy, CommitTimer
 from ottla.consumer.effects import (
     Commit,
@@ -28,23 +27,20 @@ from ottla.consumer.effects import (
     SeekPartition,
 )
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
-from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health, PartitionHealth
+from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health
 from ottla.consumer.offset_metadata import (
-    LIMIT_BYTES,
-    NEARLY_FULL_BYTES,
-    RELIEVED_BYTES,
     decode_finished,
-    encode_finished,
 )
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.plan import RoutePlan, plans_by_topic
+from ottla.consumer.positions import Positions
 from ottla.consumer.retry_lines import RetryLines
 from ottla.consumer.route import RouteState
 from ottla.consumer.run import AnyRecord
+from ottla.consumer.session_health import session_health
 from ottla.consumer.settlement import Settlement
+from ottla.consumer.timers import Timers
 from ottla.records import TopicPartition
-
-Timer = Callable[[int, list[Effect]], None]
 
 
 class Session:
@@ -68,23 +64,22 @@ class Session:
         self._flow = FlowControl(flow or FlowLimits())
         self._is_at_most_once = isinstance(commits, AtMostOnce)
         self._claims = Claims()
+        self._positions = Positions(self._flow, is_at_most_once=self._is_at_most_once)
         policy = CommitPolicy() if commits is None or isinstance(commits, AtMostOnce) else commits
         self._commits = CommitTimer(policy, now_ms)
+        self._timers = Timers()
         self._settlement = Settlement(group=group, random=random, schedule=self._schedule_retry)
         self._lines = RetryLines(
             plans,
             self._partitions,
             flow=self._flow,
-            at=self._at,
+            at=self._timers.at,
             activate=self._activate,
             epoch_offset_ms=epoch_offset_ms,
         )
-        self._timers: list[tuple[int, int, Timer]] = []
-        self._timer_count = 0
         self._next_epoch = 1
         self._epoch_offset_ms = epoch_offset_ms
         self._unfinished_limit_ms = unfinished_limit_ms
-        self._news: list[Effect] = []
         self._is_closing = False
         self._is_drained = False
         self._dead_workers: list[str] = []
@@ -93,13 +88,11 @@ class Session:
         """Take in one event. The effects are to be carried out in order."""
         effects: list[Effect] = []
         _HANDLERS[type(event)](self, event, now_ms, effects)
-        self._fire_timers(now_ms, effects)
+        self._timers.fire(now_ms, effects)
         self._dispatch(now_ms, effects)
         self._commit_if_due(now_ms, effects)
         self._tell_flow(effects)
-        if self._news:
-            effects += self._news
-            self._news = []
+        effects += self._positions.take_notices()
         return effects
 
     # What the shells ask
@@ -111,9 +104,8 @@ class Session:
     def next_wakeup_ms(self, now_ms: int) -> int:
         """When `Tick` is wanted at the latest."""
         due = self._commits.next_ms
-        if self._timers:
-            due = min(due, self._timers[0][0])
-        return max(due, now_ms)
+        first_ms = self._timers.first_ms
+        return max(due if first_ms is None else min(due, first_ms), now_ms)
 
     def should_hold(self, now_ms: int) -> bool:
         """Whether the shell should wait a moment before it polls: a buffer is full, and may drain without a pause."""
@@ -149,7 +141,7 @@ class Session:
 
     def committable(self) -> dict[TopicPartition, tuple[int, str]]:
         """The positions that changed since the last commit, for a caller who commits them now."""
-        return self._collect_offsets(self._partitions.values())
+        return self._positions.collect(self._partitions.values())
 
     def epoch_of(self, topic_partition: TopicPartition) -> int | None:
         """Names the assignment (or the seek) since which a partition's records count; None when it is not owned."""
@@ -158,40 +150,11 @@ class Session:
 
     def health(self, now_ms: int) -> Health:
         """How the consumer is (C14)."""
-        problems = [f"a worker died: {error}" for error in self._dead_workers]
-        partitions = []
-        for state in self._partitions.values():
-            since_ms = state.tracker.oldest_unfinished_ms
-            if state.stage is not None and since_ms is not None:
-                # Nobody is late with what was not due.
-                waits = state.stage.waiting and state.stage.waiting[0][1].offset == state.tracker.position
-                since_ms = None if waits else max(since_ms, state.stage.due_ms)
-            age_ms = 0 if since_ms is None else max(0, now_ms - since_ms)
-            stopped = None if state.stopped is None else state.stopped.reason
-            if state.stopped is not None:
-                problems.append(f"{state.topic_partition} stopped at offset {state.stopped.offset}: {stopped}")
-            elif age_ms > self._unfinished_limit_ms:
-                problems.append(
-                    f"{state.topic_partition}: offset {state.tracker.position} is unfinished for "
-                    f"{age_ms / 1_000:.0f} s, the limit is {self._unfinished_limit_ms / 1_000:.0f} s"
-                )
-            if state.stage is not None and state.stage.absent:
-                absent = ", ".join(map(str, state.stage.absent))
-                problems.append(f"{state.topic_partition} waits for {absent}, which another member has or nobody")
-            partitions.append(
-                PartitionHealth(
-                    topic_partition=state.topic_partition,
-                    oldest_unfinished_age_ms=age_ms,
-                    oldest_unfinished_offset=None if since_ms is None else state.tracker.position,
-                    buffered_records=state.tracker.window_records,
-                    stopped=stopped,
-                )
-            )
-        return Health(
-            is_alive=not self._dead_workers,
-            is_ready=not problems,
-            partitions=tuple(partitions),
-            problems=tuple(problems),
+        return session_health(
+            self._partitions.values(),
+            dead_workers=self._dead_workers,
+            now_ms=now_ms,
+            unfinished_limit_ms=self._unfinished_limit_ms,
         )
 
     # Assignment
@@ -224,7 +187,7 @@ class Session:
             # final one is waited for, so it names every position.
             for state in states:
                 state.committed = None
-        offsets = self._collect_offsets(states, is_final=True)
+        offsets = self._positions.collect(states, is_final=True)
         if offsets:
             effects.append(Commit(offsets, is_final=True))
         for state in states:
@@ -303,7 +266,7 @@ class Session:
         if wait_ms is None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)
             return
-        self._at(now_ms + wait_ms, lambda _, out: self._write_again(state, event.offset, out))
+        self._timers.at(now_ms + wait_ms, lambda _, out: self._write_again(state, event.offset, out))
 
     def _write_again(self, state: PartitionState, offset: int, effects: list[Effect]) -> None:
         letter = state.dead_letters.get(offset)
@@ -317,7 +280,7 @@ class Session:
                 state.lanes.retry(group)
                 self._activate(state)
 
-        self._at(due_ms, fire)
+        self._timers.at(due_ms, fire)
 
     # Commits
 
@@ -338,7 +301,7 @@ class Session:
         if not is_wanted and not self._commits.is_due(now_ms):
             return
         self._claims.sent()
-        offsets = self._collect_offsets(self._partitions.values())
+        offsets = self._positions.collect(self._partitions.values())
         if offsets:
             self._commits.sent(now_ms)
             effects.append(Commit(offsets))
@@ -346,46 +309,6 @@ class Session:
             self._commits.nothing_to_commit(now_ms)
             # What was claimed before, and came back untouched, has its commit already.
             effects += [Dispatch(run) for run in self._claims.acknowledged()]
-
-    def _collect_offsets(
-        self, states: Iterable[PartitionState], *, is_final: bool = False
-    ) -> dict[TopicPartition, tuple[int, str]]:
-        offsets: dict[TopicPartition, tuple[int, str]] = {}
-        for state in states:
-            state.account_progress()
-            position = state.tracker.position
-            if self._is_at_most_once:
-                position = handed_out_to(state) if is_final else state.claimed
-                if position is None or state.claimed is None:
-                    continue
-            elif position is None or state.tracker.finished_count == 0:
-                continue
-            is_ahead = bool(state.tracker.finished_beyond_count) and not self._is_at_most_once
-            beyond = state.tracker.finished_beyond() if is_ahead else []
-            committed = (position, encode_finished(beyond, position) if beyond else "")
-            self._watch_metadata(state, len(committed[1]), len(beyond))
-            if committed != state.committed:
-                state.committed = committed
-                offsets[state.topic_partition] = committed
-        return offsets
-
-    def _watch_metadata(self, state: PartitionState, size_bytes: int, beyond: int) -> None:
-        """One record that is not done lets everything behind it pile up in the commit metadata. Before that is full,
-        take in no more of the partition, and say which record it is; go on when there is room again."""
-        name = state.topic_partition
-        is_paused = self._flow.is_paused_for(name, PauseReason.METADATA)
-        if is_paused and size_bytes <= RELIEVED_BYTES:
-            self._flow.resume(name, PauseReason.METADATA)
-        elif not is_paused and size_bytes >= NEARLY_FULL_BYTES:
-            self._flow.pause(name, PauseReason.METADATA)
-            fields = {
-                "partition": str(name),
-                "offset": state.tracker.position,
-                "finished_beyond": beyond,
-                "size_bytes": size_bytes,
-                "limit_bytes": LIMIT_BYTES,
-            }
-            self._news.append(Notice("commit_metadata_nearly_full", "warning", fields))
 
     # Verbs
 
@@ -517,7 +440,7 @@ class Session:
                 self._activate(state)
 
         if at_ms is not None:
-            self._at(at_ms, fire)
+            self._timers.at(at_ms, fire)
 
     def _activate(self, state: PartitionState) -> None:
         if state.is_eligible and not self._flow.is_paused_for(state.topic_partition, PauseReason.USER):
@@ -549,14 +472,6 @@ class Session:
             effects.append(PausePartitions(to_pause))
         if to_resume:
             effects.append(ResumePartitions(to_resume))
-
-    def _at(self, due_ms: int, timer: Timer) -> None:
-        self._timer_count += 1
-        heapq.heappush(self._timers, (due_ms, self._timer_count, timer))
-
-    def _fire_timers(self, now_ms: int, effects: list[Effect]) -> None:
-        while self._timers and self._timers[0][0] <= now_ms:
-            heapq.heappop(self._timers)[2](now_ms, effects)
 
     def _stop_work(self, state: PartitionState) -> None:
         state.is_draining = True
