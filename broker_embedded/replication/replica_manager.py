@@ -1,7 +1,7 @@
-"""The replicas on this broker: appends, reads, who leads what, and who is woken by it.
+"""The replicas on this broker: appends, who waits for what, and who is woken by it.
 
-Responsible for: turning metadata changes into opened, led, followed and deleted logs; the produce path; waking what
-waits for an append, for a high watermark or for a leadership change. What a leader does for its followers is in
+Responsible for: the produce path; waking what waits for an append, for a high watermark or for a leadership change.
+What the metadata makes of the replicas is in `replica_roles`, what a leader does for its followers in
 `in_sync_replicas`, what a follower does in `fetcher_manager`. Not responsible for request formats (`server.apis`) and
 for elections (`controller`).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig, TopicConfig
@@ -19,7 +19,7 @@ from broker_embedded.common.peers import ControllerRequests, Peers
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
-from broker_embedded.metadata.image import ClusterImage, PartitionImage
+from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.purgatory.purgatory import Purgatory
 from broker_embedded.replication.delayed_produce import DelayedProduce
@@ -29,6 +29,7 @@ from broker_embedded.replication.leadership import AppendResult, LeadershipListe
 from broker_embedded.replication.log_dir_moves import LogDirMoves
 from broker_embedded.replication.log_settings import usable_topic_config
 from broker_embedded.replication.partition import Partition
+from broker_embedded.replication.replica_roles import ReplicaRoles
 from broker_embedded.replication.throttle import ReplicationThrottle
 from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
 from broker_embedded.storage.log_config import LogConfig
@@ -77,8 +78,6 @@ class ReplicaManager:
         self.fetches: Purgatory[TopicPartition] = Purgatory(loop)
         self.produces: Purgatory[TopicPartition] = Purgatory(loop)
         self._metadata = metadata
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._listeners: list[LeadershipListener] = []
         self._appended: dict[TopicPartition, int] = {}
         self.in_sync = InSyncReplicas(
             node_id=node_id,
@@ -124,6 +123,18 @@ class ReplicaManager:
                     now_ms=clock.monotonic_ms,
                 ),
             )
+        self._roles = ReplicaRoles(
+            node_id=node_id,
+            clock=clock,
+            logs=logs,
+            settings_of=self._settings_of,
+            in_sync=self.in_sync,
+            fetchers=self._fetchers,
+            moves=self.moves,
+            on_new_epoch=self._on_new_epoch,
+            on_fewer_in_sync=self._wake_writers,
+        )
+        self._partitions = self._roles.partitions
         metadata.add_listener(self._on_metadata)
         logs.add_dir_listener(self._on_dir_offline)
 
@@ -166,8 +177,9 @@ class ReplicaManager:
         overrides = self._metadata.image.config_overrides(ResourceType.TOPIC, topic)
         return usable_topic_config(self.config, overrides)
 
-    def _log_config(self, config: TopicConfig) -> LogConfig:
-        return LogConfig.of(config, producer_id_expiration_ms=self.config.producer_id_expiration_ms)
+    def _settings_of(self, topic: str) -> tuple[TopicConfig, LogConfig]:
+        config = self.topic_config(topic)
+        return config, LogConfig.of(config, producer_id_expiration_ms=self.config.producer_id_expiration_ms)
 
     # --- writing
 
@@ -268,9 +280,11 @@ class ReplicaManager:
 
     def _on_high_watermark(self, partition: Partition) -> None:
         """Writers are answered at once, readers are woken in the loop's next turn."""
-        topic_partition = partition.topic_partition
-        self.produces.notify(topic_partition)
-        self._wake_readers(topic_partition)
+        self._wake_writers(partition)
+        self._wake_readers(partition.topic_partition)
+
+    def _wake_writers(self, partition: Partition) -> None:
+        self.produces.notify(partition.topic_partition)
 
     def _wake_readers(self, topic_partition: TopicPartition) -> None:
         if self.fetches.is_watched(topic_partition):
@@ -287,10 +301,7 @@ class ReplicaManager:
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         """Tell `listener` about every change from now on, and about what is led already."""
-        self._listeners.append(listener)
-        for topic_partition, partition in list(self._partitions.items()):
-            if partition.is_leader:
-                listener.on_leader(topic_partition, partition.leader_epoch)
+        self._roles.add_listener(listener)
 
     def on_registered(self) -> None:
         """This broker's registration is done. If its metadata has come that far, lead and follow from now on.
@@ -304,122 +315,24 @@ class ReplicaManager:
         if self._acts or registered is None or registered.epoch != self._broker_epoch():
             return
         self._acts = True
-        self._take_over_all(
-            {
-                TopicPartition(topic.name, number): state
-                for topic in image.topics.values()
-                for number, state in topic.partitions.items()
-            },
-            image,
-        )
+        self._roles.take_over_all(image)
 
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
         if not self._acts:
             self.on_registered()
             return
-        for topic in delta.removed_topics.values():
-            for topic_partition in topic.topic_partitions():
-                self._delete(topic_partition)
-        self._take_over_all(delta.changed_partitions, image)
-        if delta.brokers_changed:
-            for partition in self._partitions.values():
-                if partition.leading is not None:
-                    self.in_sync.advance(partition)
+        self._roles.follow_changes(delta, image)
         for resource_type, name in delta.changed_configs:
             if resource_type is ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(name)
 
-    def _take_over_all(self, changed: Mapping[TopicPartition, PartitionImage], image: ClusterImage) -> None:
-        configs: dict[str, TopicConfig] = {}
-        for topic_partition, state in changed.items():
-            if self.node_id not in state.replicas:
-                self._delete(topic_partition)
-                self._delete_stray(topic_partition, image.topics[topic_partition.topic].topic_id)
-                continue
-            partition = self._partitions.get(topic_partition)
-            if partition is None:
-                name = topic_partition.topic
-                if name not in configs:
-                    configs[name] = self.topic_config(name)
-                try:
-                    partition = self._open(topic_partition, image.topics[name].topic_id, configs[name])
-                except BrokerError as error:
-                    log.error("%s is not served: %s", topic_partition, error.message)
-                    continue
-            self._take_over(partition, state)
-
-    def _take_over(self, partition: Partition, state: PartitionImage) -> None:
-        """Lead, follow or resign, as the metadata says."""
-        was_leader, old_epoch = partition.is_leader, partition.leader_epoch
-        partition.apply(state, now_ms=self.clock.monotonic_ms())
-        if self._fetchers is not None:
-            if partition.is_leader:
-                self._fetchers.unfollow(partition)
-            else:
-                self._fetchers.follow(partition)
-        topic_partition = partition.topic_partition
+    def _on_new_epoch(self, partition: Partition) -> None:
+        """Who waits has to look again. A new leader's followers have to hear of the partition: see `expect`."""
+        self._wake_all(partition.topic_partition)
         if partition.leading is not None:
-            self.in_sync.advance(partition)
-            if partition.is_under_min_isr:
-                self.produces.notify(topic_partition)
-            if not was_leader or partition.leader_epoch != old_epoch:
-                self.in_sync.expect(partition)
-                for node in partition.leading.followers:
-                    self.fetches.notify(replica_key(node), LEADERSHIP_CHANGED)
-        elif was_leader:
-            self.in_sync.forget(topic_partition)
-        self._tell_listeners(partition, was_leader=was_leader, old_epoch=old_epoch)
-
-    def _open(self, topic_partition: TopicPartition, topic_id: bytes, config: TopicConfig) -> Partition:
-        topic, number = topic_partition
-        log_settings = self._log_config(config)
-        partition_log: Log
-        try:
-            partition_log = self.logs.get_or_create(topic, number, topic_id, log_settings)
-        except BrokerError as error:
-            if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
-                raise
-            # The topic was deleted and made again while this broker was down.
-            log.info("%s: the directory belongs to a deleted topic of the same name, it is removed", topic_partition)
-            self.logs.delete(topic, number)
-            partition_log = self.logs.get_or_create(topic, number, topic_id, log_settings)
-        partition_log.update_config(log_settings)
-        partition = Partition(topic_partition, topic_id, node_id=self.node_id, log=partition_log, config=config)
-        self._partitions[topic_partition] = partition
-        return partition
-
-    def _delete(self, topic_partition: TopicPartition) -> None:
-        partition = self._partitions.pop(topic_partition, None)
-        if partition is None:
-            return
-        was_leader, partition.is_leader = partition.is_leader, False
-        partition.leading = None
-        if self._fetchers is not None:
-            self._fetchers.unfollow(partition)
-        self.in_sync.forget(topic_partition)
-        self.moves.cancel(partition)
-        self.logs.delete(topic_partition.topic, topic_partition.partition)
-        if was_leader:
-            for listener in self._listeners:
-                listener.on_follower(topic_partition, partition.leader_epoch)
-        self._wake_all(topic_partition)
-
-    def _delete_stray(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
-        """A replica that was moved away while this broker was down."""
-        stray = self.logs.get(*topic_partition)
-        if stray is not None and stray.topic_id == topic_id:
-            self.logs.delete(*topic_partition)
-
-    def _tell_listeners(self, partition: Partition, *, was_leader: bool, old_epoch: int) -> None:
-        topic_partition = partition.topic_partition
-        if partition.is_leader and (not was_leader or partition.leader_epoch != old_epoch):
-            for listener in self._listeners:
-                listener.on_leader(topic_partition, partition.leader_epoch)
-        elif was_leader and not partition.is_leader:
-            for listener in self._listeners:
-                listener.on_follower(topic_partition, partition.leader_epoch)
-        if partition.leader_epoch != old_epoch:
-            self._wake_all(topic_partition)
+            self.in_sync.expect(partition)
+            for node in partition.leading.followers:
+                self.fetches.notify(replica_key(node), LEADERSHIP_CHANGED)
 
     def add_move_listener(self, listener: Callable[[Partition], None]) -> None:
         """Tell `listener` which replica is in another log directory from now on."""
@@ -445,11 +358,11 @@ class ReplicaManager:
             self._reconfigure(name)
 
     def _reconfigure(self, topic: str) -> None:
-        config = self.topic_config(topic)
+        config, log_settings = self._settings_of(topic)
         for topic_partition, partition in self._partitions.items():
             if topic_partition.topic == topic:
                 partition.config = config
-                partition.log.update_config(self._log_config(config))
+                partition.log.update_config(log_settings)
                 if partition.leading is not None:  # min.insync.replicas decides whether the high watermark may move
                     self.in_sync.advance(partition)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -170,6 +171,21 @@ class History:
             assert values[offset] == value, f"{value!r} was acknowledged at {offset} and is lost"
 
 
+def run_of(history: History) -> dict[str, Callable[[int, int], None]]:
+    return {
+        "append": history.append,
+        "deliver": history.deliver,
+        "tell": history.tell,
+        "wait": history.wait,
+        "elect": history.elect,
+        "cut": history.cut,
+        "heal": history.heal,
+        "die": history.die,
+        "return": history.come_back,
+    }
+
+
+@pytest.mark.timeout(600)  # the thorough profile
 @settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -182,19 +198,38 @@ def test_acknowledged_records_survive_and_logs_come_together(
     cluster.create()
     cluster.tells_at_once = False
     history = History(cluster)
-    run = {
-        "append": history.append,
-        "deliver": history.deliver,
-        "tell": history.tell,
-        "wait": history.wait,
-        "elect": history.elect,
-        "cut": history.cut,
-        "heal": history.heal,
-        "die": history.die,
-        "return": history.come_back,
-    }
+    run = run_of(history)
     for name, one, other in steps:
         run[name](one, other)
         history.check()
     history.what_was_acknowledged_is_readable()
+    history.end()
+
+
+@pytest.mark.timeout(600)  # the thorough profile
+@settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(steps=STEPS)
+def test_after_unclean_elections_records_are_lost_and_logs_come_together_all_the_same(
+    make_cluster: MakeCluster, steps: list[tuple[str, int, int]]
+) -> None:
+    cluster = make_cluster(3, **{"replica.lag.time.max.ms": 3_000, "replica.fetch.backoff.ms": 100})
+    cluster.create()
+    cluster.tells_at_once = False
+    history = History(cluster)
+    run = run_of(history)
+
+    def elect_anybody(which: int, _: int) -> None:
+        able = [node for node in cluster.nodes if cluster[node].is_up]
+        if able:
+            leader = able[which % len(able)]
+            cluster.elect(leader, isr=(leader,))
+
+    run["elect"] = elect_anybody
+    for name, one, other in steps:
+        run[name](one, other)
+    history.waiting.clear()
+    history.high_watermarks.clear()
     history.end()

@@ -1,0 +1,180 @@
+"""What the metadata makes of a broker's replicas: opens them, has them lead or follow, deletes them.
+
+The metadata says what is; this makes it so, partition by partition. A partition whose disk refuses is logged and does
+not keep the others from their roles.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.config import TopicConfig
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.metadata.delta import MetadataDelta
+from broker_embedded.metadata.image import ClusterImage, PartitionImage
+from broker_embedded.replication.fetcher_manager import ReplicaFetcherManager
+from broker_embedded.replication.in_sync_replicas import InSyncReplicas
+from broker_embedded.replication.leadership import LeadershipListener
+from broker_embedded.replication.log_dir_moves import LogDirMoves
+from broker_embedded.replication.partition import Partition
+from broker_embedded.storage.log_config import LogConfig
+from broker_embedded.storage.log_manager import LogManager
+from ottla_wire.protocol import ErrorCode
+
+log = logging.getLogger(__name__)
+
+TopicSettings = Callable[[str], tuple[TopicConfig, LogConfig]]
+"""A topic's settings as the metadata says, and what the storage layer needs of them."""
+
+
+class ReplicaRoles:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        clock: Clock,
+        logs: LogManager,
+        settings_of: TopicSettings,
+        in_sync: InSyncReplicas,
+        fetchers: ReplicaFetcherManager | None,
+        moves: LogDirMoves,
+        on_new_epoch: Callable[[Partition], None],
+        on_fewer_in_sync: Callable[[Partition], None],
+    ) -> None:
+        """`on_new_epoch`: another leader, another epoch, or the partition is gone: who waits there has to look again.
+        `on_fewer_in_sync`: the ISR of a partition led here is smaller than min.insync.replicas.
+        """
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self._node_id = node_id
+        self._clock = clock
+        self._logs = logs
+        self._settings_of = settings_of
+        self._in_sync = in_sync
+        self._fetchers = fetchers
+        self._moves = moves
+        self._on_new_epoch = on_new_epoch
+        self._on_fewer_in_sync = on_fewer_in_sync
+        self._listeners: list[LeadershipListener] = []
+
+    def add_listener(self, listener: LeadershipListener) -> None:
+        """Tell `listener` about every change from now on, and about what is led already."""
+        self._listeners.append(listener)
+        for topic_partition, partition in list(self.partitions.items()):
+            if partition.is_leader:
+                listener.on_leader(topic_partition, partition.leader_epoch)
+
+    def take_over_all(self, image: ClusterImage) -> None:
+        """Take every role that the metadata gives to this broker."""
+        every = {
+            TopicPartition(topic.name, number): state
+            for topic in image.topics.values()
+            for number, state in topic.partitions.items()
+        }
+        self._take_over_each(every, image)
+
+    def follow_changes(self, delta: MetadataDelta, image: ClusterImage) -> None:
+        """The same for what changed."""
+        for topic in delta.removed_topics.values():
+            for topic_partition in topic.topic_partitions():
+                try:
+                    self._delete(topic_partition)
+                except BrokerError as error:
+                    log.error("%s is not deleted: %s", topic_partition, error.message)
+        self._take_over_each(delta.changed_partitions, image)
+        if delta.brokers_changed:
+            for partition in self.partitions.values():
+                if partition.leading is not None:
+                    self._in_sync.advance(partition)
+
+    def _take_over_each(self, changed: Mapping[TopicPartition, PartitionImage], image: ClusterImage) -> None:
+        settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
+        for topic_partition, state in changed.items():
+            name = topic_partition.topic
+            topic_id = image.topics[name].topic_id
+            try:
+                if self._node_id not in state.replicas:
+                    self._delete(topic_partition)
+                    self._delete_stray(topic_partition, topic_id)
+                    continue
+                partition = self.partitions.get(topic_partition)
+                if partition is None:
+                    if name not in settings:
+                        settings[name] = self._settings_of(name)
+                    partition = self._open(topic_partition, topic_id, *settings[name])
+                self._take_over(partition, state)
+            except BrokerError as error:
+                log.error("%s is not served as it should be: %s", topic_partition, error.message)
+
+    def _take_over(self, partition: Partition, state: PartitionImage) -> None:
+        """Lead, follow or resign, as the metadata says."""
+        was_leader, old_epoch = partition.is_leader, partition.leader_epoch
+        partition.apply(state, now_ms=self._clock.monotonic_ms())
+        if self._fetchers is not None:
+            if partition.is_leader:
+                self._fetchers.unfollow(partition)
+            else:
+                self._fetchers.follow(partition)
+        topic_partition = partition.topic_partition
+        if partition.leading is not None:
+            self._in_sync.advance(partition)
+            if partition.is_under_min_isr:
+                self._on_fewer_in_sync(partition)
+        elif was_leader:
+            self._in_sync.forget(topic_partition)
+        self._tell_listeners(partition, was_leader=was_leader, old_epoch=old_epoch)
+
+    def _open(
+        self, topic_partition: TopicPartition, topic_id: bytes, config: TopicConfig, log_settings: LogConfig
+    ) -> Partition:
+        topic, number = topic_partition
+        try:
+            partition_log = self._logs.get_or_create(topic, number, topic_id, log_settings)
+        except BrokerError as error:
+            if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
+                raise
+            # The topic was deleted and made again while this broker was down.
+            log.info("%s: the directory belongs to a deleted topic of the same name, it is removed", topic_partition)
+            self._logs.delete(topic, number)
+            partition_log = self._logs.get_or_create(topic, number, topic_id, log_settings)
+        partition_log.update_config(log_settings)
+        partition = Partition(topic_partition, topic_id, node_id=self._node_id, log=partition_log, config=config)
+        self.partitions[topic_partition] = partition
+        return partition
+
+    def _delete(self, topic_partition: TopicPartition) -> None:
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is None:
+            return
+        was_leader, partition.is_leader = partition.is_leader, False
+        partition.leading = None
+        if self._fetchers is not None:
+            self._fetchers.unfollow(partition)
+        self._in_sync.forget(topic_partition)
+        self._moves.cancel(partition)
+        if was_leader:
+            for listener in self._listeners:
+                listener.on_follower(topic_partition, partition.leader_epoch)
+        self._on_new_epoch(partition)
+        self._logs.delete(topic_partition.topic, topic_partition.partition)
+
+    def _delete_stray(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
+        """A replica that was moved away while this broker was down."""
+        stray = self._logs.get(*topic_partition)
+        if stray is not None and stray.topic_id == topic_id:
+            self._logs.delete(*topic_partition)
+
+    def _tell_listeners(self, partition: Partition, *, was_leader: bool, old_epoch: int) -> None:
+        topic_partition = partition.topic_partition
+        if partition.is_leader and (not was_leader or partition.leader_epoch != old_epoch):
+            for listener in self._listeners:
+                listener.on_leader(topic_partition, partition.leader_epoch)
+        elif was_leader and not partition.is_leader:
+            for listener in self._listeners:
+                listener.on_follower(topic_partition, partition.leader_epoch)
+        if partition.leader_epoch != old_epoch:
+            self._on_new_epoch(partition)
