@@ -22,10 +22,18 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as ClientPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
-from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.client_errors import error_of, is_fenced
 from ottla.aio.dead_letters import DeadLetterSink
+from ottla.aio.lookups import (
+    check_topics,
+    client_offsets,
+    client_partitions,
+    committed_metadata,
+    connect,
+    offset_at_time,
+    retry_positions,
+)
 from ottla.aio.messages import to_batches
 from ottla.clock import Clock, SystemClock
 from ottla.config import Settings
@@ -50,7 +58,7 @@ from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run, RunResult, broken_run
 from ottla.consumer.session import Session
 from ottla.delivery.exceptions import ExceptionTable
-from ottla.errors import BrokerUnavailable, RetriableError, UnknownTopic
+from ottla.errors import RetriableError
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, RateLimit, log_event
 
@@ -63,8 +71,6 @@ _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
 _TICK_S: Final = 0.02
 _BREATHE_S: Final = 0.004
-_TOPIC_GRACE_S: Final = 3.0
-_POSITIONS_S: Final = 5.0
 _LAST_COMMIT_S: Final = 3.0
 _LEAVE_S: Final = 5.0
 
@@ -136,9 +142,9 @@ class Engine:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
         try:
-            await self._connect()
+            await connect(self._client, self._servers, self._start_timeout_s)
             self._client.subscribe(topics=self._topics, listener=_Listener(self))
-            await self._check_topics()
+            await check_topics(self._client, self._topics, self._servers)
         except BaseException:
             await self._client.stop()
             raise
@@ -192,10 +198,8 @@ class Engine:
 
     async def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
-        asked = ClientPartition(*topic_partition)
         try:
-            found = (await self._client.offsets_for_times({asked: timestamp_ms}))[asked]
-            offset: int = found.offset if found is not None else (await self._client.end_offsets([asked]))[asked]
+            offset = await offset_at_time(self._client, topic_partition, timestamp_ms)
         except KafkaError as error:
             raise error_of(error, self._servers) from error
         self.seek(topic_partition, offset)
@@ -230,7 +234,7 @@ class Engine:
         offsets = self._session.committable()
         if offsets:
             try:
-                await self._client.commit(_client_offsets(offsets))
+                await self._client.commit(client_offsets(offsets))
             except KafkaError as error:
                 raise error_of(error, self._servers) from error
 
@@ -339,7 +343,9 @@ class Engine:
     # The client's listener
 
     async def on_assign(self, partitions: list[TopicPartition]) -> None:
-        metadata = await self._committed_metadata(partitions) if self._needs_metadata and partitions else None
+        metadata = None
+        if self._needs_metadata and partitions:
+            metadata = await committed_metadata(self._client, partitions, group=self.group)
         self._step(events.Assigned(partitions, metadata))
 
     async def on_revoke(self, partitions: list[TopicPartition]) -> None:
@@ -432,9 +438,9 @@ class Engine:
                 case Dispatch():
                     runs.append(effect)
                 case PausePartitions(partitions):
-                    self._client_call(self._client.pause, *_client_partitions(partitions))
+                    self._client_call(self._client.pause, *client_partitions(partitions))
                 case ResumePartitions(partitions):
-                    self._client_call(self._client.resume, *_client_partitions(partitions))
+                    self._client_call(self._client.resume, *client_partitions(partitions))
                 case SeekPartition(name, offset):
                     self._client_call(self._client.seek, ClientPartition(*name), offset)
                 case Commit(offsets, is_final):
@@ -474,7 +480,7 @@ class Engine:
 
     async def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         try:
-            await self._client.commit(_client_offsets(offsets))
+            await self._client.commit(client_offsets(offsets))
         except KafkaError as error:
             self._step(events.CommitFailed(f"{type(error).__name__}: {error}", is_fenced(error)))
             return
@@ -493,7 +499,7 @@ class Engine:
             try:
                 # aiokafka retries for ever while no coordinator answers; the partitions go away all the same.
                 async with asyncio.timeout(_LAST_COMMIT_S):
-                    await self._client.commit(_client_offsets(commit.offsets))
+                    await self._client.commit(client_offsets(commit.offsets))
             except (KafkaError, TimeoutError) as error:
                 fields = {"group": self.group, "error": f"{type(error).__name__}: {error}"}
                 log_event("final_commit_failed", "warning", {**fields, "is_fenced": is_fenced(error)})
@@ -513,67 +519,15 @@ class Engine:
             return condition()
         return True
 
-    async def _connect(self) -> None:
-        try:
-            async with asyncio.timeout(self._start_timeout_s):
-                await self._client.start()
-        except (KafkaError, TimeoutError, OSError) as error:
-            if isinstance(error, KafkaError) and not isinstance(error_of(error, self._servers), BrokerUnavailable):
-                raise error_of(error, self._servers) from error
-            raise BrokerUnavailable(
-                f"no Kafka broker answered at {self._servers} within {self._start_timeout_s:g} s ({error}); "
-                "check bootstrap.servers and that the broker runs"
-            ) from error
-
-    async def _check_topics(self) -> None:
-        """aiokafka waits silently for a topic that is not there. A cluster that creates topics does it at once."""
-        deadline_s = monotonic() + _TOPIC_GRACE_S
-        while True:
-            missing = sorted(set(self._topics) - await self._client.topics())
-            if not missing:
-                return
-            if monotonic() > deadline_s:
-                raise UnknownTopic(
-                    f"the cluster at {self._servers} does not have what is subscribed ({', '.join(missing)}) "
-                    "and does not create topics by itself"
-                )
-            await asyncio.sleep(0.1)
-
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
-        positions: dict[TopicPartition, tuple[int, int]] = {}
-        names = _client_partitions(asked)
-        try:
-            async with asyncio.timeout(_POSITIONS_S):
-                lows = await self._client.beginning_offsets(names)
-                ends = await self._client.end_offsets(names)
-                for name in names:
-                    committed = await self._client.committed(name)
-                    positions[TopicPartition(*name)] = (lows[name] if committed is None else committed, ends[name])
-        except (KafkaError, TimeoutError) as error:
-            self._log_client_error("warning", error)  # the session asks again
-        self._step(events.RetryPositionsFound(asked, positions))
-
-    async def _committed_metadata(self, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        # aiokafka's public `committed` leaves the metadata out; without it the finished ones are delivered again.
-        coordinator = getattr(self._client, "_coordinator", None)
-        if coordinator is None or not hasattr(coordinator, "fetch_committed_offsets"):
-            return {}
-        try:
-            async with asyncio.timeout(5):
-                committed = await coordinator.fetch_committed_offsets(_client_partitions(partitions))
-        except (KafkaError, TimeoutError) as error:
-            log_event("commit_metadata_unread", "warning", {"group": self.group, "error": str(error)})
-            return {}
-        return {
-            TopicPartition(*name): (found.offset, found.metadata)
-            for name, found in committed.items()
-            if found.offset >= 0 and found.metadata
-        }
+        # The session asks again for what is missing.
+        found = await retry_positions(self._client, asked, on_error=lambda e: self._log_client_error("warning", e))
+        self._step(events.RetryPositionsFound(asked, found))
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -585,11 +539,3 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: set[ClientPartition]) -> None:
         await self._engine.on_assign([TopicPartition(*name) for name in sorted(assigned)])
-
-
-def _client_partitions(partitions: Sequence[TopicPartition]) -> list[ClientPartition]:
-    return [ClientPartition(*name) for name in partitions]
-
-
-def _client_offsets(offsets: Mapping[TopicPartition, tuple[int, str]]) -> dict[ClientPartition, OffsetAndMetadata]:
-    return {ClientPartition(*name): OffsetAndMetadata(offset, metadata) for name, (offset, metadata) in offsets.items()}

@@ -55,6 +55,15 @@ from ottla.errors import BrokerUnavailable, LifecycleError, RetriableError
 from ottla.records import TopicPartition
 from ottla.sync.client_errors import error_of, is_fenced
 from ottla.sync.dead_letters import DeadLetterSink
+from ottla.sync.lookups import (
+    check_reachable,
+    client_offsets,
+    client_partitions,
+    close_client,
+    committed_metadata,
+    offset_at_time,
+    retry_positions,
+)
 from ottla.sync.messages import to_batches
 from ottla.telemetry import Hooks, RateLimit, log_event
 
@@ -71,9 +80,7 @@ _PAUSED_POLL_S: Final = 0.003
 
 _HOLD_S: Final = 0.001
 _MOST_MESSAGES: Final = 499
-_POSITIONS_S: Final = 5.0
 _LAST_COMMIT_MS: Final = 3_000
-_LEAVE_S: Final = 5.0
 
 
 class Engine:
@@ -150,7 +157,7 @@ class Engine:
             }
         )
         try:
-            self._check_reachable()
+            check_reachable(self._client, self._settings["bootstrap.servers"], self._start_timeout_s)
             self._client.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
@@ -211,13 +218,9 @@ class Engine:
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
-        asked = ClientPartition(topic_partition.topic, topic_partition.partition, timestamp_ms)
 
         def look_up_and_seek() -> int:
-            found = self._client.offsets_for_times([asked], timeout=self._start_timeout_s)[0]
-            offset: int = found.offset
-            if offset < 0:
-                offset = self._client.get_watermark_offsets(asked, timeout=self._start_timeout_s)[1]
+            offset = offset_at_time(self._client, topic_partition, timestamp_ms, self._start_timeout_s)
             self._step(events.SeekRequested(topic_partition, offset))
             return offset
 
@@ -347,7 +350,7 @@ class Engine:
             self._step(events.Closed())
             self._serve_client()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
-            self._leave()
+            close_client(self._client, group=self.group)
         except BaseException as error:
             self.error = self.error or error
         finally:
@@ -358,15 +361,6 @@ class Engine:
             self._is_stopped.set()
             if self._on_stop is not None:
                 self._on_stop()
-
-    def _leave(self) -> None:
-        """Close the client. Without a broker librdkafka takes half a minute for that, longer than a supervisor waits
-        before it kills: then it is left to itself."""
-        closing = threading.Thread(target=self._client.close, name=f"ottla-{self.group}-close", daemon=True)
-        closing.start()
-        closing.join(_LEAVE_S)
-        if closing.is_alive():
-            log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": _LEAVE_S})
 
     def _await_commits(self, deadline_ms: int) -> None:
         """Let the last commit be answered. Bounded: without a coordinator a service must still end."""
@@ -398,7 +392,9 @@ class Engine:
     # The client's callbacks, on the poll thread
 
     def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
-        metadata = self._committed_metadata(partitions) if self._needs_metadata and partitions else None
+        metadata = None
+        if self._needs_metadata and partitions:
+            metadata = committed_metadata(self._client, partitions, group=self.group)
         self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], metadata))
 
     def _on_revoke(self, _client: Any, partitions: list[ClientPartition]) -> None:
@@ -444,6 +440,9 @@ class Engine:
         if held_back is not None:
             fields = {"group": self.group, "code": code, "error": error, "held_back": held_back}
             log_event("client_error", level, fields)
+
+    def _log_lookup_error(self, error: KafkaException) -> None:
+        self._log_client_error("warning", "retry_positions_unread", str(error))  # the session asks again
 
     def _on_message_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
@@ -534,13 +533,14 @@ class Engine:
         while waiting:
             match waiting.popleft():
                 case PausePartitions(partitions):
-                    self._client_call(self._client.pause, _client_partitions(partitions))
+                    self._client_call(self._client.pause, client_partitions(partitions))
                 case ResumePartitions(partitions):
-                    self._client_call(self._client.resume, _client_partitions(partitions))
+                    self._client_call(self._client.resume, client_partitions(partitions))
                 case SeekPartition(name, offset):
                     self._client_call(self._client.seek, ClientPartition(name.topic, name.partition, offset))
                 case FindRetryPositions(partitions):
-                    self._find_retry_positions(partitions)
+                    found = retry_positions(self._client, partitions, on_error=self._log_lookup_error)
+                    self._step(events.RetryPositionsFound(partitions, found))
                 case Commit(offsets):
                     self._commit(offsets)
 
@@ -576,7 +576,7 @@ class Engine:
 
     def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         try:
-            self._client.commit(offsets=_client_offsets(offsets), asynchronous=True)
+            self._client.commit(offsets=client_offsets(offsets), asynchronous=True)
         except KafkaException as error:
             self._commit_answered(error.args[0], [])
 
@@ -586,7 +586,7 @@ class Engine:
             self._perform_now([Commit(offsets)])  # `_close` waits for the answer, and not for ever
             return
         try:
-            self._client.commit(offsets=_client_offsets(offsets), asynchronous=False)
+            self._client.commit(offsets=client_offsets(offsets), asynchronous=False)
         except KafkaException as error:
             problem: KafkaError = error.args[0]
             fields = {"group": self.group, "error": problem.str(), "is_fenced": is_fenced(problem)}
@@ -600,51 +600,3 @@ class Engine:
     def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(condition, timeout_s)
-
-    def _check_reachable(self) -> None:
-        servers = self._settings["bootstrap.servers"]
-        try:
-            self._client.list_topics(timeout=self._start_timeout_s)
-        except KafkaException as error:
-            raise BrokerUnavailable(
-                f"no Kafka broker answered at {servers} within {self._start_timeout_s:g} s ({error.args[0].str()}); "
-                "check bootstrap.servers and that the broker runs"
-            ) from error
-
-    def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
-        positions: dict[TopicPartition, tuple[int, int]] = {}
-        try:
-            for found in self._client.committed(_client_partitions(asked), timeout=_POSITIONS_S):
-                low, end = self._client.get_watermark_offsets(found, timeout=_POSITIONS_S)
-                start = low if found.offset < 0 else found.offset
-                positions[TopicPartition(found.topic, found.partition)] = (start, end)
-        except KafkaException as error:
-            # The session asks again.
-            self._log_client_error("warning", "retry_positions_unread", str(error))
-        self._step(events.RetryPositionsFound(asked, positions))
-
-    def _committed_metadata(self, partitions: list[ClientPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        try:
-            committed = self._client.committed(partitions, timeout=5)
-        except KafkaException as error:
-            # Without it the finished ones beyond the position are delivered again: at least once still holds.
-            log_event("commit_metadata_unread", "warning", {"group": self.group, "error": str(error)})
-            return {}
-        return {
-            TopicPartition(p.topic, p.partition): (p.offset, p.metadata)
-            for p in committed
-            if p.offset >= 0 and p.metadata
-        }
-
-
-def _client_partitions(partitions: Sequence[TopicPartition]) -> list[ClientPartition]:
-    return [ClientPartition(name.topic, name.partition) for name in partitions]
-
-
-def _client_offsets(offsets: Mapping[TopicPartition, tuple[int, str]]) -> list[ClientPartition]:
-    return [
-        ClientPartition(name.topic, name.partition, offset, metadata)
-        if metadata
-        else ClientPartition(name.topic, name.partition, offset)
-        for name, (offset, metadata) in offsets.items()
-    ]
