@@ -120,6 +120,7 @@ class Broker:
             lifecycle=self.lifecycle,
             loop=loop,
         )
+        self.replicas.add_move_listener(lambda moved: self.log_dir_reports.moved(moved.topic_partition))
         self.topics = TopicCreation(
             controller=self.controller_channel, metadata=self.metadata, config=lambda: self.config, loop=loop
         )
