@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from broker_embedded.common.facts import fact
@@ -55,15 +56,28 @@ def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
         minutes=minutes,
         partitions=random.randint(1, 4),
         replication_factor=factor,
-        min_insync_replicas=max(1, factor - 1),
+        min_insync_replicas=random.choice((1, factor - 1, factor - 1)) if factor > 1 else 1,
         producers=random.randint(1, 3),
         transactional=random.randint(0, 2),
         copiers=random.randint(0, 1),
         consumers=random.randint(1, 2),
         batch_records=random.choice((1, 3, 10)),
         pause_s=random.choice((0.1, 0.3, 1.0)),
-        fault_every_s=random.choice((1.0, 3.0, 8.0)),
+        fault_every_s=random.choice((0.5, 1.0, 3.0, 8.0)),
     )
+
+
+def idle(*, brokers: int = 3, minutes: float = 3.0) -> Scenario:
+    """Nobody asks the cluster for anything and nothing goes wrong."""
+    drawn = draw(1, brokers=brokers, minutes=minutes)
+    return replace(drawn, producers=0, transactional=0, copiers=0, consumers=0, fault_every_s=0.0)
+
+
+def busy(*, brokers: int = 3, minutes: float = 0.5) -> Scenario:
+    """All kinds of clients, each writer with some ten requests a second, and a fault every three seconds."""
+    drawn = draw(1, brokers=brokers, minutes=minutes)
+    crowd = replace(drawn, producers=2, transactional=1, copiers=1, consumers=2)
+    return replace(crowd, partitions=3, pause_s=0.1, fault_every_s=3.0)
 
 
 def reads_committed(consumer: str) -> bool:
