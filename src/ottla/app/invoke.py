@@ -91,7 +91,7 @@ class Invoker:
         """
         records = run.records
         if self._bytes_only:
-            for record in records:
+            for record in () if run.is_first else records:
                 record.value = record.raw_value
                 record.key = record.raw_key
             return False, None

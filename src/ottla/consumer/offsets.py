@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import repeat, starmap
 
 
 class OffsetTracker:
@@ -86,6 +87,22 @@ class OffsetTracker:
     def finish(self, offset: int) -> None:
         """One record is done. Saying so twice is harmless."""
         self.finish_many((offset,))
+
+    def finish_first(self, first: int, last: int, count: int) -> bool:
+        """The next `count` registered records are done, from `first` to `last`. False, and nothing is done, when those
+        are not what is next: then use `finish_many`. (A run that went well, at a tenth of the cost.)"""
+        open_ = self._open
+        # Ascending numbers with the same ends and the same count as the head of the window are the head of the window.
+        is_head = not self._finished and count <= len(open_) and open_[0] == first and open_[count - 1] == last
+        if not is_head:
+            return False
+        if count == len(open_):
+            open_.clear()
+        else:
+            deque(starmap(open_.popleft, repeat((), count)), maxlen=0)
+        self.finished_count += count
+        self._drop_passed_chunks()
+        return True
 
     def finish_many(self, offsets: Iterable[int]) -> None:
         """These registered records are done; about 0.1 µs each when they come in order."""

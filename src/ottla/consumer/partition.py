@@ -139,7 +139,10 @@ class PartitionState:
 
     def settle(self, records: Sequence[AnyRecord]) -> None:
         """These records are done, here and in the line of retry topics."""
-        self.tracker.finish_many([record.offset for record in records])
+        if not records:
+            return
+        if not self.tracker.finish_first(records[0].offset, records[-1].offset, len(records)):
+            self.tracker.finish_many([record.offset for record in records])
         stage = self.stage
         if stage is not None and stage.index:
             for record in records:

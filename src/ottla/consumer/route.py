@@ -48,7 +48,7 @@ class RouteState:
         if not records:
             return None
         attempts = state.attempts.get(records[0].offset) if state.attempts else None
-        return Run(
+        run = Run(
             topic_partition=state.topic_partition,
             epoch=state.epoch,
             route=self.plan.name,
@@ -56,6 +56,8 @@ class RouteState:
             attempt=(0 if attempts is None else attempts.failed) + _carried(state, records[0]) + 1,
             started_ms=now_ms,
         )
+        run.is_first = not state.attempts
+        return run
 
     def learn_pace(self, run: Run, result: RunResult, now_ms: int) -> None:
         """Remember how long records take, so that the turns of a slow handler get shorter."""

@@ -30,6 +30,7 @@ class Run:
         "done",
         "epoch",
         "is_cancelled",
+        "is_first",
         "records",
         "route",
         "started_ms",
@@ -55,6 +56,8 @@ class Run:
         self.started_ms = started_ms
         self.done = 0
         self.is_cancelled = False
+        self.is_first = False
+        """None of these records was handed out before: they are as the client gave them."""
         self.accounted = 0
         """How many of `done` the session has counted already."""
 

@@ -44,6 +44,18 @@ class TrackerAgainstModel(RuleBasedStateMachine):
         self.finished.update(chosen)
 
     @precondition(lambda self: self.registered)
+    @rule(data=st.data(), is_next=st.booleans())
+    def finish_a_run(self, data: st.DataObject, is_next: bool) -> None:
+        unfinished = [index for index, offset in enumerate(self.registered) if offset not in self.finished]
+        start = data.draw(st.integers(0, len(self.registered) - 1))
+        if is_next and unfinished:
+            start = unfinished[0]
+        run = self.registered[start : start + data.draw(st.integers(1, 6))]
+        if not self.tracker.finish_first(run[0], run[-1], len(run)):
+            self.tracker.finish_many(run)
+        self.finished.update(run)
+
+    @precondition(lambda self: self.registered)
     @rule()
     def finish_the_first(self) -> None:
         first = next((offset for offset in self.registered if offset not in self.finished), None)
