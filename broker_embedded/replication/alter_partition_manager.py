@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
 from broker_embedded.replication.leader_state import IsrChange, NextStep
@@ -46,6 +47,7 @@ class AlterPartitionManager:
         self._broker_epoch = broker_epoch
         self._controller = controller
         self._loop = loop
+        self._call_later = client_timer(loop)
         self._on_settled = on_settled
         self._wishes: dict[PartitionKey, tuple[Partition, IsrChange]] = {}
         self._timer: asyncio.Handle | None = None
@@ -64,7 +66,7 @@ class AlterPartitionManager:
 
     def _schedule(self, delay_s: float) -> None:
         if self._timer is None and not (self._is_busy or self._is_closed):
-            self._timer = self._loop.call_later(delay_s, self._send) if delay_s else self._loop.call_soon(self._send)
+            self._timer = self._call_later(delay_s, self._send) if delay_s else self._loop.call_soon(self._send)
 
     def _send(self) -> None:
         self._timer = None

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker_embedded.common.clock import Clock
+from broker_embedded.common.clock import Clock, client_timer
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import parent
 from broker_embedded.common.types import TopicPartition
@@ -42,7 +42,7 @@ class LogDirMoves:
     ) -> None:
         """`bytes_per_second`: `replica.alter.log.dirs.io.max.bytes.per.second`."""
         self._logs = logs
-        self._loop = loop
+        self._call_later = client_timer(loop)
         self._on_moved = on_moved
         self._budget = ByteBudget(rate=bytes_per_second, now_ms=clock.monotonic_ms)
         self._moving: dict[TopicPartition, Partition] = {}
@@ -81,7 +81,7 @@ class LogDirMoves:
 
     def _schedule(self, delay_s: float) -> None:
         if self._timer is None and self._moving:
-            self._timer = self._loop.call_later(delay_s, self._step)
+            self._timer = self._call_later(delay_s, self._step)
 
     def _step(self) -> None:
         """A megabyte of the move that has waited longest."""

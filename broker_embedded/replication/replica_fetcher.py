@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from broker_embedded.common.clock import Clock
+from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import Peers
 from broker_embedded.replication.fetch_plan import FetchPlan, Followed
@@ -48,7 +48,9 @@ class ReplicaFetcher:
         self._channel = channel
         self._peers = peers
         self._broker_epoch = broker_epoch
-        self._clock = clock
+        # Pauses after errors pass in real time: replication goes on while a test's clock stands still.
+        self._now_ms = client_monotonic_ms(clock)
+        self._call_later = client_timer(loop)
         self._loop = loop
         self._timeout_ms = timeout_ms
         self._is_busy = False
@@ -71,14 +73,14 @@ class ReplicaFetcher:
         if self._timer is not None:
             self._timer.cancel()
         if delay_ms:
-            self._timer = self._loop.call_later(delay_ms / 1000, self._fetch)
+            self._timer = self._call_later(delay_ms / 1000, self._fetch)
         else:
             self._timer = self._loop.call_soon(self._fetch)
 
     def _fetch(self) -> None:
         if self._is_closed or self._is_busy:
             return
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._now_ms()
         attempt_ms = self.plan.next_attempt_ms(now_ms)
         if attempt_ms is None:
             return
@@ -104,7 +106,7 @@ class ReplicaFetcher:
 
     def _on_fetched(self, response: Message | None) -> None:
         self._is_busy = False
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._now_ms()
         if response is None:
             self.plan.on_failure(now_ms)
         else:
@@ -123,7 +125,7 @@ class ReplicaFetcher:
 
         def with_starts(response: Message | None) -> None:
             starts = _offsets(response)
-            now_ms = self._clock.monotonic_ms()
+            now_ms = self._now_ms()
             for followed in partitions:
                 name = followed.partition.topic_partition
                 known = name in starts and name in ends

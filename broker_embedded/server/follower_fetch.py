@@ -141,10 +141,11 @@ class FollowerFetch(Fetch):
 
     def _watch(self) -> None:
         replicas = self.ctx.broker.replicas
-        wait_ms = self.request.max_wait_ms
-        if replicas.in_sync.awaits(self._replica):
-            wait_ms = min(wait_ms, AWAITED_POLL_MS)
-        replicas.fetches.watch_for_node(self, (*self._readers, replica_key(self._replica)), timeout_ms=wait_ms)
+        keys = (*self._readers, replica_key(self._replica))
+        if replicas.in_sync.awaits(self._replica):  # in real time: also while a test's clock stands still
+            replicas.fetches.watch(self, keys, timeout_ms=min(self.request.max_wait_ms, AWAITED_POLL_MS))
+        else:
+            replicas.fetches.watch_for_node(self, keys, timeout_ms=self.request.max_wait_ms)
 
     def is_satisfied(self, key: TopicPartition, amount: int) -> bool:
         if amount >= LEADERSHIP_CHANGED:
