@@ -10,6 +10,13 @@ import pytest
 from ottla.spark import JavaMissing, find_java, session
 
 
+def pytest_collection_modifyitems(items):
+    """The first query of a JVM takes seconds on an idle machine, and a minute on one that is busy with other things."""
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture(scope="session")
 def spark():
     try:
@@ -64,7 +71,7 @@ class Topics:
         """Run a stream into a topic until it has read all there is; answer the query."""
         options = {"checkpointLocation": str(self.tmp_path / checkpoint)} | options
         query = self._with(frame.writeStream, options).trigger(availableNow=True).start()
-        query.awaitTermination(100)
+        query.awaitTermination(200)
         return query
 
     def collect(self, frame, *, checkpoint="checkpoint", each=None):
@@ -83,7 +90,7 @@ class Topics:
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(100)
+        query.awaitTermination(200)
         return batches, [json.loads(p.json) for p in query.recentProgress]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -70,7 +69,7 @@ def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka,
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(100)
+        query.awaitTermination(200)
 
     def forget(log: Path):
         (log / "2").unlink()
@@ -98,48 +97,47 @@ PROGRAM = """
 import sys
 from ottla.spark import Pipeline, session
 
-source, sink, folder, servers = sys.argv[1:]
-pipeline = Pipeline("crash", bootstrap_servers=servers, checkpoint=f"{folder}/checkpoints")
-pipeline.read_topic("events", source, select=["value"], maxOffsetsPerTrigger=200, tasks=2, rowsPerTask=50)
-pipeline.write_parquet("events", f"{folder}/out", name="lake")
-pipeline.write_topic("events", sink, name="topic", value="value", delivery="exactly-once")
-config = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "1g",
-          "spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-pipeline.run(session("crash", master="local[2]", config=config, log_level="OFF"), available_now=True)
-print("done")
+def declare(source, sink, folder, servers):
+    pipeline = Pipeline("crash", bootstrap_servers=servers, checkpoint=f"{folder}/checkpoints")
+    pipeline.read_topic("events", source, select=["value"], maxOffsetsPerTrigger=200, tasks=2, rowsPerTask=50)
+    pipeline.write_parquet("events", f"{folder}/out", name="lake")
+    pipeline.write_topic("events", sink, name="topic", value="value", delivery="exactly-once")
+    return pipeline
+
+if __name__ == "__main__":
+    config = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "1g",
+              "spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    declare(*sys.argv[1:]).run(session("crash", master="local[2]", config=config, log_level="OFF"))
 """
 
 
-@pytest.mark.timeout(400)  # starts Spark twice more, each time in a process of its own
+@pytest.mark.timeout(400)  # starts a second Spark in a process of its own
 def test_processes_killed_with_sigkill_leave_exactly_once_results(spark, kafka, make_topic, tmp_path):
     source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out", partitions=2)
     rows = fill(kafka, source, 400)
-    program = tmp_path / "program.py"
+    program, log = tmp_path / "program.py", tmp_path / "log"
     program.write_text(PROGRAM)
+    arguments = [source, sink, str(tmp_path), kafka.bootstrap_servers]
     home = tmp_path / "checkpoints" / "crash" / "v1"
-
-    def run_until(*appear: Path):
-        """Start the program; kill everything it started as soon as these files are there. Whether it was killed."""
-        arguments = [sys.executable, str(program), source, sink, str(tmp_path), kafka.bootstrap_servers]
-        with (tmp_path / "log").open("w") as log:
-            started = subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 180
-        while started.poll() is None and time.monotonic() < deadline:
-            if appear and all(file.exists() for file in appear):
-                os.killpg(started.pid, signal.SIGKILL)
-                started.wait()
-                return True
-            time.sleep(0.002)
-        if started.poll() is None:
-            os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
-            pytest.fail((tmp_path / "log").read_text())
-        assert "done" in (tmp_path / "log").read_text(), (tmp_path / "log").read_text()
-        return False
-
     # One query has a batch in its sink that Spark does not know of yet, the other one is somewhere in its second batch.
-    assert run_until(tmp_path / "out" / "_spark_metadata" / "1", home / "topic" / "offsets" / "1")
-    assert not run_until()
+    awaited = [tmp_path / "out" / "_spark_metadata" / "1", home / "topic" / "offsets" / "1"]
+    with log.open("w") as output:
+        command = [sys.executable, str(program), *arguments]
+        started = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 300
+        while not all(file.exists() for file in awaited) and started.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert started.poll() is None, log.read_text()
+        assert all(file.exists() for file in awaited), log.read_text()
+    finally:
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)  # the driver and its JVM; the workers die of it
+        started.wait()
+
+    program_again: dict[str, object] = {"__name__": "program"}
+    exec(PROGRAM, program_again)
+    with program_again["declare"](*arguments).start(spark, available_now=True) as running:
+        assert running.await_end(timeout_s=300)
     assert in_parquet(spark, tmp_path / "out") == rows
     assert in_topic(kafka, sink) == rows
-    shutil.rmtree(tmp_path / "out")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 
 import pytest
 
 from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import NotCaughtUp, Pipeline, PipelineFailed
+from ottla.spark.checkpoint import read_checkpoint
 from ottla.spark.checkpoint_edit import set_offsets
 from ottla.telemetry import Counters
 
@@ -86,7 +89,7 @@ def test_one_definition_runs_as_a_stream_as_a_batch_and_as_a_replay(spark, kafka
     assert sum(row.records for row in pipeline.lag()) == 15  # three sinks, five records
 
     with pipeline.start(spark, available_now=True, only=["lake", "sales_dead_letters"]) as running:
-        assert running.await_end(timeout_s=100)
+        assert running.await_end(timeout_s=200)
         assert running.metrics()["lake"].malformed == 1
         assert running.metrics()["sales_dead_letters"].rows == 5
     assert lake(spark, tmp_path) == expected
@@ -117,9 +120,9 @@ def test_a_running_stream_catches_up_and_stops_between_two_batches(spark, kafka,
     pipeline.write_each("events", lambda rows, number: seen.extend((number, r.text) for r in rows.collect()))
     kafka.produce(topic, [str(i) for i in range(100)])
     with pipeline.start(spark) as running:
-        running.await_caught_up(timeout_s=60)
+        running.await_caught_up(timeout_s=120)
         kafka.produce(topic, [str(i) for i in range(100, 200)])
-        running.await_caught_up(timeout_s=60)
+        running.await_caught_up(timeout_s=120)
         assert sum(row.records for row in running.lag()) == 0
         with pytest.raises(ConfigError, match="a query is running on this checkpoint"):
             pipeline.start(spark)
@@ -128,6 +131,27 @@ def test_a_running_stream_catches_up_and_stops_between_two_batches(spark, kafka,
     assert not running.is_active
     assert sorted(int(text) for _, text in seen) == list(range(200))
     running.stop()  # again: nothing
+
+
+def test_sigterm_lets_the_running_batch_end_and_commit(spark, kafka, make_topic, tmp_path):
+    topic, begun, ended = make_topic(), [], []
+    kafka.produce(topic, [str(i) for i in range(100)])
+    pipeline = Pipeline("service", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path))
+    pipeline.read_topic("events", topic, maxOffsetsPerTrigger=10)
+
+    def each(rows, number):
+        begun.append(number)
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        rows.collect()
+        ended.append(number)
+
+    pipeline.write_each("events", each)
+    before = signal.getsignal(signal.SIGTERM)
+    pipeline.run(spark)
+    assert begun == ended
+    assert read_checkpoint(pipeline.checkpoint_of("events")).committed.number == ended[-1] < 9
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_what_a_view_raises_stops_the_pipeline_with_the_name_of_its_sink(spark, kafka, make_topic, tmp_path):
@@ -142,10 +166,10 @@ def test_what_a_view_raises_stops_the_pipeline_with_the_name_of_its_sink(spark, 
     pipeline.write_each("events", fail, name="database")
     running = pipeline.start(spark)
     with pytest.raises(PipelineFailed, match=r"(?s)fails, sink database: .*the database is away"):
-        running.await_end(timeout_s=60)
+        running.await_end(timeout_s=120)
     assert not running.is_active
     with pytest.raises(PipelineFailed):
-        running.await_caught_up(timeout_s=60)
+        running.await_caught_up(timeout_s=120)
 
 
 def test_waiting_to_catch_up_ends_with_how_far_it_is_behind(spark, kafka, make_topic, tmp_path):

@@ -71,7 +71,7 @@ def test_one_definition_gives_the_same_totals_as_batch_and_as_stream(topics, kaf
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(100)
+    query.awaitTermination(200)
     assert sorted(tuple(r) for r in topics.spark.table("minutes").collect()) == EXPECTED
 
 
@@ -141,7 +141,7 @@ def test_results_in_parquet_are_exactly_once_over_a_failure(topics, kafka, make_
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(100)
+        query.awaitTermination(200)
 
     with pytest.raises(Exception, match="fails once"):
         run()
