@@ -63,6 +63,7 @@ class Partition:
         "log",
         "node_id",
         "partition_epoch",
+        "replica_count",
         "topic_id",
         "topic_partition",
     )
@@ -80,6 +81,7 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
+        self.replica_count = 0
         self.leading: LeaderState | None = None
         """The followers; None on a follower, and on the leader of a partition with one replica."""
 
@@ -92,9 +94,14 @@ class Partition:
         return self.log.log_start_offset
 
     @property
+    def min_isr(self) -> int:
+        """How many replicas acks=all asks for: min.insync.replicas, but never more than there are."""
+        return min(self.config.min_insync_replicas, self.replica_count)
+
+    @property
     def is_under_min_isr(self) -> bool:
         """Whether fewer replicas are in sync than acks=all asks for."""
-        return len(self.isr) < self.config.min_insync_replicas
+        return len(self.isr) < self.min_isr
 
     @property
     def has_unfinished_election(self) -> bool:
@@ -109,6 +116,7 @@ class Partition:
         leads = image.leader == self.node_id
         starts_epoch = leads and (not self.is_leader or image.leader_epoch != self.leader_epoch)
         self.isr = image.isr
+        self.replica_count = len(image.replicas)
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
@@ -165,11 +173,11 @@ class Partition:
 
         With one replica the high watermark follows at once; with several the caller advances it.
         """
-        if acks == -1 and len(self.isr) < self.config.min_insync_replicas:
+        if acks == -1 and self.is_under_min_isr:
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition}: {len(self.isr)} in-sync replicas {list(self.isr)},"
-                f" min.insync.replicas wants {self.config.min_insync_replicas}",
+                f" min.insync.replicas wants {self.min_isr}",
             )
         info = self.log.append_as_leader(buffer, leader_epoch=self.leader_epoch, origin=origin)
         if self.leading is None:

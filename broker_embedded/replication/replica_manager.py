@@ -272,7 +272,7 @@ class ReplicaManager:
         if not is_replicated and not partition.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         in_sync = partition.isr if partition.leading is None else partition.leading.maximal_isr
-        if len(in_sync) < partition.config.min_insync_replicas:
+        if len(in_sync) < partition.min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         if is_replicated:
             return ErrorCode.NONE

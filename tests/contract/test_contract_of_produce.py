@@ -108,6 +108,11 @@ def test_internal_topics_are_not_for_clients(kafka: Any, make_records: Make) -> 
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_more_in_sync_replicas_than_there_are_cannot_be_asked_for(kafka: Any, make_records: Make) -> None:
+    topic = kafka.create_topic(configs={"min.insync.replicas": "2"})
+    assert kafka.produce(topic, make_records(b"a"), acks=-1).error_code == 0
+
+
 class TestIdempotence:
     @staticmethod
     def producer(kafka: Any) -> dict[str, int]:

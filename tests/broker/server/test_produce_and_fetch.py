@@ -121,27 +121,6 @@ def test_other_acks_are_refused(client: Any, topic: str, make_batch: MakeBatch, 
     assert client.produce(topic, make_batch(b"v"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_too_few_in_sync_replicas_refuse_acks_all_and_accept_acks_1(make_batch: MakeBatch, connect: Connect) -> None:
-    client = connect()
-    client.call(
-        ApiKey.CREATE_TOPICS,
-        4,
-        {
-            "topics": [
-                {
-                    "name": "strict",
-                    "num_partitions": 1,
-                    "replication_factor": 1,
-                    "configs": [{"name": "min.insync.replicas", "value": "2"}],
-                }
-            ]
-        },
-    )
-    assert client.produce("strict", make_batch(b"v"), acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert client.fetch("strict").high_watermark == 0, "nothing was appended"
-    assert client.produce("strict", make_batch(b"v"), acks=1).error_code == 0
-
-
 def test_a_long_poll_is_woken_by_the_produce(connect: Connect, topic: str, make_batch: MakeBatch) -> None:
     reader, writer = connect(), connect()
     reader.send(ApiKey.FETCH, 11, reader.fetch_body(topic, max_wait_ms=8_000))

@@ -1,0 +1,24 @@
+"""The page on several brokers runs, and its table of times is what a cluster uses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from broker_embedded.cluster.cluster import SEVERAL_NODES
+from broker_embedded.common.config import BROKER_SETTINGS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cluster.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "cluster.md", "exec", dont_inherit=True), {"__name__": "cluster_page"})
+
+
+def test_the_times_are_those_that_a_cluster_uses_and_those_of_kafka() -> None:
+    shown = {
+        name: (int(here), int(kafka)) for name, here, kafka in re.findall(r"\| `([\w.]+)` \| (\d+) \| (\d+) \|", PAGE)
+    }
+    used = {name: (value, BROKER_SETTINGS[name].default) for name, value in SEVERAL_NODES.items()}
+    assert shown == used
