@@ -134,6 +134,7 @@ class OfflineConsumer:
         self._offsets: dict[TopicPartition, int] = {}
         self._started_ms: dict[tuple[TopicPartition, int], int] = {}
         self._retries: dict[tuple[TopicPartition, int], int] = {}
+        self._retry_places: dict[tuple[TopicPartition, int], TopicPartition] = {}
         self._ended_ms: dict[tuple[TopicPartition, int], int] = {}
         self._letters: dict[tuple[TopicPartition, int], DeadLetter] = {}
         self._skipped: set[tuple[TopicPartition, int]] = set()
@@ -306,6 +307,7 @@ class OfflineConsumer:
         )
         origin = TopicPartition(effect.state.topic, effect.state.partition), effect.state.offset
         self._retries[origin] = effect.state.attempts
+        self._retry_places[origin] = name
         now_ms = self.clock.monotonic_ms()
         at = effect.topic_partition, effect.epoch, effect.record.offset
         effects = session.step(events.DeadLetterWritten(*at), now_ms)
@@ -355,8 +357,8 @@ class OfflineConsumer:
             elif ended_ms is not None:
                 outcome = "done"
             else:
-                stopped = self._stop_reason(session, record.topic_partition) or ""
-                is_first = session.position(record.topic_partition) == record.offset
+                stopped = self._stop_reason(session, self._retry_places.get(at, record.topic_partition)) or ""
+                is_first = at in self._retry_places or session.position(record.topic_partition) == record.offset
                 outcome, reason = ("stopped", stopped) if is_first else ("waiting", stopped)
                 attempts = attempts if is_first else 0
             found.append(Delivery(record, outcome, attempts, waited_s, letter, reason))
