@@ -5,7 +5,6 @@ That is: the partition of `__consumer_offsets` that keeps the group gets a marke
 
 from __future__ import annotations
 
-from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import AddPartitions, PartitionsChecked
@@ -21,8 +20,6 @@ FIRST_WITH_PRODUCER_FENCED = 2
 @api(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4))
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
-    if not request.group_id:
-        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     shard = ctx.broker.transactions.shard_of(request.transactional_id)
     reply: Reply[PartitionsChecked] = Reply(lambda answer: _body(answer.error, version))
     promise: Promise[Body] = Promise()

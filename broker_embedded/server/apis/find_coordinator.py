@@ -59,12 +59,8 @@ def _not_served(key_type: int) -> BrokerError:
 
 def _locate(ctx: RequestContext, key_type: int, key: str) -> Body:
     """Where a group or a transactional id lives, or BrokerError."""
-    if key_type == GROUP:
-        number = ctx.broker.groups.partition_of(key)
-    elif key:
-        number = ctx.broker.transactions.partition_of(key)
-    else:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    keeper = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
+    number = keeper.partition_of(key)
     partition = TopicPartition(_TOPICS[key_type], number)
     image = ctx.broker.metadata.image
     state = image.partition(partition)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker_embedded.coordinator.group.consumer.topic_pattern import TopicPattern
 from broker_embedded.coordinator.transaction.states import TransactionState
-from broker_embedded.coordinator.transaction.transaction import NO_TIMESTAMP, Transaction
+from broker_embedded.coordinator.transaction.transaction import Transaction
 from broker_embedded.server.registry import RequestContext, Response, api
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
@@ -27,7 +27,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             return False
         if states and each.state.label not in states:
             return False
-        is_long = each.start_ms != NO_TIMESTAMP and now_ms - each.start_ms > request.duration_filter
+        # An id without a transaction has started at -1, long ago: Kafka lists it too.
+        is_long = now_ms - each.start_ms > request.duration_filter
         if request.duration_filter >= 0 and not is_long:
             return False
         return pattern is None or pattern.matches(each.transactional_id)
