@@ -69,6 +69,7 @@ test: setup lint
 
 bench: setup
 	@$(PY) benchmarks/broker.py
+	@$(PY) benchmarks/cluster.py
 	@$(PY) benchmarks/sdk_producer.py
 	@$(PY) benchmarks/sdk.py
 	@$(PY) benchmarks/columnar.py
