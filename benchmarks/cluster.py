@@ -4,8 +4,8 @@
     python benchmarks/cluster.py --quick    about half a minute, figures are rough
 
 Three brokers in this process, and for the rates three in a child process, beside Apache Kafka's three where Java and
-Maven can be had. A failover is the time from the kill of a leader to the next record that is acknowledged with acks=all,
-as one confluent-kafka producer sees it; `min.insync.replicas` is 2, every topic has three replicas.
+Maven can be had. A failover is the time from the kill of a leader to the next record acknowledged with acks=all, as one
+confluent-kafka producer sees it; `min.insync.replicas` is 2, every topic has three replicas.
 """
 
 from __future__ import annotations
