@@ -28,10 +28,10 @@ from random import Random
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla import FencedError, OttlaError, Producer
+from ottla import BrokerUnavailable, FencedError, OttlaError, Producer
 
-WAIT_S = 60.0
-FENCED_EXIT = 3
+WAIT_S = 100.0
+FENCED_EXIT, UNAVAILABLE_EXIT = 3, 4
 
 CRASH_POINTS = ("after the begin", "after a send", "after the records", "after the offsets", "after the commit")
 
@@ -70,7 +70,7 @@ def serve(options: argparse.Namespace) -> int:
                     os.kill(os.getpid(), signal.SIGKILL)
 
             try:
-                with producer.transaction() as transaction:
+                with producer.transaction(timeout_s=15) as transaction:
                     reached("after the begin")
                     for message in batch:
                         producer.send(options.target, message.value(), partition=message.partition())
@@ -84,6 +84,9 @@ def serve(options: argparse.Namespace) -> int:
                 reached("after the commit")
             except FencedError:
                 return FENCED_EXIT
+            except BrokerUnavailable:
+                # librdkafka may wait for a group coordinator that has moved until its timeout. Start afresh.
+                return UNAVAILABLE_EXIT
             except OttlaError:
                 rewind(consumer)
 
