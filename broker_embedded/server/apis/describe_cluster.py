@@ -24,7 +24,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     shows_fenced = ctx.api_version >= 2 and request.include_fenced_brokers
     return {
         "cluster_id": image.cluster_id,
-        "controller_id": image.controller_id,
+        "controller_id": ctx.broker.controller.leader_id,
         "brokers": [
             {
                 "broker_id": broker.broker_id,

@@ -2,8 +2,9 @@
 
 Brokers, topics, partitions and leaders from this broker's image. A missing topic is created if the client and
 auto.create.topics.enable allow it, and the answer already shows it, so that clients need not ask again: it waits until
-this broker's own metadata has the topic, for a second at most. Not done: authorized operations under ACLs (all are
-listed), version 13's REBOOTSTRAP_REQUIRED.
+this broker's own metadata has the topic, for a second at most. As controller it names itself: it passes requests on,
+and a client that was sent to a node which has died would not ask again for minutes. Not done: authorized operations
+under ACLs (all are listed), version 13's REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def _answer(ctx: RequestContext, request: Message, topics: list[Body]) -> Body:
             for broker in image.live_brokers()
         ],
         "cluster_id": image.cluster_id,
-        "controller_id": image.controller_id,
+        # Not where the controller is, which may be about to move: any broker passes on what is meant for it (KIP-590).
+        "controller_id": ctx.broker.node_id,
         "topics": topics,
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
     }

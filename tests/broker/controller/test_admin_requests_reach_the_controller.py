@@ -134,6 +134,17 @@ def test_producer_ids_of_different_brokers_never_meet(make_world: Any) -> None:
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
+@pytest.mark.parametrize("node", [1, 2, 3])
+def test_clients_may_stay_with_the_broker_they_ask_while_administrators_see_the_controller(
+    make_world: Any, node: int
+) -> None:
+    world = make_world()
+    world.log.lead(3)
+    world.sleep(0.1)
+    assert world.call(node, ApiKey.METADATA, 12, {"topics": []}).controller_id == node
+    assert world.call(node, ApiKey.DESCRIBE_CLUSTER, 2, {}).controller_id == 3
+
+
 # --- auto creation
 
 
