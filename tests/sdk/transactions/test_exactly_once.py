@@ -14,6 +14,8 @@ from broker_embedded.cluster import EmbeddedCluster
 
 SETTINGS = {"group.min.session.timeout.ms": 500}
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:

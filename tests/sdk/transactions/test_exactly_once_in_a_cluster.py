@@ -22,6 +22,8 @@ SETTINGS = {
 
 Strike = Callable[[Fleet, Random], None]
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
