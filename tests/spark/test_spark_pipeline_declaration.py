@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from ottla.cli import main
 from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import Pipeline
+from ottla.spark.pipeline.progress import metrics_of
 
 
 @pytest.fixture
@@ -121,3 +123,10 @@ def test_the_command_line_describes_a_pipeline_and_its_lag(module, kafka):
     assert "expected MODULE:PIPELINE" in run("lag", "nothing").output
     assert "there is no module 'no_such_thing'" in run("lag", "no_such_thing:p").output
     assert json.dumps("v1") not in shown.output
+
+
+def test_progress_without_a_sum_as_spark_connect_gives_it_is_counted_by_source():
+    progress = {"batchId": 3, "sources": [{"numInputRows": 2}, {"numInputRows": 5}], "durationMs": {}}
+    query = SimpleNamespace(isActive=True, recentProgress=[SimpleNamespace(json=json.dumps(progress))])
+    found = metrics_of("lake", query)
+    assert (found.rows, found.last_batch) == (7, 3)

@@ -106,7 +106,10 @@ def _report(pipeline: Pipeline, sink: str, progress: Mapping[str, Any]) -> None:
 
 
 def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
-    return [json.loads(p.json) for p in query.recentProgress]
+    found = [json.loads(p.json) for p in query.recentProgress]
+    for progress in found:  # through Spark Connect the sum over all sources is missing
+        progress.setdefault("numInputRows", sum(source["numInputRows"] for source in progress["sources"]))
+    return found
 
 
 def _malformed(progress: Mapping[str, Any]) -> int:
