@@ -40,6 +40,17 @@ CRASH_POINTS = ("after the begin", "after a send", "after the records", "after t
 
 
 def serve(options: argparse.Namespace) -> int:
+    """The service's exit code; what ends it goes through the producer's block, which knows that records are lost."""
+    try:
+        return consume_transform_produce(options)
+    except FencedError:
+        return FENCED_EXIT
+    except BrokerUnavailable:
+        # librdkafka may wait for a group coordinator that has moved until its timeout. Start afresh.
+        return UNAVAILABLE_EXIT
+
+
+def consume_transform_produce(options: argparse.Namespace) -> int:
     consumer = Consumer(
         {
             "bootstrap.servers": options.servers,
@@ -82,11 +93,8 @@ def serve(options: argparse.Namespace) -> int:
                     transaction.send_offsets(offsets, consumer)
                     reached("after the offsets")
                 reached("after the commit")
-            except FencedError:
-                return FENCED_EXIT
-            except BrokerUnavailable:
-                # librdkafka may wait for a group coordinator that has moved until its timeout. Start afresh.
-                return UNAVAILABLE_EXIT
+            except (FencedError, BrokerUnavailable):
+                raise
             except OttlaError:
                 rewind(consumer)
 
