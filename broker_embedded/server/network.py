@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Callable
 from typing import Protocol
 
 from broker_embedded.common.errors import StartupError
+
+log = logging.getLogger(__name__)
+
+ACCEPTED_AT_ONCE = 128
+"""Connections accepted per turn of the loop: requests of others are answered in between."""
+
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+PAUSE_S = 1
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
@@ -58,21 +67,57 @@ class Network(Protocol):
 
 
 class TcpListener:
-    """A listening socket."""
+    """A listening socket.
+
+    It accepts by itself: asyncio's own server loses a connection, unclosed, that it accepted in the turn of the loop in
+    which it was closed.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.host, self.port = sock.getsockname()[:2]
         self._sock = sock
-        self._server: asyncio.Server | None = None
+        self._factory: ProtocolFactory | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beginning: set[asyncio.Task[object]] = set()
 
     async def serve(self, factory: ProtocolFactory) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(factory, sock=self._sock, backlog=1024)
+        self._factory = factory
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._sock.fileno(), self._accept)
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._loop is not None and self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
+
+    def _accept(self) -> None:
+        assert self._loop is not None
+        assert self._factory is not None
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                accepted, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF_RESOURCES:
+                    raise
+                log.error("port %d accepts nothing for %d s: %s", self.port, PAUSE_S, error.strerror)
+                self._loop.remove_reader(self._sock.fileno())
+                self._loop.call_later(PAUSE_S, self._accept_again)
+                return
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._loop.connect_accepted_socket(self._factory, accepted))
+            self._beginning.add(task)
+            task.add_done_callback(self._has_begun)
+
+    def _accept_again(self) -> None:
+        if self._loop is not None and self._sock.fileno() >= 0:
+            self._loop.add_reader(self._sock.fileno(), self._accept)
+
+    def _has_begun(self, task: asyncio.Task[object]) -> None:
+        self._beginning.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.info("a connection to port %d ended as it began: %s", self.port, task.exception())
 
 
 class _BoundSocket:
