@@ -240,7 +240,7 @@ def test_a_paused_leader_is_replaced_and_learns_of_it_when_it_wakes(cluster: Emb
 
 
 def test_consumers_read_from_the_broker_in_their_rack(
-    make_cluster: Callable[..., EmbeddedCluster], make_client: Any, wire: Any
+    make_cluster: Callable[..., EmbeddedCluster], make_client: Any, wire: Any, until: Any
 ) -> None:
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     cluster = make_cluster(racks=["a", "b", "c"], config={"replica.selector.class": selector})
@@ -251,10 +251,12 @@ def test_consumers_read_from_the_broker_in_their_rack(
     follower = next(broker for broker in (1, 2, 3) if broker != leader)
     rack = "abc"[follower - 1]
     to_leader = wire(cluster, leader)
-    body = to_leader.fetch_body("t", 0)
-    preferred = to_leader.call(ApiKey.FETCH, 11, {**body, "rack_id": rack}).responses[0].partitions[0]
-    assert preferred.preferred_read_replica == follower
-    cluster.wait_for_isr("t")
+    body = {**to_leader.fetch_body("t", 0), "rack_id": rack}
+
+    def preferred() -> int:
+        return int(to_leader.call(ApiKey.FETCH, 11, body).responses[0].partitions[0].preferred_read_replica)
+
+    until(lambda: preferred() == follower)  # once the leader has heard that the follower has the record
     assert client.read("t", 1, **{"client.rack": rack}) == ["a"]
 
 
