@@ -63,12 +63,9 @@ simulate: MINUTES ?= 2
 simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
-# Most tests wait more than they compute: two processes take half the time. A file stays in one of them.
-WORKERS ?= 2
-
 test: setup lint
-	@echo "==> tests, in $(WORKERS) processes"
-	@$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile
+	@echo "==> tests"
+	@$(PY) -m pytest
 
 bench: setup
 	@$(PY) benchmarks/broker.py
