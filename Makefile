@@ -48,6 +48,7 @@ torture: SHELLS ?= threads,asyncio
 torture: RECORDS ?= 4000
 torture: FAULTS ?= 18
 torture: $(STAMP)
+	@$(PY) -m pytest -m soak
 	@PYTHONPATH=tests/torture $(PY) -m torture_kit --seconds $(SECONDS) --seed $(SEED) --shells $(SHELLS) \
 		--records $(RECORDS) --faults $(FAULTS)
 

@@ -93,6 +93,7 @@ class Worker(threading.Thread):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 def test_no_record_is_lost_while_members_come_and_go(protocol: str, until):
     random = Random(848)

@@ -22,7 +22,8 @@ SETTINGS = {
 
 Strike = Callable[[Fleet, Random], None]
 
-pytestmark = pytest.mark.timeout(300)
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.soak]
 
 
 @pytest.fixture
