@@ -169,20 +169,14 @@ def _disk(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
 
 
 def _too_few_in_sync(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]:
-    wanted = min(state.min_insync_replicas, len(state.replicas))
-    if len(state.isr) >= state.min_insync_replicas:
+    missing = state.min_insync_replicas - len(state.isr)
+    if missing <= 0:
         return
     absent = [node for node in state.replicas if node not in state.isr]
-    if state.min_insync_replicas > len(state.replicas):
-        remedy = (
-            f"it has {len(state.replicas)} replicas in all, so that never ends unless min.insync.replicas is lowered"
-        )
-    else:
-        remedy = f"it ends when {wanted - len(state.isr)} of {_list(absent)} caught up"
     yield (
         f"A produce with acks=all is refused with NOT_ENOUGH_REPLICAS: {len(state.isr)} in sync {_list(state.isr)},"
-        f" min.insync.replicas wants {state.min_insync_replicas}; {remedy}. Until then the high watermark stays, so"
-        " that records of acks=1 are not shown to consumers."
+        f" min.insync.replicas wants {state.min_insync_replicas}; it ends when {missing} of {_list(absent)} caught up."
+        " Until then the high watermark stays, so that records of acks=1 are not shown to consumers."
     )
 
 

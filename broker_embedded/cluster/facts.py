@@ -83,6 +83,7 @@ class PartitionFacts:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     min_insync_replicas: int = 1
+    """How many acks=all asks for: the setting, but never more than there are replicas."""
     allows_unclean_election: bool = False
     pending_isr: tuple[int, ...] | None = None
     """What the leader has asked the controller for."""

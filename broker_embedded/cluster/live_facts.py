@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import permutations
 
 from broker_embedded.cluster.facts import (
@@ -21,7 +22,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.replication.follower_state import NEVER_MS
-from broker_embedded.replication.partition import Partition
+from broker_embedded.replication.partition import Partition, effective_min_isr
 from broker_embedded.server.broker import Broker
 
 _NAMED_SETTINGS = ("broker.session.timeout.ms", "replica.lag.time.max.ms")
@@ -40,12 +41,13 @@ def gather(
 ) -> ClusterFacts:
     """`states`: every node there is; `brokers`: those in memory, which are running or paused."""
     image = _newest_image(brokers.values())
+    names = cache(lambda: _transactional_ids(brokers.values()))
     return ClusterFacts(
         cluster_id=image.cluster_id,
         controller=controller,
         nodes={node: _node(node, state, image, brokers, addresses, set(voters)) for node, state in states.items()},
         partitions={
-            (name, number): _partition(TopicPartition(name, number), state, image, brokers)
+            (name, number): _partition(TopicPartition(name, number), state, brokers, names)
             for name, topic in image.topics.items()
             for number, state in topic.partitions.items()
         },
@@ -95,7 +97,10 @@ def _node(
 
 
 def _partition(
-    name: TopicPartition, state: PartitionImage, image: ClusterImage, brokers: Mapping[int, Broker]
+    name: TopicPartition,
+    state: PartitionImage,
+    brokers: Mapping[int, Broker],
+    transactional_ids: Callable[[], Mapping[int, str]],
 ) -> PartitionFacts:
     held = {
         node: partition
@@ -112,11 +117,11 @@ def _partition(
         leader_epoch=state.leader_epoch,
         replicas=state.replicas,
         isr=state.isr,
-        min_insync_replicas=1 if config is None else config.min_insync_replicas,
+        min_insync_replicas=1 if config is None else effective_min_isr(config, len(state.replicas)),
         allows_unclean_election=False if config is None else config.unclean_leader_election_enable,
         pending_isr=None if pending is None else pending.nodes,
         copies={node: _copy(node, partition, led, brokers[node]) for node, partition in held.items()},
-        open_transactions=() if led is None else _open_transactions(led, brokers[state.leader]),
+        open_transactions=() if led is None else _open_transactions(led, brokers[state.leader], transactional_ids),
     )
 
 
@@ -135,22 +140,36 @@ def _copy(node: int, partition: Partition, led: Partition | None, broker: Broker
         last_stable_offset=log.last_stable_offset,
         leader_epoch=partition.leader_epoch,
         behind_for_ms=behind_for_ms,
+        fetch_error=broker.replicas.fetch_problem(partition),
         offline_reason=log.offline_reason,
         directory=log.directory,
     )
 
 
-def _open_transactions(led: Partition, broker: Broker) -> tuple[OpenTransaction, ...]:
+def _open_transactions(
+    led: Partition, broker: Broker, transactional_ids: Callable[[], Mapping[int, str]]
+) -> tuple[OpenTransaction, ...]:
     now_ms = broker.clock.now_ms()
     return tuple(
         OpenTransaction(
             producer_id=each.producer_id,
             first_offset=each.current_transaction_start_offset,
+            transactional_id=transactional_ids().get(each.producer_id),
             open_for_ms=max(0, now_ms - each.last_timestamp_ms) if each.last_timestamp_ms >= 0 else None,
         )
         for each in led.log.active_producers()
         if each.current_transaction_start_offset >= 0
     )
+
+
+def _transactional_ids(brokers: Iterable[Broker]) -> dict[int, str]:
+    """producer id -> transactional id, as the coordinators have them that are not being replayed."""
+    return {
+        each.producer_id: each.transactional_id
+        for broker in brokers
+        for shard in broker.transactions.runtime.active_shards()
+        for each in shard.transactions()
+    }
 
 
 def _groups(broker: Broker) -> list[GroupFacts]:

@@ -47,7 +47,16 @@ _EXPECTED = frozenset(
 class Followed:
     """One partition that this broker follows, within one leader epoch."""
 
-    __slots__ = ("asked_at", "failures", "has_lost_leader", "is_looking_up", "leader_epoch", "partition", "retry_at_ms")
+    __slots__ = (
+        "asked_at",
+        "failures",
+        "has_lost_leader",
+        "is_looking_up",
+        "leader_epoch",
+        "partition",
+        "problem",
+        "retry_at_ms",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -58,6 +67,8 @@ class Followed:
         self.failures = 0
         self.is_looking_up = False
         self.has_lost_leader = False
+        self.problem: str | None = None
+        """What its last fetch ended with; None if that went well, or there was none."""
 
     @property
     def key(self) -> FetchKey:
@@ -94,6 +105,8 @@ class FetchPlan:
         self._session = FollowerFetchSession()
         self._failures = 0
         self._retry_at_ms = 0
+        self._problem: str | None = None
+        """Why the last request as a whole was not answered."""
 
     # --- what is followed
 
@@ -116,6 +129,11 @@ class FetchPlan:
         self._moved.pop(key, None)
         self._session.drop(key)
         return not self._followed
+
+    def problem_of(self, partition: Partition) -> str | None:
+        """What its last fetch ended with; None if that went well, or there was none."""
+        followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
+        return None if followed is None else followed.problem or self._problem
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -165,8 +183,9 @@ class FetchPlan:
 
     # --- answers
 
-    def on_failure(self, now_ms: int) -> None:
+    def on_failure(self, now_ms: int, problem: str) -> None:
         """No answer came."""
+        self._problem = problem
         self._session.interrupted()
         self._retry_at_ms = now_ms + self._pause_ms(self._failures)
         self._failures += 1
@@ -179,9 +198,10 @@ class FetchPlan:
             return []
         if error:
             log.warning("the leader refused a fetch: %s", error.name)
-            self.on_failure(now_ms)
+            self.on_failure(now_ms, error.name)
             return []
         self._failures = 0
+        self._problem = None
         self._session.on_answer(response.session_id)
         if not response.responses:  # time for what this broker's own retention has changed
             self._moved.update(self._followed)
@@ -207,7 +227,7 @@ class FetchPlan:
         if error:
             if error not in _EXPECTED:
                 log.warning("%s: the leader answers %s", followed.partition.topic_partition, error.name)
-            self._pause(followed, now_ms)
+            self._pause(followed, now_ms, error.name)
             return False
         partition = followed.partition
         try:
@@ -225,9 +245,10 @@ class FetchPlan:
         except BrokerError as refused:
             if not followed.failures:  # said once, tried again until it works
                 log.error("%s: what the leader sent was not appended: %s", partition.topic_partition, refused.message)
-            self._pause(followed, now_ms)
+            self._pause(followed, now_ms, refused.message)
         else:
             followed.failures = 0
+            followed.problem = None
             if answer.records:
                 self._throttle.record(partition, partition.node_id, len(answer.records))
             if moved:
@@ -243,7 +264,7 @@ class FetchPlan:
         followed.is_looking_up = False
         if self._followed.get(followed.key) is not followed:
             return
-        self._pause(followed, now_ms)
+        self._pause(followed, now_ms, ErrorCode.OFFSET_OUT_OF_RANGE.name)
         if offsets is None:
             return
         start, end = offsets
@@ -264,9 +285,11 @@ class FetchPlan:
 
     def _keep(self, followed: Followed, lost: LostByLeader) -> None:
         followed.has_lost_leader = True
+        followed.problem = str(lost)
         log.error("%s", lost)
 
-    def _pause(self, followed: Followed, now_ms: int) -> None:
+    def _pause(self, followed: Followed, now_ms: int, problem: str) -> None:
+        followed.problem = problem
         followed.retry_at_ms = now_ms + self._pause_ms(followed.failures)
         followed.failures += 1
 

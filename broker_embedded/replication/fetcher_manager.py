@@ -65,6 +65,11 @@ class ReplicaFetcherManager:
         if key is not None and self._fetchers[key].plan.unfollow(partition):
             self._fetchers.pop(key).close()
 
+    def problem_of(self, partition: Partition) -> str | None:
+        """What the last fetch of a partition ended with; None if that went well, or there was none."""
+        key = self._fetcher_of.get(partition.topic_partition)
+        return None if key is None else self._fetchers[key].plan.problem_of(partition)
+
     def close(self) -> None:
         for fetcher in self._fetchers.values():
             fetcher.close()

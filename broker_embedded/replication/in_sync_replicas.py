@@ -77,7 +77,7 @@ class InSyncReplicas:
         own = partition.log
         reached = leading.high_watermark(
             log_end_offset=own.log_end_offset,
-            min_insync_replicas=partition.config.min_insync_replicas,
+            min_isr=partition.min_isr,
             now_ms=self._clock.monotonic_ms(),
             max_lag_ms=self._config().replica_lag_time_max_ms,
             is_eligible=self._is_eligible,

@@ -101,7 +101,7 @@ class LeaderState:
         self,
         *,
         log_end_offset: int,
-        min_insync_replicas: int,
+        min_isr: int,
         now_ms: int,
         max_lag_ms: int,
         is_eligible: IsEligible,
@@ -109,9 +109,9 @@ class LeaderState:
         """How far the high watermark may be: the smallest log end offset of the maximal ISR; None: it has to stay.
 
         Who is caught up and about to join is waited for as well: it could not join if the high watermark ran ahead of
-        it. With fewer in-sync replicas than `min.insync.replicas` nothing more is shown to consumers.
+        it. With fewer in-sync replicas than acks=all asks for nothing more is shown to consumers.
         """
-        if len(self.isr) < min(min_insync_replicas, len(self.followers) + 1):
+        if len(self.isr) < min_isr:
             return None
         smallest = log_end_offset
         counted = self._maximal_isr

@@ -32,6 +32,11 @@ class Isolation(Enum):
     """A consumer of transactions: what is decided as well."""
 
 
+def effective_min_isr(config: TopicConfig, replicas: int) -> int:
+    """How many replicas acks=all asks for: min.insync.replicas, but never more than there are."""
+    return min(config.min_insync_replicas, replicas)
+
+
 class LostByLeader(Exception):
     """The leader does not have what it had acknowledged. Keep our copy, stop following until another epoch begins."""
 
@@ -95,8 +100,7 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """How many replicas acks=all asks for: min.insync.replicas, but never more than there are."""
-        return min(self.config.min_insync_replicas, self.replica_count)
+        return effective_min_isr(self.config, self.replica_count)
 
     @property
     def is_under_min_isr(self) -> bool:

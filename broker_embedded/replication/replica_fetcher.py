@@ -16,7 +16,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import Peers
 from broker_embedded.replication.fetch_plan import FetchPlan, Followed
 from broker_embedded.replication.partition import Partition
-from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class ReplicaFetcher:
         self._send(ApiKey.FETCH, FETCH_VERSION, request, self._on_fetched)
 
     def _send(
-        self, api: ApiKey, version: int, body: dict[str, object], on_done: Callable[[Message | None], None]
+        self, api: ApiKey, version: int, body: dict[str, object], on_done: Callable[[Message | BrokerError], None]
     ) -> None:
         def done(answered: asyncio.Future[Message]) -> None:
             response = _result_of(answered)
@@ -104,11 +104,11 @@ class ReplicaFetcher:
             self._leader, api, version, body, channel=self._channel, timeout_ms=self._timeout_ms
         ).add_done_callback(done)
 
-    def _on_fetched(self, response: Message | None) -> None:
+    def _on_fetched(self, response: Message | BrokerError) -> None:
         self._is_busy = False
         now_ms = self._now_ms()
-        if response is None:
-            self.plan.on_failure(now_ms)
+        if isinstance(response, BrokerError):
+            self.plan.on_failure(now_ms, response.message)
         else:
             out_of_range = self.plan.on_answer(response, now_ms)
             if out_of_range:
@@ -123,7 +123,7 @@ class ReplicaFetcher:
         self._is_busy = True
         ends: dict[tuple[str, int], int] = {}
 
-        def with_starts(response: Message | None) -> None:
+        def with_starts(response: Message | BrokerError) -> None:
             starts = _offsets(response)
             now_ms = self._now_ms()
             for followed in partitions:
@@ -133,14 +133,14 @@ class ReplicaFetcher:
             self._is_busy = False
             self._fetch()
 
-        def with_ends(response: Message | None) -> None:
+        def with_ends(response: Message | BrokerError) -> None:
             ends.update(_offsets(response))
             self._list_offsets(partitions, _EARLIEST, with_starts)
 
         self._list_offsets(partitions, _LATEST, with_ends)
 
     def _list_offsets(
-        self, partitions: Sequence[Followed], timestamp: int, on_done: Callable[[Message | None], None]
+        self, partitions: Sequence[Followed], timestamp: int, on_done: Callable[[Message | BrokerError], None]
     ) -> None:
         topics: dict[str, list[dict[str, int]]] = {}
         for followed in partitions:
@@ -160,19 +160,20 @@ class ReplicaFetcher:
         self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, body, on_done)
 
 
-def _result_of(answered: asyncio.Future[Message]) -> Message | None:
+def _result_of(answered: asyncio.Future[Message]) -> Message | BrokerError:
     if answered.cancelled():
-        return None
+        return BrokerError(ErrorCode.NETWORK_EXCEPTION, "the request was cancelled")
     error = answered.exception()
     if error is None:
         return answered.result()
-    if not isinstance(error, BrokerError):
-        log.error("a request to another broker failed", exc_info=error)
-    return None
+    if isinstance(error, BrokerError):
+        return error
+    log.error("a request to another broker failed", exc_info=error)
+    return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
 
-def _offsets(response: Message | None) -> dict[tuple[str, int], int]:
-    if response is None:
+def _offsets(response: Message | BrokerError) -> dict[tuple[str, int], int]:
+    if isinstance(response, BrokerError):
         return {}
     return {
         (topic.name, each.partition_index): each.offset

@@ -366,6 +366,10 @@ class ReplicaManager:
                 if partition.leading is not None:  # min.insync.replicas decides whether the high watermark may move
                     self.in_sync.advance(partition)
 
+    def fetch_problem(self, partition: Partition) -> str | None:
+        """What a follower's last fetch of a partition ended with; None if that went well, or there was none."""
+        return None if self._fetchers is None else self._fetchers.problem_of(partition)
+
     # --- end
 
     def close(self) -> None:

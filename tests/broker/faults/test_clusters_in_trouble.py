@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.explain import explain
@@ -159,6 +160,29 @@ def test_a_power_cut_at_the_leader_loses_nothing_that_was_acknowledged_by_all(
     wait_until(lambda: all(value in read(three) for value in values), 30, what="all that was acknowledged")
 
 
+# --- words
+
+
+def test_an_open_transaction_is_explained_with_the_name_of_who_has_it_open(cluster: EmbeddedCluster) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "billing"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("t", b"a", partition=0)
+    assert producer.flush(30) == 0
+    assert "(billing) has had a transaction open" in "\n".join(cluster.explain("t"))
+    producer.commit_transaction(30)
+    wait_until(lambda: "billing" not in "\n".join(cluster.explain("t")), 30, what="the end of the transaction")
+
+
+def test_more_in_sync_replicas_wanted_than_there_are_refuse_nothing_and_are_no_cause(
+    cluster: EmbeddedCluster, asker: Any
+) -> None:
+    cluster.create_topic("strict", config={"min.insync.replicas": 3})
+    assert asker.produce("strict", {0: b"a"})[0].error_code == 0
+    assert cluster.facts().partitions["strict", 0].min_insync_replicas == 1
+    assert "Nothing is in its way" in cluster.explain("strict")[1]
+
+
 # --- links
 
 
@@ -235,9 +259,17 @@ def test_a_follower_that_is_refused_its_fetches_falls_out_of_sync(
         error="NOT_LEADER_OR_FOLLOWER",
     ) as fault:
         fault.wait(timeout_s=30)
+        wait_until(
+            lambda: three.facts().partitions["r", 0].copies[follower].fetch_error, 30, what="a fetch that failed"
+        )
         write(three, b"a", acks=1)
         wait_until(lambda: follower not in three.isr("r") or three.leader("r") != leader, 30)
+        if follower not in three.isr("r"):
+            assert "its fetch ended with NOT_LEADER_OR_FOLLOWER" in "\n".join(three.explain("r"))
     three.wait_for_isr("r")
+    wait_until(
+        lambda: not three.facts().partitions["r", 0].copies[follower].fetch_error, 30, what="a fetch that went well"
+    )
 
 
 def test_faults_outlive_a_restart_of_their_broker(cluster: EmbeddedCluster, make_asker: Callable[[str], Any]) -> None:

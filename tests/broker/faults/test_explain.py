@@ -115,12 +115,6 @@ def test_too_few_in_sync_refuses_acks_all_and_says_who_is_missing_and_why() -> N
     assert "its fetch ended with UNKNOWN_LEADER_EPOCH" in text
 
 
-def test_more_replicas_wanted_than_there_are_never_ends_by_waiting() -> None:
-    text = why(cluster(partition(min_insync_replicas=4)))
-    assert "it has 3 replicas in all" in text
-    assert "min.insync.replicas is lowered" in text
-
-
 def test_the_high_watermark_waits_for_a_follower_whose_link_is_cut() -> None:
     state = partition(copies={1: copy(1, 15, high_watermark=10), 2: copy(2, 15), 3: copy(3, 10, behind_for_ms=300)})
     facts = cluster(state, cut_links={(3, 1): "the link from node 3 to node 1 is cut"})
