@@ -36,7 +36,7 @@ from ottla.aio.lookups import (
 )
 from ottla.aio.messages import to_batches
 from ottla.clock import Clock, SystemClock
-from ottla.config import Settings
+from ottla.config import Settings, check_servers
 from ottla.consumer import events
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.effects import (
@@ -99,6 +99,7 @@ class Engine:
         self.group = group
         self._topics = list(topics)
         self._execute = dict(execute)
+        check_servers(settings)
         self.settings = self._settings = settings
         self._servers = settings["bootstrap.servers"]
         # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.

@@ -30,7 +30,7 @@ from ottla.aio.schemas import Schemas, Unserialized
 from ottla.aio.topics import Held, Topics
 from ottla.aio.transaction import Transaction, TransactionRunner
 from ottla.clock import SystemClock
-from ottla.config import for_admin, producer_settings
+from ottla.config import check_servers, for_admin, producer_settings
 from ottla.errors import (
     ConfigError,
     DeliveryError,
@@ -90,8 +90,7 @@ class AsyncProducer:
         if partitioner is not None:
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
-        if "bootstrap.servers" not in self.settings:
-            raise ConfigError("bootstrap.servers: found nothing, wanted host:port[,host:port...]")
+        check_servers(self.settings)
         self._client_config = {**self.settings.to_aiokafka(), "linger_ms": 0}  # batches linger here, not once more
         self._partitioner = make_partitioner(self.settings["partitioner"], random=Random())
         self._must_name_partition = self.settings["partitioner"] == "explicit"

@@ -16,7 +16,7 @@ Nothing here imports a client or opens a socket.
 """
 
 from ottla.config.catalog import ALIASES, SPECS, Asyncio, Kind, Role, Spec, known_names
-from ottla.config.checks import check_batch_size_against_limit, check_consumer, check_producer
+from ottla.config.checks import check_batch_size_against_limit, check_consumer, check_producer, check_servers
 from ottla.config.clients import admin_settings, consumer_settings, for_admin, producer_settings
 from ottla.config.defaults import COMMON_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, Default
 from ottla.config.profiles import HIGH_THROUGHPUT, LOW_LATENCY, PROFILES
@@ -44,6 +44,7 @@ __all__ = [
     "check_batch_size_against_limit",
     "check_consumer",
     "check_producer",
+    "check_servers",
     "consumer_settings",
     "for_admin",
     "known_names",

@@ -39,6 +39,7 @@ class Kind(Enum):
     INT = "whole number"
     NUMBER = "number"
     BOOL = "true or false"
+    SERVERS = "addresses"
     ANY = "any"
 
 
@@ -83,7 +84,7 @@ _MAX = 2_147_483_647
 
 SPECS: dict[str, Spec] = _specs(
     # every client
-    Spec("bootstrap.servers", _T, _ALL, "bootstrap_servers"),
+    Spec("bootstrap.servers", Kind.SERVERS, _ALL, "bootstrap_servers"),
     Spec("client.id", _T, _ALL, "client_id"),
     Spec("client.rack", _T, _ALL, _MISSING),
     Spec("request.timeout.ms", _I, _ALL, "request_timeout_ms", low=1, high=900_000),

@@ -12,6 +12,7 @@ __all__ = [
     "check_batch_size_against_limit",
     "check_consumer",
     "check_producer",
+    "check_servers",
     "fit_transaction_timeout",
 ]
 
@@ -55,6 +56,15 @@ def check_consumer(settings: Settings) -> None:
     if settings.get("group.instance.id") and not settings.get("group.id"):
         raise _broken(settings, "group.instance.id", "group.id as well: a static member belongs to a group")
     _security(settings)
+
+
+def check_servers(settings: Settings) -> None:
+    """Raise ConfigError when nobody said where Kafka is. Called where a client is made; settings alone need none."""
+    if "bootstrap.servers" not in settings and "test.mock.num.brokers" not in settings:
+        raise ConfigError(
+            "bootstrap.servers: found nothing, wanted host:port[,host:port...]; give bootstrap_servers, or set "
+            "OTTLA_CLIENT_BOOTSTRAP_SERVERS (for `ottla run` also --bootstrap-servers)"
+        )
 
 
 def check_batch_size_against_limit(settings: Settings, *, limit_bytes: int, topic: str | None, set_by: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ __all__ = ["parse"]
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
+_ADDRESS = re.compile(r"(\w+://)?(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?")
+"""A host name or address, its port (Kafka's 9092 where there is none), and before it librdkafka's protocol://."""
 
 
 def parse(name: str, value: Any, *, origin: str) -> Any:
@@ -42,6 +45,16 @@ def _text(spec: Spec, value: Any, origin: str) -> str:
     for choice in spec.choices:
         if text.lower() == choice.lower():
             return choice
+    return text
+
+
+def _servers(spec: Spec, value: Any, origin: str) -> str:
+    """Addresses: what can be seen to be wrong is refused at once, rather than looked for on the network."""
+    text = _text(spec, value, origin)
+    for address in text.split(","):
+        match = _ADDRESS.fullmatch(address.strip())
+        if match is None or not 1 <= int(match["port"] or 9092) <= 65_535:
+            raise _wrong(spec, value, origin, wanted="host:port[,host:port...], each port from 1 to 65535")
     return text
 
 
@@ -82,6 +95,7 @@ def _bool(spec: Spec, value: Any, origin: str) -> bool:
 
 _PARSERS: dict[Kind, Callable[[Spec, Any, str], Any]] = {
     Kind.TEXT: _text,
+    Kind.SERVERS: _servers,
     Kind.INT: _whole,
     Kind.NUMBER: _number,
     Kind.BOOL: _bool,

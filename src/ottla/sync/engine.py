@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.clock import Clock, SystemClock
-from ottla.config import Settings
+from ottla.config import Settings, check_servers
 from ottla.consumer import events
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.effects import (
@@ -107,6 +107,7 @@ class Engine:
         self.group = group
         self._topics = list(topics)
         self._execute = dict(execute)
+        check_servers(settings)
         self.settings = self._settings = settings
         self._dead_letters = dead_letters
         self._drain_s = drain_s

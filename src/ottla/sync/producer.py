@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
 
 from ottla.clock import SystemClock
-from ottla.config import for_admin, producer_settings
+from ottla.config import check_servers, for_admin, producer_settings
 from ottla.errors import (
     ConfigError,
     DeliveryError,
@@ -86,8 +86,7 @@ class Producer:
         if partitioner is not None:
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
-        if "bootstrap.servers" not in self.settings and "test.mock.num.brokers" not in self.settings:
-            raise ConfigError("bootstrap.servers: found nothing, wanted host:port[,host:port...]")
+        check_servers(self.settings)
         choice = self.settings["partitioner"]
         own = own_partitioner(choice, Random())
 

@@ -13,7 +13,7 @@ from ottla.sync.topic_writer import write_all
 from ottla.sync.topics import create_topic
 
 
-def app_for(servers: str, topic: str = "orders", **options: Any) -> App:
+def app_for(servers: str | None, topic: str = "orders", **options: Any) -> App:
     app = App("billing", bootstrap_servers=servers, **options)
 
     @app.handler(topic, value=Json())
@@ -43,6 +43,19 @@ def test_an_unreachable_address_is_named(shell: Any, closed_port: str, monkeypat
     assert isinstance(error, BrokerUnavailable)
     assert closed_port in str(error)
     assert time.monotonic() - started < 8
+
+
+def test_no_address_at_all_is_an_error_that_says_where_one_can_be_given(
+    shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTTLA_CLIENT_BOOTSTRAP_SERVERS", raising=False)
+    app = app_for(None)
+    shell.start(app)
+    error = shell.error_of(app)
+
+    assert isinstance(error, ConfigError)
+    assert "bootstrap.servers: found nothing" in str(error)
+    assert "OTTLA_CLIENT_BOOTSTRAP_SERVERS" in str(error)
 
 
 def test_an_unknown_topic_is_named_when_the_cluster_does_not_create_topics(shell: Any, make_cluster: Any) -> None:

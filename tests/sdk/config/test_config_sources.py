@@ -127,3 +127,17 @@ def test_an_admin_client_beside_a_producer_keeps_address_and_security_only() -> 
     assert admin["ssl.ca.location"] == "ca"
     assert "acks" not in admin
     assert "linger.ms" not in admin
+
+
+@pytest.mark.parametrize("servers", ["", " ", ",", "a:1,", "host:port", "host:0", "host:65536", ":9092", "a b:1", []])
+def test_servers_that_cannot_be_addresses_are_refused_before_anything_is_connected(servers: str | list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"^bootstrap\.servers \(argument\): found .*, wanted host:port"):
+        consumer_settings(servers, environ={})
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["localhost", "a:1, b:2", "10.0.0.1:65535", "[::1]:9092", "[fe80::1%eth0]", "SASL_SSL://kafka-0.example.com:9093"],
+)
+def test_servers_in_every_form_that_clients_take_are_accepted(servers: str) -> None:
+    assert consumer_settings(servers, environ={})["bootstrap.servers"] == servers
