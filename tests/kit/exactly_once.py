@@ -9,7 +9,8 @@
 
 The service is a process of its own (`python exactly_once.py ...`), so that `kill -9` is one. It reads a batch, writes
 each record to the same partition of the target, sends its offsets with them, and commits; what fails is aborted and
-read again. The oracle: every input once in what a read_committed reader sees, in the order of its partition.
+read again. The oracle: every input once in what a read_committed reader sees, in the order of its partition, once
+no transaction is open any more.
 """
 
 from __future__ import annotations
@@ -117,10 +118,12 @@ class Service:
     """One process of the service."""
 
     def __init__(self, trial: Trial, number: int, *, crash_at: str = "", crash_in: int = 0) -> None:
+        self.transactional_id = f"{trial.name}-{number}"
+        trial.transactional_ids.add(self.transactional_id)
         arguments = {
             "servers": trial.bootstrap_servers,
             "group": trial.name,
-            "id": f"{trial.name}-{number}",
+            "id": self.transactional_id,
             "source": trial.source,
             "target": trial.target,
             "batch": str(trial.batch),
@@ -173,6 +176,8 @@ class Trial:
         self.partitions = partitions
         self.records = records
         self.batch = batch
+        self.transactional_ids: set[str] = set()
+        """Those of the services that were ever started."""
         self._observer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": name})
 
     def close(self) -> None:
@@ -233,6 +238,17 @@ class Trial:
 
     # -- the oracle
 
+    def end_transactions(self) -> None:
+        """Fence the services: what one of them left open is aborted, what is decided is in every partition.
+
+        A service that was killed may have a transaction open, before records that others have committed since; readers
+        stop there until a successor, or the transaction's timeout, ends it.
+        """
+        for transactional_id in self.transactional_ids:
+            settings = {"transactional.id": transactional_id}
+            with Producer(self.bootstrap_servers, settings=settings) as successor, successor.transaction(WAIT_S):
+                pass
+
     def outputs(self) -> dict[int, list[bytes]]:
         """What a read_committed reader sees, by partition."""
         reader = Consumer(
@@ -263,6 +279,7 @@ class Trial:
 
     def judge(self) -> None:
         """Every input is there once, in order."""
+        self.end_transactions()
         outputs = self.outputs()
         for partition in range(self.partitions):
             wanted, found = self.inputs(partition), outputs[partition]
