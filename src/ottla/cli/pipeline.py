@@ -7,15 +7,13 @@ Only `run`, `batch` and `replay` start Spark; the rest answers from the definiti
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ottla.cli.pipeline_checkpoint import checkpoint
+from ottla.cli.target import import_target, names_of
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -173,24 +171,11 @@ def load_pipeline(target: str) -> Pipeline:
     """The pipeline that `module:attribute` names, or a ConfigError that says which part of it was not found."""
     from ottla.spark.pipeline import Pipeline
 
-    module_name, colon, attribute = target.partition(":")
-    if not colon or not module_name or not attribute:
-        raise ConfigError(
-            f"expected MODULE:PIPELINE, as in `ottla pipeline run reports.delays:pipeline`, got {target!r}"
-        )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        is_ours = error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}."))
-        if not is_ours:
-            raise  # The module exists and fails to import something else: its own traceback tells more.
-        raise ConfigError(f"{target}: there is no module {error.name!r} in {here} or on the path") from error
+    example = "ottla pipeline run reports.delays:pipeline"
+    module, attribute = import_target(target, wanted="MODULE:PIPELINE", example=example)
     found = getattr(module, attribute, None)
     if not isinstance(found, Pipeline):
-        known = [name for name, value in vars(module).items() if isinstance(value, Pipeline)]
+        known = names_of(module, Pipeline)
         hint = f"; the module has {', '.join(known)}" if known else ""
         raise ConfigError(f"{target}: {attribute!r} is a {type(found).__name__}, wanted an ottla.spark.Pipeline{hint}")
     return found

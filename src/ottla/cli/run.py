@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import sys
-from pathlib import Path
 
 import click
 
 from ottla.app import App
+from ottla.cli.target import import_target, names_of
 from ottla.errors import ConfigError
 
 
@@ -45,24 +43,12 @@ def run(target: str, bootstrap_servers: str | None, on_event_loop: bool, health_
 
 def load_app(target: str) -> App:
     """The app that ``module:attribute`` names, or a ConfigError that says which part of it was not found."""
-    module_name, colon, attribute = target.partition(":")
-    if not colon or not module_name or not attribute:
-        raise ConfigError(f"expected MODULE:APP, as in `ottla run billing.service:app`, got {target!r}")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        is_ours = error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}."))
-        if not is_ours:
-            raise  # The module exists and fails to import something else: its own traceback tells more.
-        raise ConfigError(f"{target}: there is no module {error.name!r} in {here} or on the path") from error
+    module, attribute = import_target(target, wanted="MODULE:APP", example="ottla run billing.service:app")
     found = getattr(module, attribute, None)
     if found is None:
-        apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+        apps = names_of(module, App)
         hint = f"; it has {', '.join(apps)}" if apps else ""
-        raise ConfigError(f"{target}: module {module_name!r} has no attribute {attribute!r}{hint}")
+        raise ConfigError(f"{target}: module {module.__name__!r} has no attribute {attribute!r}{hint}")
     if not isinstance(found, App):
         raise ConfigError(f"{target}: {attribute!r} is a {type(found).__name__}, wanted an ottla App")
     return found
