@@ -55,7 +55,7 @@ from ottla.consumer.effects import (
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
 from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import Run, RunResult, broken_run
+from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop, broken_run
 from ottla.consumer.session import Session
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.errors import RetriableError
@@ -65,7 +65,7 @@ from ottla.telemetry import Hooks, RateLimit, log_event
 START_TIMEOUT_S = 10.0
 """How long `start` waits for a broker to answer."""
 
-Execute = Callable[[Run], Awaitable[RunResult]]
+Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
 
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
@@ -399,6 +399,28 @@ class Engine:
                 done, rest = run.records[: run.done], run.records[run.done :]
                 self._step(events.RunFinished(run, RunResult(done=done, untouched=rest, fatal=failure)))
             raise
+        duration_ms = self._clock.monotonic_ms() - started_ms
+        if isinstance(result, RunResult):
+            self._count_run(run, result, duration_ms)
+            return self._step_and_take(events.RunFinished(run, result))
+        own = self._step_and_take(events.RunHandled(run))
+        self._in_background(self._confirm(run, result, duration_ms))
+        return own
+
+    async def _confirm(self, run: Run, unconfirmed: UnconfirmedOnLoop, duration_ms: int) -> None:
+        """Wait for what a run sent on, beside the worker that handled it."""
+        try:
+            result = await unconfirmed.wait()
+        except Exception as error:
+            result = broken_run(run, ExceptionTable().failure_of(error))
+        try:
+            self._count_run(run, result, duration_ms)
+            self._step(events.RunFinished(run, result))
+        except Exception as error:
+            self.error = self.error or error
+            self._is_stopping.set()
+
+    def _count_run(self, run: Run, result: RunResult, duration_ms: int) -> None:
         if self._hooks is not None:
             self._hooks.run_finished(
                 group=self.group,
@@ -408,9 +430,12 @@ class Engine:
                 failed=len(result.failures),
                 malformed=result.malformed,
                 skipped=result.skipped,
-                duration_ms=self._clock.monotonic_ms() - started_ms,
+                duration_ms=duration_ms,
             )
-        effects = self._perform(self._session.step(events.RunFinished(run, result), self._clock.monotonic_ms()))
+
+    def _step_and_take(self, event: events.Event) -> Run | None:
+        """One step of the session for a worker, which takes the first run itself."""
+        effects = self._perform(self._session.step(event, self._clock.monotonic_ms()))
         own: Run | None = None
         for effect in effects:
             if own is None:

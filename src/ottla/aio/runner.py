@@ -14,9 +14,10 @@ from ottla.aio.engine import Engine, Execute
 from ottla.aio.retry_topics import ensure_retry_topics
 from ottla.app.app import App
 from ottla.app.invoke import Invoker
+from ottla.app.pending import Confirming
 from ottla.app.retry_settings import group_settings
 from ottla.consumer.health import Health
-from ottla.consumer.run import Run, RunResult
+from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 
@@ -138,7 +139,7 @@ class AppRunner:
     def _executor(self, invoker: Invoker) -> Execute:
         if invoker.binding.is_async:
 
-            async def deliver(run: Run) -> RunResult:
+            async def deliver(run: Run) -> RunResult | UnconfirmedOnLoop:
                 if invoker.would_block(run):
                     # An unseen schema id is fetched in a thread; afterwards decoding finds it in the cache.
                     waits: RunResult | None = (await self._in_thread(invoker.decode, run))[1]
@@ -147,14 +148,43 @@ class AppRunner:
                 return await invoker.deliver_async(run, _yield_now)
 
             return deliver
-        # A whole run of a synchronous handler goes to a thread at once: one hop per run, not per record.
-        return lambda run: self._in_thread(invoker.deliver, run)
+
+        async def deliver_in_thread(run: Run) -> RunResult | UnconfirmedOnLoop:
+            # A whole run of a synchronous handler goes to a thread at once: one hop per run, not per record.
+            result: RunResult | Confirming = await self._in_thread(invoker.deliver, run)
+            return result if isinstance(result, RunResult) else _ConfirmedThere(result)
+
+        return deliver_in_thread
 
     def _in_thread(self, function: Callable[[Run], Any], run: Run) -> Any:
         if self._threads is None:
             workers = sum(route.concurrency for route in self._app.routes)
             self._threads = ThreadPoolExecutor(workers, thread_name_prefix="ottla-handler")
         return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
+
+
+class _ConfirmedThere:
+    """A run whose acknowledgements come in another thread: those of a synchronous handler's producer."""
+
+    def __init__(self, confirming: Confirming) -> None:
+        self._confirming = confirming
+
+    async def wait(self) -> RunResult:
+        loop = asyncio.get_running_loop()
+        settled: asyncio.Future[RunResult] = loop.create_future()
+
+        def settle(result: RunResult) -> None:
+            if not settled.done():
+                settled.set_result(result)
+
+        def then(result: RunResult) -> None:
+            try:
+                loop.call_soon_threadsafe(settle, result)
+            except RuntimeError:
+                return  # the loop is closed: the app ended without this run
+
+        self._confirming.when_confirmed(then)
+        return await settled
 
 
 async def _call(hook: Callable[[], Any]) -> None:

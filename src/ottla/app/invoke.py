@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.app.binding import Binding
 from ottla.app.context import Context
-from ottla.app.pending import confirm, confirm_async, pending_of
+from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, pending_of, tell_when_done
 from ottla.consumer.lanes import Ordering
 from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.delivery.exceptions import ExceptionTable, Failure
@@ -109,8 +109,8 @@ class Invoker:
 
     # The loops
 
-    def deliver(self, run: Run) -> RunResult:
-        """Deliver with a synchronous handler."""
+    def deliver(self, run: Run) -> RunResult | Confirming:
+        """Deliver with a synchronous handler. What the handler sent on may still be under way."""
         has_malformed, result = self.decode(run)
         if result is not None:
             return result
@@ -142,8 +142,8 @@ class Invoker:
             return RunResult(skipped=skipped)
         return RunResult(done=run.records[:index], untouched=run.records[index:], skipped=skipped)
 
-    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult:
-        """Deliver with an asynchronous handler; `yield_now` lets the loop breathe."""
+    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult | ConfirmingOnLoop:
+        """Deliver with an asynchronous handler; `yield_now` lets the loop breathe. As `deliver`."""
         has_malformed, result = self.decode(run)
         if result is not None:
             return result
@@ -169,25 +169,37 @@ class Invoker:
             if monotonic() > breathe_at_s:
                 await yield_now()
                 breathe_at_s = monotonic() + _YIELD_EVERY_S
-        for record, promises in progress.pending:
-            progress.confirmed(record, await confirm_async(promises, self._exceptions))
-        return progress.result()
+        if not progress.pending:
+            return progress.result()
 
-    def _with_pending(self, run: Run, index: int, outcome: Any, context: Context, skipped: int) -> RunResult:
+        async def finish() -> RunResult:
+            for record, promises in progress.pending:
+                progress.confirmed(record, await confirm_async(promises, self._exceptions))
+            return progress.result()
+
+        return ConfirmingOnLoop(finish)
+
+    def _with_pending(
+        self, run: Run, index: int, outcome: Any, context: Context, skipped: int
+    ) -> RunResult | Confirming:
         """The rest of a run in which the handler of the record at `index` returned what it sent."""
         progress = _Progress(run, self._ordering, done=run.records[:index])
         progress.skipped = skipped
+        progress.reaches_next()
         progress.returned(run.records[index], outcome)
         return self._rest(run, index, context, progress)
 
-    def _with_failures(self, run: Run, index: int, failure: Failure, context: Context, skipped: int) -> RunResult:
+    def _with_failures(
+        self, run: Run, index: int, failure: Failure, context: Context, skipped: int
+    ) -> RunResult | Confirming:
         """The rest of a run in which the record at `index` failed."""
         progress = _Progress(run, self._ordering, done=run.records[:index])
         progress.skipped = skipped
+        progress.reaches_next()
         progress.failed(run.records[index], failure)
         return self._rest(run, index, context, progress)
 
-    def _rest(self, run: Run, index: int, context: Context, progress: _Progress) -> RunResult:
+    def _rest(self, run: Run, index: int, context: Context, progress: _Progress) -> RunResult | Confirming:
         for record in run.records[index + 1 :]:
             if not progress.takes(record):
                 continue
@@ -199,11 +211,17 @@ class Invoker:
                 progress.returned(record, self.binding.call(record, context))
             except Exception as error:
                 progress.failed(record, self._exceptions.failure_of(error))
-        for record, promises in progress.pending:
-            progress.confirmed(record, confirm(promises, self._exceptions))
-        return progress.result()
+        if not progress.pending:
+            return progress.result()
 
-    def _deliver_batch(self, run: Run, has_malformed: bool) -> RunResult:
+        def finish() -> RunResult:
+            for record, promises in progress.pending:
+                progress.confirmed(record, confirm(promises, self._exceptions))
+            return progress.result()
+
+        return _confirming([promise for _, promises in progress.pending for promise in promises], finish)
+
+    def _deliver_batch(self, run: Run, has_malformed: bool) -> RunResult | Confirming:
         records, failures = self._sound_records(run, has_malformed)
         if run.is_cancelled:
             return RunResult(done=(), untouched=run.records)
@@ -213,11 +231,16 @@ class Invoker:
             outcomes = self.binding.call(records, self._context(run))
         except Exception as error:
             return self._failed_batch(records, failures, error)
-        if isinstance(outcomes, Sequence):
-            outcomes = [self._settled(outcome) for outcome in outcomes]
-        return self._batch_result(records, failures, outcomes)
+        promises = _promises_in(outcomes)
+        if not promises:
+            return self._batch_result(records, failures, outcomes)
+        run.reached = len(run.records)
+        return _confirming(
+            promises,
+            lambda: self._batch_result(records, failures, [self._settled(outcome) for outcome in outcomes]),
+        )
 
-    async def _deliver_batch_async(self, run: Run, has_malformed: bool) -> RunResult:
+    async def _deliver_batch_async(self, run: Run, has_malformed: bool) -> RunResult | ConfirmingOnLoop:
         records, failures = self._sound_records(run, has_malformed)
         if run.is_cancelled:
             return RunResult(done=(), untouched=run.records)
@@ -229,9 +252,15 @@ class Invoker:
                 outcomes = await outcomes
         except Exception as error:
             return self._failed_batch(records, failures, error)
-        if isinstance(outcomes, Sequence):
-            outcomes = [await self._settled_async(outcome) for outcome in outcomes]
-        return self._batch_result(records, failures, outcomes)
+        if not _promises_in(outcomes):
+            return self._batch_result(records, failures, outcomes)
+        run.reached = len(run.records)
+
+        async def finish() -> RunResult:
+            settled = [await self._settled_async(outcome) for outcome in outcomes]
+            return self._batch_result(records, failures, settled)
+
+        return ConfirmingOnLoop(finish)
 
     # Parts of a batch
 
@@ -339,6 +368,7 @@ class _Progress:
         "_is_held",
         "_malformed",
         "_ordering",
+        "_position",
         "_run",
         "_untouched",
         "pending",
@@ -349,6 +379,7 @@ class _Progress:
         self._run = run
         self._ordering = ordering
         self._done = list(done)
+        self._position = run.reached = len(self._done)
         self._failures: list[tuple[AnyRecord, Failure]] = []
         self._untouched: list[AnyRecord] = []
         self._failed_keys: set[bytes] = set()
@@ -361,9 +392,17 @@ class _Progress:
     def takes(self, record: AnyRecord) -> bool:
         """Whether the record may be delivered now; if not, it is noted as untouched."""
         is_next = not self._is_held and not self._run.is_cancelled and record.raw_key not in self._failed_keys
-        if not is_next:
+        if is_next:
+            self.reaches_next()
+        else:
+            self._position += 1
             self._untouched.append(record)
         return is_next
+
+    def reaches_next(self) -> None:
+        """The next record of the run is handed out."""
+        self._position += 1
+        self._run.reached = self._position
 
     def returned(self, record: AnyRecord, outcome: Any) -> None:
         """The handler returned: the record is done, failed, or waits for an acknowledgement."""
@@ -417,6 +456,18 @@ class _Progress:
             malformed=self._malformed,
             skipped=self.skipped,
         )
+
+
+def _confirming(promises: list[Any], finish: Callable[[], RunResult]) -> RunResult | Confirming:
+    """Without a worker, where the promises call back; else this worker waits."""
+    return Confirming(promises, finish) if tell_when_done(promises) else finish()
+
+
+def _promises_in(outcomes: Any) -> list[Any]:
+    """All promises in what a batch handler returned."""
+    if not isinstance(outcomes, Sequence):
+        return []
+    return [promise for outcome in outcomes for promise in pending_of(outcome) or ()]
 
 
 def _malformed_part(record: AnyRecord) -> Malformed | None:

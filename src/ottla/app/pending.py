@@ -5,17 +5,65 @@
         return producer.send("invoices", invoice_of(order))
 
 A handler that returns the delivery (or several) of what it sent needs no wait of its own: the sends of a whole run are
-under way together, and the run waits once. A delivery that fails is a failure of the record, with the delivery's error.
-What was handled after it stays done: the order of what was sent is the producer's, a retry comes behind it.
+under way together, and the run waits once, without a worker. A delivery that fails is a failure of the record, with the
+delivery's error. What was handled after it in the run stays done: the order of what was sent is the producer's, a retry
+comes behind it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from ottla.consumer.run import RunResult
 from ottla.delivery.exceptions import ExceptionTable, Failure
+
+
+class Confirming:
+    """The result of a run as soon as these promises are settled. Made in a worker, finished in the thread of whoever
+    settles the last promise; in one thread at a time."""
+
+    __slots__ = ("_finish", "_then", "_waiting")
+
+    def __init__(self, promises: list[Any], finish: Callable[[], RunResult]) -> None:
+        self._waiting = promises
+        self._finish = finish
+        self._then: Callable[[RunResult], None]
+
+    def when_confirmed(self, then: Callable[[RunResult], None]) -> None:
+        """Call `then` with the result, at once if all is settled."""
+        self._then = then
+        self._look()
+
+    def wait(self) -> RunResult:
+        """The result, waiting for it in this thread."""
+        return self._finish()
+
+    def _look(self, _settled: Any = None) -> None:
+        # One callback at a time, on the last promise that is open: what was sent before it is settled by then, as a
+        # rule, and a callback for every record would cost as much as sending it.
+        waiting = self._waiting
+        while waiting:
+            promise = waiting[-1]
+            if not promise.done():
+                promise.add_done_callback(self._look)
+                return
+            waiting.pop()
+        self._then(self._finish())
+
+
+class ConfirmingOnLoop:
+    """The same for an event loop: `await confirming.wait()`."""
+
+    __slots__ = ("_finish",)
+
+    def __init__(self, finish: Callable[[], Awaitable[RunResult]]) -> None:
+        self._finish = finish
+
+    async def wait(self) -> RunResult:
+        return await self._finish()
 
 
 def pending_of(outcome: Any) -> Sequence[Any] | None:
@@ -29,18 +77,30 @@ def pending_of(outcome: Any) -> Sequence[Any] | None:
     return (outcome,) if _is_pending(outcome) else None
 
 
+def tell_when_done(promises: Sequence[Any]) -> bool:
+    """Whether each promise calls back when it is settled; one that does not has to be waited for."""
+    return all(
+        hasattr(kind, "add_done_callback") and hasattr(kind, "done") and not hasattr(kind, "__await__")
+        for kind in set(map(type, promises))
+    )
+
+
 def confirm(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | None:
     """Wait for all of them. The first failure, if there is one."""
     failure = None
     for promise in promises:
+        error: BaseException | None
         if not _has_exception(promise):
-            error: BaseException | None = TypeError(
+            error = TypeError(
                 f"the handler returned {promise!r}, which nobody awaits: declare the handler with async def"
             )
             if inspect.iscoroutine(promise):
                 promise.close()
         else:
-            error = promise.exception()
+            try:
+                error = promise.exception()
+            except Exception as raised:  # cancelled, or not settled in the time it may take
+                error = raised
         if error is not None and failure is None:
             failure = exceptions.failure_of(error)
     return failure
@@ -59,6 +119,11 @@ async def confirm_async(promises: Sequence[Any], exceptions: ExceptionTable) -> 
                     raise error
         except Exception as error:
             failure = failure or exceptions.failure_of(error)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            failure = failure or exceptions.failure_of(error)  # the promise was cancelled, not who waits for it
     return failure
 
 

@@ -61,6 +61,6 @@ def handed_out_to(state: PartitionState) -> int | None:
     """
     position = state.tracker.position
     for run in state.in_flight:
-        at = len(run.records) - 1 if state.plan.is_batch else min(run.done, len(run.records) - 1)
-        position = max(position or 0, run.records[at].offset + 1)
+        handed_out = len(run.records) if state.plan.is_batch else run.handed_out
+        position = max(position or 0, run.records[handed_out - 1].offset + 1)
     return position

@@ -49,8 +49,16 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class RunHandled:
+    """A worker is free again: all of its run was handed to the handler. What the handler sent on is not acknowledged
+    yet; `RunFinished` follows when it is."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A worker is done with its run."""
+    """What became of a run is known."""
 
     run: Run
     result: RunResult
@@ -148,6 +156,7 @@ Event: TypeAlias = (
     | Revoked
     | Lost
     | Fetched
+    | RunHandled
     | RunFinished
     | DeadLetterWritten
     | DeadLetterFailed

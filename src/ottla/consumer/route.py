@@ -12,6 +12,10 @@ from ottla.records import TopicPartition
 
 _MOST_RECORDS = 10_000
 
+_UNCONFIRMED_PER_WORKER = 16
+"""Runs that may wait for acknowledgements, per worker. Enough for a round trip of several milliseconds between turns of
+half a millisecond; what they hold in memory is bounded by the flow limits as everything is that is not done."""
+
 _PACE_MEMORY = 0.7
 """Weight of the past in the moving average of milliseconds per record."""
 
@@ -19,12 +23,15 @@ _PACE_MEMORY = 0.7
 class RouteState:
     """The running state of a `RoutePlan`."""
 
-    __slots__ = ("_ms_per_record", "in_flight", "plan", "scheduler")
+    __slots__ = ("_ms_per_record", "in_flight", "plan", "scheduler", "unconfirmed")
 
     def __init__(self, plan: RoutePlan) -> None:
         self.plan = plan
         self.scheduler: DeficitRoundRobin[TopicPartition] = DeficitRoundRobin(quantum=plan.quantum)
         self.in_flight = 0
+        """Runs that workers have."""
+        self.unconfirmed = 0
+        """Runs that no worker has any more, and that wait for acknowledgements."""
         self._ms_per_record = 0.0
 
     def add(self, topic_partition: TopicPartition) -> None:
@@ -59,9 +66,29 @@ class RouteState:
         run.is_first = not state.attempts
         return run
 
-    def learn_pace(self, run: Run, result: RunResult, now_ms: int) -> None:
+    @property
+    def has_free_worker(self) -> bool:
+        """Whether a run may be handed out now."""
+        most_unconfirmed = _UNCONFIRMED_PER_WORKER * self.plan.concurrency
+        return self.in_flight < self.plan.concurrency and self.unconfirmed < most_unconfirmed
+
+    def handled(self, run: Run, now_ms: int) -> None:
+        """The worker let go of a run whose result is not known yet."""
+        run.is_handled = True
+        self.in_flight -= 1
+        self.unconfirmed += 1
+        self._learn_pace(run, run.reached, now_ms)
+
+    def finished(self, run: Run, result: RunResult, now_ms: int) -> None:
+        """The result of a run is known."""
+        if run.is_handled:
+            self.unconfirmed -= 1
+        else:
+            self.in_flight -= 1
+            self._learn_pace(run, len(run.records) - len(result.untouched), now_ms)
+
+    def _learn_pace(self, run: Run, handled: int, now_ms: int) -> None:
         """Remember how long records take, so that the turns of a slow handler get shorter."""
-        handled = len(run.records) - len(result.untouched)
         if handled and not self.plan.is_batch:
             sample = (now_ms - run.started_ms) / handled
             self._ms_per_record = _PACE_MEMORY * self._ms_per_record + (1 - _PACE_MEMORY) * sample

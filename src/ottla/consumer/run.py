@@ -6,9 +6,9 @@ fast handler about 2 µs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ottla.delivery.exceptions import Failure
 from ottla.records import Record, TopicPartition
@@ -31,6 +31,8 @@ class Run:
         "epoch",
         "is_cancelled",
         "is_first",
+        "is_handled",
+        "reached",
         "records",
         "route",
         "started_ms",
@@ -60,6 +62,19 @@ class Run:
         """None of these records was handed out before: they are as the client gave them."""
         self.accounted = 0
         """How many of `done` the session has counted already."""
+        self.reached = 0
+        """Behind the last record that was handed out, where `done` stays behind because acknowledgements are waited
+        for. Written by the worker."""
+        self.is_handled = False
+        """Its worker has let go of it, and its result waits for acknowledgements."""
+
+    @property
+    def handed_out(self) -> int:
+        """How many records the handler may have seen, counted from the first; a worker goes on to the next by itself
+        until it has let go of the run."""
+        if self.is_handled:
+            return self.reached
+        return min(max(self.done + 1, self.reached), len(self.records))
 
     def __repr__(self) -> str:
         return (
@@ -85,6 +100,24 @@ class RunResult:
     malformed: int = 0
     fatal: Failure | None = None
     """The worker itself died (not the handler failed): the partition stops and the consumer is unhealthy."""
+
+
+class Unconfirmed(Protocol):
+    """A run that was handled to its end, and waits for the acknowledgement of what its handler sent on.
+
+    No worker waits with it: a worker that did would handle nothing for as long as a round trip takes.
+    """
+
+    def when_confirmed(self, then: Callable[[RunResult], None]) -> None:
+        """Call `then` with the result, at once or later, in whichever thread brings the last acknowledgement."""
+
+
+class UnconfirmedOnLoop(Protocol):
+    """`Unconfirmed` for an event loop."""
+
+    async def wait(self) -> RunResult:
+        """The result, once it is known."""
+        ...
 
 
 def broken_run(run: Run, failure: Failure) -> RunResult:

@@ -235,17 +235,19 @@ class Session:
         if state.linger is not None:
             self._look_again(state, state.linger.came(waiting=state.lanes.waiting, now_ms=now_ms))
 
+    def _run_handled(self, event: events.RunHandled, now_ms: int, effects: list[Effect]) -> None:
+        # The lane stays as busy as it was, and the partition as little quiet: only the worker is free.
+        self._routes[event.run.route].handled(event.run, now_ms)
+
     def _run_finished(self, event: events.RunFinished, now_ms: int, effects: list[Effect]) -> None:
         run, result = event.run, event.result
-        route = self._routes[run.route]
-        route.in_flight -= 1
+        self._routes[run.route].finished(run, result, now_ms)
         if result.fatal is not None:
             self._dead_workers.append(f"{result.fatal.error_type}: {result.fatal.message}")
         state = self._partitions.get(run.topic_partition)
         if state is None or state.epoch != run.epoch:
             return  # A late result of an assignment that is over: its records belong to somebody else now.
         state.in_flight.discard(run)
-        route.learn_pace(run, result, now_ms)
         finished = self._settlement.settle(state, run, result, now_ms, now_ms + self._epoch_offset_ms, effects)
         self._progressed(state, finished, now_ms)
 
@@ -405,7 +407,7 @@ class Session:
                 self._dispatch_route(route, now_ms, effects)
 
     def _dispatch_route(self, route: RouteState, now_ms: int, effects: list[Effect]) -> None:
-        while route.in_flight < route.plan.concurrency:
+        while route.has_free_worker:
             turn = route.scheduler.next_turn()
             if turn is None:
                 return
@@ -517,6 +519,7 @@ _HANDLERS: dict[type[Any], Callable[[Session, Any, int, list[Effect]], None]] = 
     events.Revoked: Session._revoked,
     events.Lost: Session._lost,
     events.Fetched: Session._fetched,
+    events.RunHandled: Session._run_handled,
     events.RunFinished: Session._run_finished,
     events.DeadLetterWritten: Session._dead_letter_written,
     events.DeadLetterFailed: Session._dead_letter_failed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -37,6 +37,7 @@ class Bulk:
         self._settled = bytearray()
         self._all_sent = False
         self._done = threading.Event()
+        self._callbacks: list[Callable[[Any], None]] = []
         self._failed: list[tuple[FailedPart | Delivery, Failure]] = []
 
     @property
@@ -66,6 +67,20 @@ class Bulk:
             raise error
         return self.sent
 
+    def exception(self, timeout_s: float | None = None) -> OttlaError | None:
+        """Wait, then give the error, or None when every record was acknowledged."""
+        try:
+            self.result(timeout_s)
+        except OttlaError as error:
+            return error
+        return None
+
+    def add_done_callback(self, callback: Callable[[Bulk], None]) -> None:
+        """Call `callback(bulk)` in the producer's own thread once every record is settled."""
+        self._callbacks.append(callback)
+        if self._done.is_set():
+            self._owner.run_callbacks(self, self._callbacks)
+
     def reported(self, error: Any, message: Any) -> None:
         """The client's delivery report for one of the records."""
         if error is not None:
@@ -89,7 +104,7 @@ class Bulk:
         """One of the records is acknowledged, or failed."""
         self._settled.append(0)
         if self._all_sent and len(self._settled) >= self.sent:
-            self._done.set()
+            self._is_done()
 
     def settled_as(self, delivery: Delivery) -> None:
         """One of the records was sent with a delivery of its own, and that is settled."""
@@ -103,7 +118,12 @@ class Bulk:
         self.sent = sent
         self._all_sent = True
         if len(self._settled) >= sent:
-            self._done.set()
+            self._is_done()
+
+    def _is_done(self) -> None:
+        self._done.set()
+        if self._callbacks:
+            self._owner.run_callbacks(self, self._callbacks)
 
 
 def send_bulk(producer: Producer, topic: str, records: Iterable[Sequence[Any]]) -> Bulk:

@@ -48,7 +48,7 @@ from ottla.consumer.effects import (
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
 from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import Run, RunResult, broken_run
+from ottla.consumer.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.session import Session
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.errors import BrokerUnavailable, LifecycleError, RetriableError
@@ -72,7 +72,7 @@ T = TypeVar("T")
 START_TIMEOUT_S = 10.0
 """How long `start` waits for a broker to answer."""
 
-Execute = Callable[[Run], RunResult]
+Execute = Callable[[Run], RunResult | Unconfirmed]
 
 _POLL_S: Final = 0.05
 _PAUSED_POLL_S: Final = 0.003
@@ -479,9 +479,25 @@ class Engine:
             done, rest = run.records[: run.done], run.records[run.done :]
             self._step(events.RunFinished(run, RunResult(done=done, untouched=rest, fatal=failure)))
             raise
+        duration_ms = self._clock.monotonic_ms() - started_ms
+        if isinstance(result, RunResult):
+            return self._finish_run(run, result, duration_ms, takes_run=True)
+        own = self._step(events.RunHandled(run), takes_run=True)
+        result.when_confirmed(lambda result: self._confirmed(run, result, duration_ms))
+        return own
+
+    def _finish_run(self, run: Run, result: RunResult, duration_ms: int, *, takes_run: bool = False) -> Run | None:
         if self._hooks is not None:
-            self._count_run(run, result, self._clock.monotonic_ms() - started_ms)
-        return self._step(events.RunFinished(run, result), takes_run=True)
+            self._count_run(run, result, duration_ms)
+        return self._step(events.RunFinished(run, result), takes_run=takes_run)
+
+    def _confirmed(self, run: Run, result: RunResult, duration_ms: int) -> None:
+        """In the thread that brought the last acknowledgement: a producer's, as a rule."""
+        try:
+            self._finish_run(run, result, duration_ms)
+        except Exception as error:
+            self.error = self.error or error
+            self._is_stopping.set()
 
     def _count_run(self, run: Run, result: RunResult, duration_ms: int) -> None:
         assert self._hooks is not None

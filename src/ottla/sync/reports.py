@@ -45,7 +45,7 @@ class ReportService:
         self._served_inline = 0
         self._wake = threading.Event()
         self._stopping = False
-        self._callbacks: SimpleQueue[tuple[Delivery, Callable[[Delivery], None]]] = SimpleQueue()
+        self._callbacks: SimpleQueue[tuple[Tracked, Callable[[Any], None]]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"{name}-reports", daemon=True)
 
     def start(self) -> None:
@@ -131,7 +131,7 @@ class ReportService:
         )
         return Failure(record, error)
 
-    def run_callbacks(self, delivery: Delivery, callbacks: list[Callable[[Delivery], None]]) -> None:
+    def run_callbacks(self, delivery: Tracked, callbacks: list[Callable[[Any], None]]) -> None:
         """Hand the caller's callbacks to the background thread, each exactly once."""
         while True:
             try:

@@ -7,14 +7,17 @@ import inspect
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from types import FrameType
 from typing import Any, Final
 
 from ottla.app.app import App
 from ottla.app.invoke import Invoker
+from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.retry_settings import group_settings
 from ottla.consumer.health import Health
-from ottla.consumer.run import Run, RunResult
+from ottla.consumer.run import Run, RunResult, Unconfirmed, broken_run
+from ottla.delivery.exceptions import ExceptionTable
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.sync.dead_letters import DeadLetterSink, ProducerSink
@@ -137,11 +140,16 @@ class AppRunner:
 
         return [(number, signal.signal(number, ask)) for number in _SIGNALS]
 
-    def _executor(self, invoker: Invoker) -> Callable[[Run], RunResult]:
+    def _executor(self, invoker: Invoker) -> Callable[[Run], RunResult | Unconfirmed]:
         if not invoker.binding.is_async:
             return invoker.deliver
+
         # All async handlers share one loop, as they would under `serve`: what they open belongs to one loop.
-        return lambda run: self._loop.run(invoker.deliver_async(run, _yield_now))
+        def deliver(run: Run) -> RunResult | Unconfirmed:
+            result: RunResult | ConfirmingOnLoop = self._loop.run(invoker.deliver_async(run, _yield_now))
+            return result if isinstance(result, RunResult) else _ConfirmedThere(self._loop, run, result)
+
+        return deliver
 
     def _call(self, hook: Callable[[], Any]) -> None:
         result = hook()
@@ -159,7 +167,11 @@ class _LoopThread:
 
     def run(self, coroutine: Any) -> Any:
         """Run `coroutine` on the loop and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
+        return self.begin(coroutine).result()
+
+    def begin(self, coroutine: Any) -> Future[Any]:
+        """Run `coroutine` on the loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._started())
 
     def close(self) -> None:
         if self._loop is None or self._thread is None:
@@ -175,6 +187,22 @@ class _LoopThread:
                 self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-loop", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+class _ConfirmedThere:
+    """A run whose acknowledgements are awaited on the handlers' loop."""
+
+    def __init__(self, loop: _LoopThread, run: Run, confirming: ConfirmingOnLoop) -> None:
+        self._loop = loop
+        self._run = run
+        self._confirming = confirming
+
+    def when_confirmed(self, then: Callable[[RunResult], None]) -> None:
+        def settled(future: Future[RunResult]) -> None:
+            error = CancelledError() if future.cancelled() else future.exception()
+            then(future.result() if error is None else broken_run(self._run, ExceptionTable().failure_of(error)))
+
+        self._loop.begin(self._confirming.wait()).add_done_callback(settled)
 
 
 async def _yield_now() -> None:

@@ -188,9 +188,9 @@ class OfflineConsumer:
             invoker, run = next(work)
             while True:
                 if invoker.binding.is_async:
-                    result = await invoker.deliver_async(run, _breathe)
+                    result = await _deliver_and_confirm(invoker, run)
                 else:
-                    result = await asyncio.to_thread(invoker.deliver, run)
+                    result = await asyncio.to_thread(_call_now, invoker, run)
                 invoker, run = work.send(result)
         except StopIteration:
             return self._deliveries(route, records)
@@ -401,12 +401,18 @@ def _encode(part: Any, serde: Any, ctx: SerdeContext) -> bytes | None:
 
 def _call_now(invoker: Invoker, run: Run) -> RunResult:
     if not invoker.binding.is_async:
-        return invoker.deliver(run)
+        result = invoker.deliver(run)
+        return result if isinstance(result, RunResult) else result.wait()
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(invoker.deliver_async(run, _breathe))
+        return asyncio.run(_deliver_and_confirm(invoker, run))
     raise LifecycleError(f"{invoker.name} is async and a loop is running: use `await consumer.deliver_async(...)`")
+
+
+async def _deliver_and_confirm(invoker: Invoker, run: Run) -> RunResult:
+    result = await invoker.deliver_async(run, _breathe)
+    return result if isinstance(result, RunResult) else await result.wait()
 
 
 async def _breathe() -> None:

@@ -113,6 +113,27 @@ def test_the_record_that_a_late_worker_is_at_is_never_given_to_the_next_owner() 
     assert commits(once.step(events.Revoked([A]))) == [{A: (7, "")}]
 
 
+def test_records_that_wait_for_acknowledgements_are_never_given_to_the_next_owner() -> None:
+    once = Once()
+    once.fetch(5, 6, 7, 8)
+    once.acknowledge()
+    (run,) = once.runs
+    run.reached = 3  # 5 waits for its acknowledgement, so that nothing counts as done; the worker is at 7
+    once.step(events.Revoking([A]))
+    assert commits(once.step(events.Revoked([A]))) == [{A: (8, "")}]
+
+
+def test_what_a_worker_let_go_of_counts_as_far_as_it_came() -> None:
+    once = Once()
+    once.fetch(5, 6, 7, 8)
+    once.acknowledge()
+    (run,) = once.runs
+    run.reached = 2  # a failure at 6 ended the run
+    once.step(events.RunHandled(run))
+    once.step(events.Revoking([A]))
+    assert commits(once.step(events.Revoked([A]))) == [{A: (7, "")}]
+
+
 def test_a_late_batch_counts_as_a_whole() -> None:
     once = Once(is_batch=True, quantum=10)
     once.fetch(5, 6, 7)

@@ -114,6 +114,67 @@ def test_fetched_records_are_dispatched_in_order() -> None:
     assert driver.runs[0].attempt == 1
 
 
+def test_a_worker_that_let_go_of_its_run_is_free_and_the_partition_is_not() -> None:
+    driver = assigned(A, B, commits=CommitPolicy(every_records=1, every_s=60))
+    driver.fetch(A, 0, 1)
+    run = driver.runs[0]
+    driver.fetch(A, 2)
+    driver.fetch(B, 0)
+    assert driver.runs == [run], "one worker"
+    run.reached = 2
+    driver.step(events.RunHandled(run))
+
+    assert [other.topic_partition for other in driver.runs[1:]] == [B]
+    driver.finish(driver.runs[1])
+    assert of(Commit, driver.effects) == [Commit({B: (1, "")})], "what is not acknowledged is not committed"
+    assert not driver.session.is_quiet([A])
+    driver.step(events.CommitSucceeded({B: 1}))
+
+    assert of(Commit, driver.finish(run)) == [Commit({A: (2, "")})]
+    assert offsets_of(driver.runs[-1]) == [2]
+
+
+def test_runs_without_a_worker_are_bounded() -> None:
+    partitions = [TopicPartition("orders", number) for number in range(100)]
+    driver = assigned(*partitions)
+    for partition in partitions:
+        driver.fetch(partition, 0)
+    for run in driver.runs:  # grows meanwhile
+        run.reached = 1
+        driver.step(events.RunHandled(run))
+    assert len(driver.runs) == 16
+
+    driver.finish(driver.runs[0])
+    assert len(driver.runs) == 16, "one more for the one that is done"
+
+
+def test_the_wait_for_acknowledgements_does_not_make_turns_shorter() -> None:
+    driver = assigned(quantum=100)
+    for turn in range(10):
+        driver.fetch(A, *range(100 * turn, 100 * turn + 100))
+        (run,) = driver.runs
+        assert len(run.records) == 100
+        run.reached = 100
+        driver.step(events.RunHandled(run), after_ms=1)
+        driver.now_ms += 1_000
+        driver.finish(run)
+
+
+def test_at_a_revocation_that_cannot_wait_a_run_without_acknowledgements_is_not_committed() -> None:
+    driver = assigned()
+    driver.fetch(A, 0, 1)
+    (run,) = driver.runs
+    run.reached = 2
+    driver.step(events.RunHandled(run))
+    driver.step(events.Revoking([A]))
+    assert not driver.session.is_quiet([A])
+    driver.step(events.Revoked([A]))
+
+    assert of(Commit, driver.effects) == []
+    driver.step(events.Assigned([A]))
+    assert driver.finish(run) == [], "a late result"
+
+
 def test_the_prefix_is_committed_when_time_is_up() -> None:
     driver = assigned()
     driver.fetch(A, 5, 6, 7)

@@ -130,6 +130,15 @@ class SessionUnderChaos(RuleBasedStateMachine):
             self.handled(run.records[run.done])
             run.done += 1
 
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data())
+    def a_worker_lets_go(self, data: st.DataObject) -> None:
+        """All of the run is handled, and what the handler sent is not acknowledged yet."""
+        run = data.draw(st.sampled_from(self.runs))
+        if not run.is_handled:
+            run.reached = len(run.records)
+            self.step(events.RunHandled(run))
+
     @rule(ms=st.integers(1, 200))
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
@@ -210,7 +219,8 @@ class SessionUnderChaos(RuleBasedStateMachine):
     @invariant()
     def no_more_runs_than_allowed(self) -> None:
         if hasattr(self, "runs"):
-            assert len([run for run in self.runs if self.is_current(run)]) <= CONCURRENCY
+            in_workers = [run for run in self.runs if self.is_current(run) and not run.is_handled]
+            assert len(in_workers) <= CONCURRENCY
 
     # Carrying effects out
 
