@@ -59,6 +59,9 @@ _MISCONFIGURED: Final = frozenset(
 )
 
 
+_SAME_INSTANCE: Final = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
+
+
 def is_fenced(error: KafkaError) -> bool:
     """Whether a commit failed because this member is not, or no longer, part of the group's current generation."""
     return error.code() in _FENCED
@@ -66,7 +69,7 @@ def is_fenced(error: KafkaError) -> bool:
 
 def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = ()) -> Exception:
     """The error to raise for what the client reported. `OttlaError`s end the consumer, except `RetriableError`s."""
-    code = error.code()
+    code = _first_code(error)
     if code in _UNREACHABLE:
         return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error.str()}")
     if code in _UNKNOWN_TOPIC:
@@ -79,12 +82,24 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = ()) -> 
             f"no committed offset, or one that the log does not hold any more: {error.str()}. "
             "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
         )
-    if code == KafkaError.FENCED_INSTANCE_ID:
+    if code in _SAME_INSTANCE:
         return FencedError(f"another member runs with the same group.instance.id: {error.str()}")
     if code in _NOT_ALLOWED:
         return ConfigError(f"the cluster at {servers} refused this client: {error.str()}")
     if code in _MISCONFIGURED:
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error.str()}")
-    if error.fatal():
+    if error.fatal() or code == KafkaError._FATAL:
         return OttlaError(f"{error.name()}: {error.str()}")
     return RetriableError(f"{error.name()}: {error.str()}")
+
+
+_MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *_NOT_ALLOWED)
+
+
+def _first_code(error: KafkaError) -> int:
+    """What an error is about. One that ends the client comes out of a poll as _FATAL, without the flag `fatal()`, and
+    names its cause in librdkafka's words for it only."""
+    if error.code() != KafkaError._FATAL:
+        return int(error.code())
+    text = error.str()
+    return next((code for code in _MAY_BE_FATAL if KafkaError(code).str() in text), KafkaError._FATAL)
