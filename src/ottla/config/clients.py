@@ -13,6 +13,7 @@ from ottla.config.defaults import (
     CONSUMER_DEFAULTS,
     NEXT_GENERATION_GROUP_DEFAULTS,
     PRODUCER_DEFAULTS,
+    TRANSACTION_DEFAULTS,
 )
 from ottla.config.profiles import PROFILES
 from ottla.config.settings import Settings, resolve
@@ -38,6 +39,8 @@ def producer_settings(
         environ=os.environ if environ is None else environ,
         arguments=_arguments(settings, bootstrap_servers=bootstrap_servers),
     )
+    if resolved.get("transactional.id") is not None:
+        resolved = resolved.with_defaults(*TRANSACTION_DEFAULTS.values())
     resolved = fit_transaction_timeout(resolved)
     check_producer(resolved)
     return resolved

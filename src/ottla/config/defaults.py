@@ -16,6 +16,7 @@ __all__ = [
     "CONSUMER_DEFAULTS",
     "NEXT_GENERATION_GROUP_DEFAULTS",
     "PRODUCER_DEFAULTS",
+    "TRANSACTION_DEFAULTS",
     "Default",
     "by_name",
 ]
@@ -149,6 +150,16 @@ CONSUMER_DEFAULTS = by_name(
     Default("check.crcs", True, "a bit that flipped on disk or on the wire must not reach a handler as data"),
     Default("allow.auto.create.topics", False, "a misspelt topic in a subscription is an error, not a new empty topic"),
     Default("enable.partition.eof", False, "the end of a partition is not an event for a service"),
+)
+
+TRANSACTION_DEFAULTS = by_name(
+    # with transactional.id
+    Default(
+        "connections.max.idle.ms",
+        3_000,
+        "librdkafka asks again for a group coordinator that died only when some connection opens or closes: without "
+        "this, sending offsets may wait for ever",
+    ),
 )
 
 NEXT_GENERATION_GROUP_DEFAULTS = by_name(

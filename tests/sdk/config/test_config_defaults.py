@@ -14,6 +14,7 @@ from ottla.config import (
     consumer_settings,
     producer_settings,
 )
+from ottla.config.defaults import TRANSACTION_DEFAULTS
 from ottla.errors import ConfigError
 
 SERVERS = "127.0.0.1:9092"
@@ -37,7 +38,9 @@ def test_a_consumer_neither_commits_nor_skips_by_itself() -> None:
     assert settings["isolation.level"] == "read_committed"
 
 
-@pytest.mark.parametrize("table", [COMMON_DEFAULTS, PRODUCER_DEFAULTS, CONSUMER_DEFAULTS, *PROFILES.values()])
+@pytest.mark.parametrize(
+    "table", [COMMON_DEFAULTS, PRODUCER_DEFAULTS, TRANSACTION_DEFAULTS, CONSUMER_DEFAULTS, *PROFILES.values()]
+)
 def test_every_default_has_a_reason_and_a_known_name(table: object) -> None:
     for default in table.values():  # type: ignore[attr-defined]
         assert len(default.why.split()) >= 4, default.name
@@ -60,6 +63,16 @@ def test_low_latency_does_not_linger_and_high_throughput_does() -> None:
     assert high["linger.ms"] > 10
     assert high["batch.size"] > low["batch.size"]
     assert high["buffer.memory"] > low["buffer.memory"]
+
+
+def test_a_transactional_producer_closes_idle_connections_unless_told_otherwise() -> None:
+    def idle_ms(**chosen: object) -> object:
+        settings = {name.replace("_", "."): value for name, value in chosen.items()}
+        return producer_settings(SERVERS, settings=settings, environ={}).get("connections.max.idle.ms")
+
+    assert idle_ms() is None, "the client's own default"
+    assert idle_ms(transactional_id="billing") == 3_000
+    assert idle_ms(transactional_id="billing", connections_max_idle_ms=60_000) == 60_000
 
 
 def test_every_profile_keeps_batches_below_the_smallest_limit_in_common_use() -> None:
