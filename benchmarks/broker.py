@@ -16,158 +16,39 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import shutil
 import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import c_client
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, Producer, TopicPartition
+from results import Results
+from servers import OTTLA, PEERS, Server, peers, started
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla_wire.protocol import ApiKey, headers
 from ottla_wire.records.record import RecordData, encode_batch
 
-MOCK = """
-import sys
-from confluent_kafka import Producer
-producer = Producer({"test.mock.num.brokers": 1})
-(broker,) = producer.list_topics(timeout=10).brokers.values()
-print(f"ready bootstrap={broker.host}:{broker.port}", flush=True)
-sys.stdin.read()
-"""
-
-HERE = Path(__file__).resolve().parent
-PEERS = ("mock", "kfake", "kafka")
 SIZES = (100, 1000)
 CODECS = ("none", "lz4")
-
-
-@dataclass
-class Server:
-    """A broker in a child process."""
-
-    name: str
-    bootstrap: str
-    pid: int | None
-    """None: it runs in this process, where its CPU time and memory cannot be told from the client's."""
-    figures: dict[str, list[float]] = field(default_factory=dict)
-
-    def cpu_s(self) -> float:
-        """CPU time of all threads; schedstat counts nanoseconds, stat only hundredths of a second."""
-        if self.pid is None:
-            return 0.0
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-    def rss_mb(self) -> float:
-        status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
-
-    def note(self, name: str, value: float) -> None:
-        if self.pid is None:
-            if "CPU" in name:
-                return
-            name = f"in process: {name}"
-        self.figures.setdefault(name, []).append(value)
-
-    def median(self, name: str) -> float:
-        return statistics.median(self.figures[name])
-
-
-@contextlib.contextmanager
-def started(name: str, command: list[str]) -> Iterator[Server]:
-    begun = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        ready_ms = (time.perf_counter() - begun) * 1000
-        if not line.startswith("ready bootstrap="):
-            raise SystemExit(f"{name} did not start: {line!r}")
-        server = Server(name, line.strip().removeprefix("ready bootstrap="), process.pid)
-        server.note("process start to ready, ms", ready_ms)
-        server.note("RSS empty, MB", server.rss_mb())
-        yield server
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-@contextlib.contextmanager
-def mock() -> Iterator[Server]:
-    with started("mock", [sys.executable, "-c", MOCK]) as server:
-        yield server
-
-
-@contextlib.contextmanager
-def kfake() -> Iterator[Server]:
-    """franz-go's fake, built here from its Go module."""
-    with tempfile.TemporaryDirectory(prefix="ottla-kfake-") as folder:
-        program = f"{folder}/kfake"
-        build = ["go", "build", "-o", program, "."]
-        done = subprocess.run(build, cwd=HERE / "peers" / "kfake", capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Missing(f"kfake could not be built: {done.stderr.strip()[-300:]}")
-        with started("kfake", [program]) as server:
-            yield server
-
-
-@contextlib.contextmanager
-def kafka() -> Iterator[Server]:
-    """Apache Kafka, one node, as its packages on the Maven registry are."""
-    sys.path.insert(0, str(HERE.parent / "tools"))
-    from apache_kafka import ApacheKafka, Unavailable
-
-    begun = time.perf_counter()
-    try:
-        running = ApacheKafka(config={"log.retention.hours": 168})
-    except Unavailable as reason:
-        raise Missing(str(reason)) from None
-    with running:
-        server = Server("kafka", running.bootstrap_servers, running.pids()[0])
-        server.note("process start to ready, ms", (time.perf_counter() - begun) * 1000)
-        server.note("RSS empty, MB", server.rss_mb())
-        yield server
-
-
-class Missing(Exception):
-    """A peer cannot be had on this machine."""
-
-
-def peers(wanted: list[str], stack: contextlib.ExitStack) -> list[Server]:
-    """Those of `wanted` that can be had; the others are named with the reason."""
-    found = []
-    for name in wanted:
-        if name == "kfake" and shutil.which("go") is None:
-            print("kfake is left out: Go is not installed")
-            continue
-        try:
-            found.append(stack.enter_context({"mock": mock, "kfake": kfake, "kafka": kafka}[name]()))
-        except Missing as reason:
-            print(f"{name} is left out: {reason}")
-    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--scale", type=float, default=1.0, help="the share of the usual records and requests")
+    parser.add_argument("--results", type=Path, help="the folder for broker.jsonl")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--written", type=float, default=0, metavar="GB", help="only: memory while so much is written")
     options = parser.parse_args()
     if options.written:
         keep = ("log.retention.bytes=200000000", "log.segment.bytes=100000000", "log.retention.check.interval.ms=500")
-        command = [sys.executable, "-m", "broker_embedded", "--log-level", "error"]
+        command = [*OTTLA]
         for setting in (*keep, "log.segment.delete.delay.ms=0"):
             command += ["--set", setting]
         with started("ottla", command) as server:
@@ -175,10 +56,10 @@ def main() -> None:
             for name, values in server.figures.items():
                 print(f"{name:58}{statistics.median(values):12.1f}")
         return
-    rounds, scale = (1, 0.2) if options.quick else (options.rounds, 1.0)
-    ours = [sys.executable, "-m", "broker_embedded", "--log-level", "error"]
+    results = Results("broker", options.results, is_quick=options.quick)
+    rounds, scale = (1, 0.2) if options.quick else (options.rounds, options.scale)
     with contextlib.ExitStack() as stack:
-        ottla = stack.enter_context(started("ottla", ours))
+        ottla = stack.enter_context(started("ottla", [*OTTLA]))
         others = peers(options.peers, stack)
         servers = [ottla, *others]
         for server in servers:  # memory is touched, and Java compiled, for the first time here
@@ -196,7 +77,11 @@ def main() -> None:
                     for server in in_turn:
                         if server.name != "mock":
                             consume(server, size, codec, round_number)
+            for codec in CODECS:
+                for server in in_turn:
+                    c_client.produce(server, 100, codec, value_of(100), scale)
             for server in in_turn:
+                c_client.produce(server, 1000, "none", value_of(1000), scale)
                 small_requests(server, scale)
                 acknowledged(server, scale)
             with contextlib.ExitStack() as idle:
@@ -212,6 +97,10 @@ def main() -> None:
         for server in servers:
             server.note("RSS at the end, MB", server.rss_mb())
         report(ottla, others, rounds)
+    for server in servers:
+        for name, values in server.figures.items():
+            results.add(name, server.name, values, name.rpartition(", ")[2])
+    results.close()
 
 
 # --- what is measured

@@ -22,6 +22,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from results import Results
 
 from broker_embedded.cluster import EmbeddedCluster
 
@@ -39,21 +40,28 @@ KAFKAS_TIMES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer records")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="the share of the usual records")
+    parser.add_argument("--results", type=Path, help="the folder for cluster.jsonl")
     options = parser.parse_args()
-    rounds, scale = (2, 0.1) if options.quick else (5, 1.0)
-    starts(rounds)
-    failovers("the fixtures' times", rounds, {})
+    rounds, scale = (2, 0.1) if options.quick else (options.rounds, options.scale)
+    results = Results("cluster", options.results, is_quick=options.quick)
+    starts(rounds, results)
+    failovers("the fixtures' times", rounds, {}, results)
     if not options.quick:
-        failovers("Kafka's times", 2, KAFKAS_TIMES)
-    latency(scale)
-    rates(rounds, scale)
+        failovers("Kafka's times", 1 if rounds < 5 else 2, KAFKAS_TIMES, results)
+    latency(scale, results)
+    rates(rounds, scale, results)
+    results.close()
 
 
-def say(label: str, values: list[float], unit: str) -> None:
+def say(results: Results, label: str, values: list[float], unit: str, *, contender: str = "ottla") -> None:
+    results.add(label, contender, values, unit)
+    label = label if contender == "ottla" else f"{label}: {contender}"
     print(f"{label:68}{statistics.median(values):10.1f} {unit}  ({min(values):.1f} to {max(values):.1f})", flush=True)
 
 
-def starts(rounds: int) -> None:
+def starts(rounds: int, results: Results) -> None:
     for brokers in (1, 3):
         with EmbeddedCluster(brokers):
             pass  # what is compiled once per process
@@ -62,7 +70,7 @@ def starts(rounds: int) -> None:
             begun = time.perf_counter()
             with EmbeddedCluster(brokers):
                 took.append((time.perf_counter() - begun) * 1000)
-        say(f"start of {brokers} in process", took, "ms")
+        say(results, f"start of {brokers} in process", took, "ms")
 
 
 def producer_for(bootstrap: str, **settings: Any) -> Any:
@@ -78,7 +86,7 @@ def producer_for(bootstrap: str, **settings: Any) -> Any:
     )
 
 
-def failovers(label: str, rounds: int, config: dict[str, object]) -> None:
+def failovers(label: str, rounds: int, config: dict[str, object], results: Results) -> None:
     """The leader alone, and the leader that is the active controller as well."""
     took: dict[str, list[float]] = {"leader": [], "leader and controller": []}
     with EmbeddedCluster(3, config=config) as kafka:
@@ -104,7 +112,7 @@ def failovers(label: str, rounds: int, config: dict[str, object]) -> None:
                     kafka.wait_for_isr("t", number)
                 rebalance(kafka)
     for kind, times in took.items():
-        say(f"failover, {label}: kill of the {kind} to the next ack", times, "ms")
+        say(results, f"failover, {label}: kill of the {kind} to the next ack", times, "ms")
 
 
 def rebalance(kafka: EmbeddedCluster) -> None:
@@ -118,7 +126,7 @@ def rebalance(kafka: EmbeddedCluster) -> None:
         kafka.wait_for_leader("t", number, leader=preferred)
 
 
-def latency(scale: float) -> None:
+def latency(scale: float, results: Results) -> None:
     with EmbeddedCluster(3) as kafka:
         kafka.create_topic("t", replication_factor=3, config={"min.insync.replicas": 2})
         producer = producer_for(kafka.bootstrap_servers)
@@ -128,7 +136,7 @@ def latency(scale: float) -> None:
             producer.produce("t", b"x" * 100)
             producer.flush(10)
             took.append((time.perf_counter() - begun) * 1000)
-    say("acks=all, three replicas, in process: one record to its ack", sorted(took[100:])[: len(took) // 2 * 2], "ms")
+    say(results, "acks=all, three replicas, in process: one record to its ack", took[100:], "ms")
 
 
 @contextlib.contextmanager
@@ -143,7 +151,7 @@ def ottla() -> Iterator[str]:
         process.wait(30)
 
 
-def rates(rounds: int, scale: float) -> None:
+def rates(rounds: int, scale: float, results: Results) -> None:
     """Records with acks=all to a topic of three partitions with three replicas each; the two take turns."""
     sys.path.insert(0, str(HERE.parent / "tools"))
     from apache_kafka import ApacheKafka, Unavailable
@@ -154,6 +162,7 @@ def rates(rounds: int, scale: float) -> None:
             clusters["kafka"] = stack.enter_context(ApacheKafka(3)).bootstrap_servers
         except Unavailable as reason:
             print(f"Apache Kafka is left out: {reason}")
+            results.problem("acks=all, three replicas", "kafka", str(reason))
         for bootstrap in clusters.values():
             replicated_rate(bootstrap, 100, 0.1)
         for size in (100, 1000):
@@ -162,7 +171,7 @@ def rates(rounds: int, scale: float) -> None:
                 for name, bootstrap in clusters.items():
                     found[name].append(replicated_rate(bootstrap, size, scale))
             for name, values in found.items():
-                say(f"acks=all, three replicas, {size} B: {name}", values, "k records/s")
+                say(results, f"acks=all, three replicas, {size} B", values, "k records/s", contender=name)
             if "kafka" in found:
                 ratio = statistics.median(found["ottla"]) / statistics.median(found["kafka"])
                 print(f"{f'ratio ottla / Apache Kafka, {size} B':68}{ratio:10.2f}", flush=True)

@@ -2,7 +2,7 @@
 
     python benchmarks/columnar.py [--records 1000000] [--partitions 12] [--rounds 5]
 
-A broker runs in a child process. Both sides of a pair alternate, and the best of the rounds counts: the ratio is what
+A broker runs in a child process. Both sides of a pair alternate, and the median of the rounds counts: the ratio is what
 to look at, seconds belong to the machine. The plain consumer is tuned and its start-up is not counted.
 
 Goals: read 1.5 x, decode alone 3 x, write 2 x, Avro 5 x (fastavro).
@@ -13,17 +13,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import fastavro
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from results import Results
 
 from ottla.columnar import read, write
 from ottla.columnar.decode import Segment, scan
@@ -121,20 +124,36 @@ def plain_produce(bootstrap_servers: str, topic: str, rows: list[tuple[bytes, by
         raise SystemExit("the plain producer did not deliver everything")
 
 
-def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
-    """Seconds of the best round of each, in turn, so that a noisy moment does not hit one side alone."""
-    best = [float("inf")] * len(works)
+def timed(rounds: int, *works: Callable[[], object]) -> list[list[float]]:
+    """Seconds of every round of each, in turn, so that a noisy moment does not hit one side alone."""
+    took: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
         for number, work in enumerate(works):
             started = time.perf_counter()
             told = work()
             seconds = time.perf_counter() - started
-            best[number] = min(best[number], told if isinstance(told, float) else seconds)
-    return best
+            took[number].append(told if isinstance(told, float) else seconds)
+    return took
 
 
-def report(what: str, records: int, ours_s: float, theirs: str, theirs_s: float, goal: float) -> None:
+def report(
+    results: Results,
+    what: str,
+    records: int,
+    ours: list[float],
+    theirs: str,
+    other: list[float],
+    goal: float | None,
+    *,
+    name: str = "ottla",
+) -> None:
+    results.add(what, name, [records / seconds / 1e6 for seconds in ours], "M records/s", goal=goal)
+    results.add(what, theirs, [records / seconds / 1e6 for seconds in other], "M records/s")
+    ours_s, theirs_s = statistics.median(ours), statistics.median(other)
     ratio = theirs_s / ours_s
+    if goal is None:
+        print(f"{what:<34} {records / ours_s / 1e6:6.2f} M/s   {theirs:<28} {records / theirs_s / 1e6:6.2f} M/s")
+        return
     verdict = "reached" if ratio >= goal else "MISSED"
     print(
         f"{what:<34} {records / ours_s / 1e6:6.2f} M/s   {theirs:<28} {records / theirs_s / 1e6:6.2f} M/s"
@@ -206,31 +225,34 @@ def main() -> None:
     options.add_argument("--records", type=int, default=1_000_000)
     options.add_argument("--partitions", type=int, default=12)
     options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--results", type=Path, help="the folder for columnar.jsonl")
     chosen = options.parse_args()
+    results = Results("columnar", chosen.results)
     records, partitions, rounds = chosen.records, chosen.partitions, chosen.rounds
-    print(f"{records:,} records of {VALUE_BYTES} bytes, {partitions} partitions, best of {rounds} alternated rounds")
+    print(f"{records:,} records of {VALUE_BYTES} bytes, {partitions} partitions, median of {rounds} alternated rounds")
     with broker_process() as servers:
         create_topics(servers, "big", "ours", "theirs", partitions=partitions)
         table = fill(servers, "big", partitions=partitions, records=records)
-        ours_s, theirs_s = best_of(
+        ours_s, theirs_s = timed(
             rounds,
             lambda: [None for _ in read("big", bootstrap_servers=servers)],
             lambda: plain_consume(servers, "big", partitions=partitions, records=records),
         )
-        report("read into Arrow, 8 columns", records, ours_s, "consume(10000), ignored", theirs_s, 1.5)
-        (decode_s,) = best_of(rounds, decode_alone(records))
-        report("decode alone", records, decode_s, "consume(10000), ignored", theirs_s, 3)
+        report(results, "read into Arrow, 8 columns", records, ours_s, "consume(10000), ignored", theirs_s, 1.5)
+        (decode_s,) = timed(rounds, decode_alone(records))
+        report(results, "decode alone", records, decode_s, "consume(10000), ignored", theirs_s, 3)
         some = table.slice(0, min(records, 500_000)).drop_columns(["partition"])
         rows = list(zip(some.column("key").to_pylist(), some.column("value").to_pylist(), strict=True))
-        ours_s, theirs_s = best_of(
+        ours_s, theirs_s = timed(
             rounds,
             lambda: write("ours", some, bootstrap_servers=servers),
             lambda: plain_produce(servers, "theirs", rows),
         )
-        report("write, idempotent, lz4", len(rows), ours_s, "produce() loop, same", theirs_s, 2)
+        report(results, "write, idempotent, lz4", len(rows), ours_s, "produce() loop, same", theirs_s, 2)
     count = min(records, 200_000)
-    ours_s, theirs_s = best_of(rounds, *avro(count))
-    report("Avro to columns, 5 fields", count, ours_s, "fastavro loop", theirs_s, 5)
+    ours_s, theirs_s = timed(rounds, *avro(count))
+    report(results, "Avro to columns, 5 fields", count, ours_s, "fastavro loop", theirs_s, 5)
+    results.close()
 
 
 if __name__ == "__main__":

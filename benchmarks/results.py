@@ -42,6 +42,8 @@ class Result:
     runs: tuple[float, ...]
     spread: tuple[float, float]
     goal: float | None = None
+    x: float | None = None
+    """Where it is on the axis of a growth curve."""
 
 
 class Results:
@@ -53,7 +55,14 @@ class Results:
         self._lines: list[dict[str, Any]] = [{"part": part, "quick": is_quick, **machine()}]
 
     def add(
-        self, what: str, contender: str, runs: Sequence[float], unit: str, *, goal: float | None = None
+        self,
+        what: str,
+        contender: str,
+        runs: Sequence[float],
+        unit: str,
+        *,
+        goal: float | None = None,
+        x: float | None = None,
     ) -> Result | None:
         """Note one thing that was measured in so many runs; nothing is noted without a run."""
         if not runs:
@@ -66,6 +75,7 @@ class Results:
             runs=tuple(float(each) for each in runs),
             spread=quartiles(runs),
             goal=goal,
+            x=x,
         )
         self._lines.append({name: getattr(result, name) for name in Result.__dataclass_fields__})
         return result

@@ -31,37 +31,19 @@ from typing import Any
 
 import sdk_data
 import sdk_fairness
+from results import Results
+from sdk_contenders import GROUPS
 
-GROUPS: dict[str, tuple[str, list[str]]] = {
-    "per record, bytes": ("ottla bytes", ["confluent-kafka loop bytes", "quixstreams bytes", "quixstreams json"]),
-    "per record, JSON": (
-        "ottla json",
-        [
-            "confluent-kafka loop json",
-            "quixstreams json",
-            "faststream[confluent] json",
-            "faststream[confluent] json NACK_ON_ERROR",
-        ],
-    ),
-    "per record, Avro": ("ottla avro", ["confluent-kafka loop avro", "quixstreams avro"]),
-    "batch handler, bytes": ("ottla batch bytes", ["confluent-kafka loop bytes"]),
-    "batch handler, JSON": ("ottla batch json", ["confluent-kafka loop json", "faststream[confluent] batch json"]),
-    "asyncio, bytes": ("ottla asyncio bytes", ["aiokafka getmany bytes"]),
-    "asyncio, JSON": (
-        "ottla asyncio json",
-        ["aiokafka getmany json", "faststream[kafka] json", "faststream[kafka] json NACK_ON_ERROR"],
-    ),
-    "asyncio batch handler, JSON": (
-        "ottla asyncio batch json",
-        ["aiokafka getmany json", "faststream[kafka] batch json"],
-    ),
+SLOWER = {
+    "faststream[confluent] json": 15,
+    "faststream[kafka] json": 10,
+    "NACK_ON_ERROR": 60,
+    "batch json": 2,
+    "kafka-python": 4,
 }
-"""Group → ours, and what it is divided by."""
-
-SLOWER = {"faststream[confluent] json": 15, "faststream[kafka] json": 10, "NACK_ON_ERROR": 60, "batch json": 2}
 """A part of a name → how many times fewer records it gets, so that a round stays short."""
 
-PACKAGES = {"quixstreams": "quixstreams", "faststream": "faststream"}
+PACKAGES = {"quixstreams": "quixstreams", "faststream": "faststream", "kafka-python": "kafka"}
 
 
 @dataclass
@@ -79,8 +61,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=400_000, help="records that the fast ones handle per round")
     parser.add_argument("--only", default="", help="only groups whose name has this text; 'fairness' for fairness")
+    parser.add_argument("--fairness-s", type=float, default=10, help="seconds of each contender of the fairness runs")
+    parser.add_argument("--hot", type=int, nargs="*", default=[1, 4], help="how many hot partitions those have")
+    parser.add_argument("--results", type=Path, help="the folder for sdk.jsonl")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
+    results = Results("sdk", options.results, is_quick=options.quick)
     rounds, records = (1, 150_000) if options.quick else (options.rounds, options.records)
     groups = {name: group for name, group in GROUPS.items() if options.only in name}
     absent = {prefix for prefix, package in PACKAGES.items() if importlib.util.find_spec(package) is None}
@@ -97,7 +83,9 @@ def main() -> None:
             figures = throughput(bootstrap, groups, absent, rounds, records)
             report_throughput(groups, figures, absent, say)
         if options.only in "fairness":
-            fairness = all_fairness(bootstrap, absent, options.quick, say)
+            seconds, hot = (4.0, [1]) if options.quick else (options.fairness_s, options.hot)
+            fairness = all_fairness(bootstrap, absent, seconds, hot, say)
+    write(results, figures, fairness, absent)
     if options.json:
         found = {
             "versions": versions(),
@@ -113,6 +101,27 @@ def main() -> None:
         print(json.dumps(found, indent=2))
 
 
+def write(
+    results: Results,
+    figures: dict[str, Figures],
+    fairness: dict[str, list[sdk_fairness.Fairness]],
+    absent: set[str],
+) -> None:
+    for name, each in figures.items():
+        if each.problem:
+            results.problem("consume", name, each.problem)
+        results.add("consume", name, [rate / 1000 for rate in each.rates], "k records/s")
+        results.add("CPU per record", name, each.cpu_us, "µs")
+    for prefix in sorted(absent):
+        results.problem("consume", prefix, "not installed (benchmarks/peers.txt)")
+    for label, runs in fairness.items():
+        what, _, name = label.partition(": ")
+        results.add(f"fairness, {what}, wait p50", name, [run.p50_s for run in runs], "s")
+        results.add(f"fairness, {what}, longest wait", name, [run.worst_s for run in runs], "s")
+        results.add(f"fairness, {what}, rate", name, [run.rate for run in runs], "records/s")
+    results.close()
+
+
 class Say:
     """`print`, unless the output is for a program."""
 
@@ -125,7 +134,7 @@ class Say:
 
 
 def versions() -> str:
-    names = ["ottla", "confluent-kafka", "aiokafka", *PACKAGES.values()]
+    names = ["ottla", "confluent-kafka", "aiokafka", *PACKAGES]
     installed = {
         each.metadata["Name"].lower(): each.version for each in reversed(list(importlib.metadata.distributions()))
     }
@@ -221,8 +230,10 @@ def _cpu(figures: Figures) -> float:
 # --- fairness
 
 
-def all_fairness(bootstrap: str, absent: set[str], is_quick: bool, say: Say) -> dict[str, list[sdk_fairness.Fairness]]:
-    seconds, backlog = (4.0, 40_000) if is_quick else (10.0, 120_000)
+def all_fairness(
+    bootstrap: str, absent: set[str], seconds: float, hots: list[int], say: Say
+) -> dict[str, list[sdk_fairness.Fairness]]:
+    backlog = int(seconds * 12_000)
     say()
     say(
         f"fairness: a handler of {sdk_fairness.HANDLER_S * 1_000:g} ms, hot partitions of {sdk_fairness.PARTITIONS} "
@@ -230,7 +241,7 @@ def all_fairness(bootstrap: str, absent: set[str], is_quick: bool, say: Say) -> 
     )
     say(f"{'':36}{'wait p50, s':>12}{'longest, s':>12}{'handled':>14}{'all, records/s':>16}")
     found: dict[str, list[sdk_fairness.Fairness]] = defaultdict(list)
-    for hot in (1,) if is_quick else (1, 4):
+    for hot in hots:
         for name in sdk_fairness.CONTENDERS:
             if any(name.startswith(prefix) for prefix in absent):
                 continue

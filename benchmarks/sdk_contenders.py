@@ -32,6 +32,35 @@ AVRO_SCHEMA = {
     ],
 }
 
+GROUPS: dict[str, tuple[str, list[str]]] = {
+    "per record, bytes": (
+        "ottla bytes",
+        ["confluent-kafka loop bytes", "quixstreams bytes", "quixstreams json", "kafka-python loop bytes"],
+    ),
+    "per record, JSON": (
+        "ottla json",
+        [
+            "confluent-kafka loop json",
+            "quixstreams json",
+            "faststream[confluent] json",
+            "faststream[confluent] json NACK_ON_ERROR",
+        ],
+    ),
+    "per record, Avro": ("ottla avro", ["confluent-kafka loop avro", "quixstreams avro"]),
+    "batch handler, bytes": ("ottla batch bytes", ["confluent-kafka loop bytes"]),
+    "batch handler, JSON": ("ottla batch json", ["confluent-kafka loop json", "faststream[confluent] batch json"]),
+    "asyncio, bytes": ("ottla asyncio bytes", ["aiokafka getmany bytes"]),
+    "asyncio, JSON": (
+        "ottla asyncio json",
+        ["aiokafka getmany json", "faststream[kafka] json", "faststream[kafka] json NACK_ON_ERROR"],
+    ),
+    "asyncio batch handler, JSON": (
+        "ottla asyncio batch json",
+        ["aiokafka getmany json", "faststream[kafka] batch json"],
+    ),
+}
+"""Group → ours, and what it is divided by."""
+
 FAST_CLIENT = {
     # What Ottla sets too: librdkafka otherwise stops fetching for a second whenever 100,000 messages wait.
     "fetch.queue.backoff.ms": 5,
@@ -121,6 +150,25 @@ def raw_aiokafka(decode: Callable[[bytes], Any] | None) -> Callable[[str, str, M
         await consumer.start()
         while True:
             for messages in (await consumer.getmany(timeout_ms=100)).values():
+                for message in messages:
+                    _ = message.topic, message.partition, message.offset, message.timestamp, message.key
+                    _ = message.headers
+                    if decode is not None:
+                        decode(message.value)
+                meter.many(len(messages))
+
+    return run
+
+
+def raw_kafka_python(decode: Callable[[bytes], Any] | None) -> Callable[[str, str, Meter], None]:
+    def run(bootstrap: str, topic: str, meter: Meter) -> None:
+        from kafka import KafkaConsumer
+
+        consumer = KafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group(), auto_offset_reset="earliest", enable_auto_commit=True
+        )
+        while True:
+            for messages in consumer.poll(timeout_ms=100, max_records=500).values():
                 for message in messages:
                     _ = message.topic, message.partition, message.offset, message.timestamp, message.key
                     _ = message.headers
@@ -265,6 +313,7 @@ CONTENDERS: dict[str, Callable[[str, str, Meter], None]] = {
     "confluent-kafka loop bytes": raw_confluent(None),
     "confluent-kafka loop json": raw_confluent(decode_json),
     "confluent-kafka loop avro": lambda *given: raw_confluent(decode_avro())(*given),
+    "kafka-python loop bytes": raw_kafka_python(None),
     "aiokafka getmany bytes": raw_aiokafka(None),
     "aiokafka getmany json": raw_aiokafka(decode_json),
     "quixstreams bytes": quix("bytes"),

@@ -18,12 +18,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+from results import Results
 
 VALUE = b"x" * 100
 SETTINGS: dict[str, Any] = {
@@ -131,6 +135,21 @@ async def asyncio_send_many(servers: str, topic: str, records: int) -> float:
         return records / (time.perf_counter() - started)
 
 
+def raw_kafka_python(servers: str, topic: str, records: int) -> float:
+    from kafka import KafkaProducer
+
+    client = KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True, linger_ms=5)
+    try:
+        client.send(topic, VALUE, key=b"first").get(30)
+        started = time.perf_counter()
+        futures = [client.send(topic, VALUE, key=b"%d" % number, headers=headers()) for number in range(records)]
+        for future in futures:
+            future.get(60)
+        return records / (time.perf_counter() - started)
+    finally:
+        client.close()
+
+
 @contextlib.contextmanager
 def broker(choice: str) -> Iterator[str]:
     if choice == "mock":
@@ -156,7 +175,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--broker", default="embedded")
+    parser.add_argument("--results", type=Path, help="the folder for producer.jsonl")
     arguments = parser.parse_args()
+    results = Results("producer", arguments.results)
     few = arguments.records // 4
     runs: dict[str, tuple[Callable[[str, str], float], str | None]] = {
         "raw confluent-kafka": (lambda servers, topic: raw(servers, topic, arguments.records), None),
@@ -169,10 +190,12 @@ def main() -> None:
             "raw aiokafka",
         ),
     }
+    if importlib.util.find_spec("kafka") is not None:
+        runs["raw kafka-python"] = (lambda servers, topic: raw_kafka_python(servers, topic, few // 3), None)
     rates: dict[str, list[float]] = {name: [] for name in runs}
     with broker(arguments.broker) as servers:
-        for _ in range(arguments.rounds):
-            for name, (run, _) in runs.items():
+        for round_number in range(arguments.rounds):
+            for name, (run, _) in runs.items() if round_number % 2 == 0 else reversed(runs.items()):
                 rates[name].append(run(servers, f"bench-{name.replace(' ', '-')}"))
     medians = {name: statistics.median(found) for name, found in rates.items()}
     print(f"{'':22}{'records/s':>12}{'ratio':>8}{'goal':>8}")
@@ -180,6 +203,9 @@ def main() -> None:
         ratio = f"{medians[name] / medians[base]:.2f}" if base else ""
         goal = f"{GOALS[name]}" if name in GOALS else ""
         print(f"{name:22}{medians[name]:>12,.0f}{ratio:>8}{goal:>8}")
+    for name, found in rates.items():
+        results.add("produce", name, [rate / 1000 for rate in found], "k records/s", goal=GOALS.get(name))
+    results.close()
 
 
 if __name__ == "__main__":

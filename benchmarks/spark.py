@@ -3,9 +3,9 @@
     python benchmarks/spark.py [--records 1920000] [--partitions 48] [--rounds 5]
 
 Rows go to Spark's `noop` sink, which does nothing with them, like the plain loop. A broker runs in a child process; the
-rounds alternate and the best counts. Goals: batch read 1.5 x the plain consume() loop, micro-batches of 240,000 rows
-0.9 x, Kafka to Spark to Kafka 0.7 x the plain produce() loop. Spark's own connector stands beside it where its jar
-is on the class path.
+rounds alternate and the median counts. Goals: batch read 1.5 x the plain consume() loop, micro-batches of 240,000 rows
+0.9 x, Kafka to Spark to Kafka 0.7 x the plain produce() loop. With --jars Spark's own connector
+stands beside it; it must be of Spark's exact version.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from columnar import best_of, broker_process, create_topics, fill, plain_consume, plain_produce, report
+from columnar import broker_process, create_topics, fill, plain_consume, plain_produce, report, timed
+from results import Results
 
 import ottla.spark
+from ottla.spark.engine import jvm_source_is_there
 
 
 def main() -> None:
@@ -25,13 +27,16 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=48)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--per-batch", type=int, default=240_000)
-    chosen = options.parse_args()
-    records, partitions, rounds = chosen.records, chosen.partitions, chosen.rounds
-    spark = ottla.spark.session("ottla-benchmark")
-    cores = spark.sparkContext.defaultParallelism
-    print(
-        f"{records:,} records of 100 bytes, {partitions} partitions, {cores} cores, best of {rounds} alternated rounds"
+    options.add_argument(
+        "--jars", default="", help="Spark's own Kafka connector and what it needs, separated by commas"
     )
+    options.add_argument("--results", type=Path, help="the folder for spark.jsonl")
+    chosen = options.parse_args()
+    results = Results("spark", chosen.results)
+    records, partitions, rounds = chosen.records, chosen.partitions, chosen.rounds
+    spark = ottla.spark.session("ottla-benchmark", config={"spark.jars": chosen.jars} if chosen.jars else None)
+    cores = spark.sparkContext.defaultParallelism
+    print(f"{records:,} records of 100 bytes, {partitions} partitions, {cores} cores, median of {rounds} rounds")
     scratch = Path(tempfile.mkdtemp(prefix="ottla-benchmark-"))
     with broker_process() as servers:
         create_topics(servers, "big", "out", "plain", partitions=partitions)
@@ -42,9 +47,9 @@ def main() -> None:
         del table
         runs = iter(range(1_000_000))
 
-        def source(reader: object, **extra: object) -> object:
+        def source(reader: object, engine: str = "ottla", **extra: object) -> object:
             named = {"kafka.bootstrap.servers": servers, "subscribe": "big"} | extra
-            reader = reader.format("ottla")  # type: ignore[attr-defined]
+            reader = reader.format(engine)  # type: ignore[attr-defined]
             for name, value in named.items():
                 reader = reader.option(name, value)
             return reader.load()
@@ -71,27 +76,46 @@ def main() -> None:
 
         batch_read()  # the first query of a session pays for the JVM's compiler and for starting workers
         plain = lambda: plain_consume(servers, "big", partitions=partitions, records=records)  # noqa: E731
-        few_s, many_s, plain_s = best_of(rounds, batch_read, lambda: batch_read(minPartitions=partitions), plain)
-        report("batch read, planned tasks", records, few_s, "consume(10000), ignored", plain_s, 1.5)
-        report("batch read, a task per partition", records, many_s, "consume(10000), ignored", plain_s, 0.5)
-        small_s, one_s, plain_s = best_of(
+        few_s, many_s, plain_s = timed(rounds, batch_read, lambda: batch_read(minPartitions=partitions), plain)
+        report(results, "batch read, planned tasks", records, few_s, "consume(10000), ignored", plain_s, 1.5)
+        report(results, "batch read, a task per partition", records, many_s, "consume(10000), ignored", plain_s, 0.5)
+        if jvm_source_is_there(spark):
+            jvm_s, many_s = timed(
+                rounds, lambda: batch_read(engine="kafka"), lambda: batch_read(minPartitions=partitions)
+            )
+            report(results, "many small partitions", records, many_s, "Spark's own connector", jvm_s, 1)
+        else:
+            results.problem("many small partitions", "Spark's own connector", "its jars are not on the class path")
+            print("Spark's own connector is left out: its jars are not on the class path (--jars)")
+        small_s, one_s, plain_s = timed(
             rounds,
             lambda: stream("noop", maxOffsetsPerTrigger=chosen.per_batch),
             lambda: stream("noop"),
             plain,
         )
-        report(f"stream, {chosen.per_batch:,} rows a batch", records, small_s, "consume(10000), ignored", plain_s, 0.9)
-        report("stream, one batch", records, one_s, "consume(10000), ignored", plain_s, 1.5)
-        through_s, produce_s = best_of(rounds, lambda: stream("ottla"), lambda: plain_produce(servers, "plain", rows))
-        produce_s *= records / len(rows)
-        report("Kafka to Spark to Kafka", records, through_s, "produce() loop, no Spark", produce_s, 0.7)
+        report(
+            results,
+            f"stream, {chosen.per_batch:,} rows a batch",
+            records,
+            small_s,
+            "consume(10000), ignored",
+            plain_s,
+            0.9,
+        )
+        report(results, "stream, one batch", records, one_s, "consume(10000), ignored", plain_s, 1.5)
+        through_s, produce_s = timed(rounds, lambda: stream("ottla"), lambda: plain_produce(servers, "plain", rows))
+        produce_s = [seconds * records / len(rows) for seconds in produce_s]
+        report(results, "Kafka to Spark to Kafka", records, through_s, "produce() loop, no Spark", produce_s, 0.7)
 
         def trivial_tasks() -> None:
             tasks = spark.range(200, numPartitions=200).mapInArrow(lambda batches: batches, "id long")
             tasks.write.format("noop").mode("overwrite").save()
 
-        (tasks_s,) = best_of(rounds, trivial_tasks)
-        print(f"a trivial Python task costs {tasks_s / 200 * cores * 1000:.1f} ms of a core")
+        (tasks_s,) = timed(rounds, trivial_tasks)
+        cost_ms = [seconds / 200 * cores * 1000 for seconds in tasks_s]
+        results.add("a trivial Python task", "spark", cost_ms, "ms of a core")
+        print(f"a trivial Python task costs {min(cost_ms):.1f} ms of a core")
+    results.close()
     spark.stop()
 
 

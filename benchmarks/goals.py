@@ -1,0 +1,291 @@
+"""The figures to reach, and whether they are: each goal is a ratio between two contenders of one run, or a limit.
+
+`GOALS` is the whole list; the page has a line for every entry, "not measured" where no result file has its figures.
+`why` says what the profile shows and what would change it; the page shows it where the goal is not met.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from results import Part, Result
+
+Parts = Mapping[str, Part]
+NAMES = {"ottla": "Ottla", "mock": "librdkafka's mock", "kfake": "kfake", "kafka": "Apache Kafka"}
+
+
+class State(Enum):
+    """How a goal stands."""
+
+    MET = "met"
+    NOT_MET = "**not met**"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a goal's figure is, in words, and how the goal stands."""
+
+    words: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """One line."""
+
+    area: str
+    what: str
+    wanted: str
+    measure: Callable[[Parts], Measured]
+    why: str = ""
+
+
+NOT_MEASURED = Measured(words="–", state=State.NOT_MEASURED)
+
+
+def ratio(part: str, ours: tuple[str, str], peer: tuple[str, str], at_least: float) -> Callable[[Parts], Measured]:
+    """Each is (what, contender). The ratio is taken within each round, then the median of the rounds."""
+
+    def measure(parts: Parts) -> Measured:
+        mine, theirs = _get(parts, part, ours), _get(parts, part, peer)
+        if mine is None or theirs is None:
+            return NOT_MEASURED
+        return _verdict(f"{ratio_of(mine, theirs):.2f}", ratio_of(mine, theirs) >= at_least)
+
+    return measure
+
+
+def at_most(part: str, what: str, contender: str, limit: float, unit: str) -> Callable[[Parts], Measured]:
+    def measure(parts: Parts) -> Measured:
+        found = _get(parts, part, (what, contender))
+        if found is None:
+            return NOT_MEASURED
+        return _verdict(f"{number(found.value)} {unit}", found.value <= limit)
+
+    return measure
+
+
+def ratio_of(ours: Result, peer: Result) -> float:
+    """The median of the rounds' ratios, or the ratio of the medians where the rounds are not as many."""
+    if len(ours.runs) == len(peer.runs) and all(peer.runs):
+        return statistics.median(mine / theirs for mine, theirs in zip(ours.runs, peer.runs, strict=True))
+    return ours.value / peer.value if peer.value else 0.0
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _get(parts: Parts, part: str, name: tuple[str, str]) -> Result | None:
+    found = parts.get(part)
+    return None if found is None else found.get(*name)
+
+
+def _verdict(words: str, is_met: bool) -> Measured:
+    return Measured(words=words, state=State.MET if is_met else State.NOT_MET)
+
+
+# --- the list
+
+
+def _sdk(what: str, ours: str, peer: str, least: float, *, why: str = "") -> Goal:
+    return Goal(
+        area="consuming",
+        what=f"{what}: {ours} / {peer}",
+        wanted=f"≥ {least:g}",
+        measure=ratio("sdk", ("consume", ours), ("consume", peer), least),
+        why=why,
+    )
+
+
+def _produce(ours: str, peer: str, least: float) -> Goal:
+    return Goal(
+        area="producing",
+        what=f"`{ours}`: rate / {peer}",
+        wanted=f"≥ {least:g}",
+        measure=ratio("producer", ("produce", ours), ("produce", peer), least),
+        why="Per record stand the size check, the tracked `Delivery` and the conversion of headers; `send_many` does "
+        "each once per call. What is left is Python per record.",
+    )
+
+
+def _broker(what: str, peer: str, least: float, *, why: str = "") -> Goal:
+    figure = f"{what}, k records/s"
+    return Goal(
+        area="broker",
+        what=f"{what}: rate / {NAMES[peer]}",
+        wanted=f"≥ {least:g}",
+        measure=ratio("broker", (figure, "ottla"), (figure, peer), least),
+        why=why,
+    )
+
+
+def _limit(area: str, part: str, what: str, limit: float, unit: str, *, said: str = "", why: str = "") -> Goal:
+    return Goal(
+        area=area,
+        what=said or what,
+        wanted=f"≤ {limit:g} {unit}",
+        measure=at_most(part, what, "ottla", limit, unit),
+        why=why,
+    )
+
+
+def _columnar(part: str, what: str, peer: str, least: float, *, why: str = "") -> Goal:
+    return Goal(
+        area="columns and Spark",
+        what=f"{what}: rate / {peer}",
+        wanted=f"≥ {least:g}",
+        measure=ratio(part, (what, "ottla"), (what, peer), least),
+        why=why,
+    )
+
+
+_LARGE = (
+    "Two thirds of the broker's time on large produces are the kernel's (receive, write), and most of the rest is the "
+    "checksum ([what it costs](reference/broker.md#what-it-costs)). The mock writes no file and keeps 5 MB per "
+    "partition in memory that it uses again. Segment files that are preallocated or recycled would make it cheaper."
+)
+_SMALL = (
+    "Of a small request nine tenths are Python, spread over some thirty functions of which none takes more than 7 % "
+    "([what it costs](reference/broker.md#what-it-costs); `benchmarks/broker_profile.py` shows them). Only fewer calls "
+    "per request, or that path compiled, would change it."
+)
+_TIMERS = (
+    "librdkafka itself waits 50 ms before its second connection and 100 ms before it asks for the first offset of a "
+    "group without commits; with aiokafka, and with offsets committed, the broker's own share shows."
+)
+_FAIR = "sdk"
+
+GOALS: tuple[Goal, ...] = (
+    _produce("send", "raw confluent-kafka", 0.7),
+    _produce("send_many", "raw confluent-kafka", 1.0),
+    _sdk("per record, bytes", "ottla bytes", "quixstreams json", 2.0),
+    _sdk("per record, JSON", "ottla json", "quixstreams json", 1.6),
+    _sdk("per record, Avro", "ottla avro", "quixstreams json", 0.8),
+    _sdk("per record, JSON", "ottla json", "faststream[confluent] json", 10),
+    _sdk("asyncio, JSON", "ottla asyncio json", "faststream[kafka] json", 3),
+    _sdk(
+        "batch handler, bytes",
+        "ottla batch bytes",
+        "confluent-kafka loop bytes",
+        0.6,
+        why="The raw loop throws its messages away; the handler gets a record object each, and an offset tracker and a "
+        "scheduler stand between. Records made lazily, or a batch that is columns, would change it.",
+    ),
+    _sdk("batch handler, JSON", "ottla batch json", "faststream[confluent] batch json", 5),
+    Goal(
+        area="fairness",
+        what="1 hot partition of 16: p50 wait of a quiet partition's record",
+        wanted="≤ 0.05 s",
+        measure=at_most(_FAIR, "fairness, 1 hot, wait p50", "ottla", 0.05, "s"),
+    ),
+    Goal(
+        area="fairness",
+        what="1 hot partition of 16: rate of all records / confluent-kafka loop",
+        wanted="≥ 0.9",
+        measure=ratio(
+            _FAIR,
+            ("fairness, 1 hot, rate", "ottla"),
+            ("fairness, 1 hot, rate", "confluent-kafka loop"),
+            0.9,
+        ),
+    ),
+    *(
+        _broker(
+            f"{verb} {size} B {codec}", peer, 0.9 if peer != "kafka" else 1.0, why=_LARGE if size == 1000 else _SMALL
+        )
+        for verb, among in (("produce", ("mock", "kfake", "kafka")), ("consume", ("kfake", "kafka")))
+        for size in (100, 1000)
+        for codec in ("none", "lz4")
+        for peer in among
+    ),
+    _broker("C client, produce 100 B none", "mock", 0.65, why=_SMALL),
+    _broker("C client, produce 100 B lz4", "mock", 0.8, why=_SMALL),
+    _broker("C client, produce 1000 B none", "mock", 0.6, why=_LARGE),
+    _limit(
+        "broker",
+        "broker",
+        "C client, produce 1000 B none, broker CPU ms/MB",
+        0.8,
+        "ms/MB",
+        said="C client, produce 1000 B none: CPU of the broker",
+        why=_LARGE,
+    ),
+    _limit("broker", "broker", "RSS empty, MB", 45, "MB", said="resident memory, nothing written"),
+    _limit("broker", "broker", "RSS at the end, MB", 45, "MB", said="resident memory after everything above"),
+    _limit(
+        "broker", "broker", "produce to waiting consumer, p50 µs", 300, "µs", said="produce → consume, p50", why=_SMALL
+    ),
+    _limit(
+        "broker", "broker", "produce to waiting consumer, p99 µs", 1000, "µs", said="produce → consume, p99", why=_SMALL
+    ),
+    _limit(
+        "broker",
+        "broker",
+        "process start to ready, ms",
+        100,
+        "ms",
+        said="one broker, start of the process to ready",
+        why="Imports are most of it; `python -X importtime -m broker_embedded --help` lists them. Importing a handler "
+        "when its API is first asked for would change it.",
+    ),
+    _limit("broker", "cluster", "start of 3 in process", 50, "ms", said="start of three brokers in process"),
+    _limit("broker", "broker", "group start to first record, ms", 150, "ms", why=_TIMERS),
+    _limit("broker", "broker", "group start, KIP-848, ms", 150, "ms", why=_TIMERS),
+    *(
+        Goal(
+            area="replication",
+            what=f"three replicas, acks=all, {size} B: rate / Apache Kafka",
+            wanted="≥ 0.5",
+            measure=ratio(
+                "cluster",
+                (f"acks=all, three replicas, {size} B", "ottla"),
+                (f"acks=all, three replicas, {size} B", "kafka"),
+                0.5,
+            ),
+            why="Three brokers share one event loop, so one core serves a leader and both followers; Kafka's three use "
+            "all cores. A process per broker would change it.",
+        )
+        for size in (100, 1000)
+    ),
+    *(
+        _limit(
+            "replication",
+            "cluster",
+            f"failover, the fixtures' times: kill of the {kind} to the next ack",
+            1000,
+            "ms",
+            why="A session of 600 ms has to pass, before it an election of the quorum of up to 400 ms where the "
+            "controller died too, and then the client's own backoff. Shorter times would throw out brokers of a busy "
+            "test machine.",
+        )
+        for kind in ("leader", "leader and controller")
+    ),
+    _columnar("columnar", "read into Arrow, 8 columns", "consume(10000), ignored", 1.5),
+    _columnar(
+        "columnar",
+        "write, idempotent, lz4",
+        "produce() loop, same",
+        2,
+        why="With lz4 most of the time is compression and the broker's; both sides pay that.",
+    ),
+    _columnar("columnar", "Avro to columns, 5 fields", "fastavro loop", 5),
+    _columnar("spark", "batch read, planned tasks", "consume(10000), ignored", 1.5),
+    _columnar(
+        "spark",
+        "stream, 240,000 rows a batch",
+        "consume(10000), ignored",
+        0.9,
+        why="A micro-batch pays Spark's planning, its offset log and commit log and the start of its tasks, "
+        "whatever its size. Larger batches, or fewer tasks, would change it.",
+    ),
+    _columnar("spark", "Kafka to Spark to Kafka", "produce() loop, no Spark", 0.7),
+    _columnar("spark", "many small partitions", "Spark's own connector", 1.0),
+)

@@ -1,0 +1,121 @@
+"""The whole measurement: every benchmark in turn, its results in `bench-results/`, and then the page.
+
+    make bench                       everything, about a quarter of an hour on a quiet machine
+    make bench ONLY=broker QUICK=1   one part, rough figures
+
+This runs in the environment of the peers; what needs Spark and Arrow runs in Ottla's own (`--python`). Each part starts
+its brokers and peers and ends them; a part that takes far too long is ended with all that it started. Two parts never
+run at the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from results import BUSY, FOLDER
+
+HERE = Path(__file__).resolve().parent
+PATIENCE = 4
+"""So many times its usual time a part may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One benchmark: its arguments, those of the quick mode, and the usual seconds of both."""
+
+    name: str
+    arguments: tuple[str, ...]
+    quick: tuple[str, ...]
+    seconds: float
+    quick_seconds: float
+    is_beside_peers: bool = False
+
+
+PARTS: dict[str, tuple[Program, ...]] = {
+    "broker": (Program("broker.py", ("--rounds", "3", "--scale", "0.5"), ("--quick",), 210, 45),),
+    "cluster": (Program("cluster.py", ("--rounds", "3", "--scale", "0.4"), ("--quick",), 100, 40),),
+    "sdk": (
+        Program(
+            *("sdk_producer.py", ("--records", "200000"), ("--records", "60000", "--rounds", "2"), 45, 12),
+            is_beside_peers=True,
+        ),
+        Program(
+            *("sdk.py", ("--rounds", "3", "--records", "250000", "--fairness-s", "4"), ("--quick",), 240, 110),
+            is_beside_peers=True,
+        ),
+    ),
+    "columnar": (Program("columnar.py", ("--records", "500000"), ("--rounds", "2", "--records", "200000"), 25, 10),),
+    "spark": (
+        Program(
+            *("spark.py", ("--rounds", "3", "--records", "960000"), ("--rounds", "1", "--records", "480000"), 90, 40),
+        ),
+    ),
+    "growth": (Program("growth.py", ("--rounds", "1"), ("--quick",), 120, 60),),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(PARTS), nargs="*", default=list(PARTS))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--python", default=sys.executable, help="Ottla's own interpreter, with Spark and Arrow")
+    parser.add_argument("--results", type=Path, default=FOLDER)
+    parser.add_argument("--docs", type=Path, default=HERE.parent / "docs", help="where the page goes")
+    options = parser.parse_args()
+    programs = [program for part in options.only for program in PARTS[part]]
+    expected = sum(program.quick_seconds if options.quick else program.seconds for program in programs)
+    load = os.getloadavg()[0]
+    print(f"{', '.join(options.only)}: about {expected / 60:.0f} minutes; load {load:.2f}", flush=True)
+    if load > BUSY:
+        print("The machine is busy with something else: these will be no figures to publish.", flush=True)
+    failed = [program.name for program in programs if not run(program, options)]
+    page = ["--results", str(options.results), "--docs", str(options.docs)]
+    rendered = subprocess.run([sys.executable, str(HERE / "render.py"), *page]).returncode
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed or rendered else 0
+
+
+def run(program: Program, options: argparse.Namespace) -> bool:
+    python = sys.executable if program.is_beside_peers else options.python
+    arguments = program.quick if options.quick else program.arguments
+    seconds = program.quick_seconds if options.quick else program.seconds
+    command = [python, str(HERE / program.name), *arguments, "--results", str(options.results)]
+    print(f"\n==> {program.name} {' '.join(arguments)} (about {seconds:.0f} s)", flush=True)
+    begun = time.monotonic()
+    # A session of its own: whatever it started ends with it, also when it is interrupted or has hung.
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        code = process.wait(PATIENCE * seconds + 60)
+    except subprocess.TimeoutExpired:
+        code = None
+        print(f"{program.name} did not end within {PATIENCE * seconds + 60:.0f} s", flush=True)
+    finally:
+        end_session(process)
+    print(f"==> {program.name}: {time.monotonic() - begun:.0f} s, exit code {code}", flush=True)
+    return code == 0
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    for number, grace_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+        if process.poll() is None:
+            try:
+                os.killpg(process.pid, number)
+                process.wait(grace_s)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())
