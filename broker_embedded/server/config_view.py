@@ -88,7 +88,33 @@ def broker_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
                 synonyms=places,
             )
         )
-    return views
+    return views if cluster_wide else _node_settings(broker) + views
+
+
+def _node_settings(broker: Broker) -> list[SettingView]:
+    """What the cluster decided for this node, by Kafka's names: admin tools look a broker's address up here."""
+    registered = broker.metadata.image.brokers[broker.node_id]
+    address = f"PLAINTEXT://{registered.host}:{registered.port}"
+    number, text = ConfigType.INT, ConfigType.STRING
+    return [
+        SettingView(
+            name=name,
+            value=value,
+            source=ConfigSource.STATIC_BROKER,
+            read_only=True,
+            type=type_,
+            doc=doc,
+            synonyms=[(name, value, ConfigSource.STATIC_BROKER)],
+        )
+        for name, type_, value, doc in (
+            ("node.id", number, str(broker.node_id), "number of this node"),
+            ("broker.id", number, str(broker.node_id), "number of this broker, the same as its node's"),
+            ("process.roles", ConfigType.LIST, "broker,controller", "what this process does"),
+            ("listeners", text, address, "where this broker accepts connections"),
+            ("advertised.listeners", text, address, "where clients are told that this broker is"),
+            ("log.dirs", text, ",".join(broker.logs.dirs), "directories of its logs"),
+        )
+    ]
 
 
 def _broker_places(broker: Broker, name: str) -> list[Synonym]:

@@ -159,6 +159,14 @@ def test_a_setting_is_described_with_its_source_and_synonyms(make_wire_client: C
     assert "deleted" in setting.documentation
 
 
+def test_a_broker_describes_where_it_is(client: Any, cluster: EmbeddedCluster) -> None:
+    settings = describe(client, BROKER, "1")
+    assert settings["advertised.listeners"].value == f"PLAINTEXT://{cluster.bootstrap_servers}"
+    for name in ("node.id", "listeners", "advertised.listeners", "log.dirs"):
+        assert (settings[name].config_source, settings[name].read_only) == (4, True), name
+    assert describe(client, BROKER, "") == {}
+
+
 def change(client: Any, kind: int, name: str, key: str, value: str | None, *, operation: int = 0) -> Any:
     config = {"name": key, "config_operation": operation, "value": value}
     body = {"resources": [{"resource_type": kind, "resource_name": name, "configs": [config]}]}
