@@ -1,0 +1,97 @@
+"""The page has a line for every goal, says what was not measured, and judges what was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from goals import GOALS, State, at_most, ratio, ratio_of
+from render import PARTS, page_of
+from results import Part, Results, read
+from run import PARTS as PROGRAMS
+
+ROOT = Path(__file__).parents[2]
+
+
+def part_of(folder: Path, name: str, *added: tuple[str, str, list[float]]) -> dict[str, Part]:
+    results = Results(name, folder)
+    for what, contender, runs in added:
+        results.add(what, contender, runs, "k records/s", x=1)
+    results.close()
+    part = read(name, folder)
+    assert part is not None
+    return {name: part}
+
+
+def lines_of(page: str, what: str) -> list[str]:
+    return [line for line in page.splitlines() if f"| {what} |" in line]
+
+
+def test_without_any_result_every_goal_is_not_measured() -> None:
+    page = page_of({}, {})
+    for goal in GOALS:
+        (line, *_) = lines_of(page, goal.what)
+        assert State.NOT_MEASURED.value in line
+    assert f"0 met, 0 not met, {len(GOALS)} not measured" in page
+
+
+def test_the_page_in_the_docs_has_every_goal() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert [goal.what for goal in GOALS if not lines_of(page, goal.what)] == []
+
+
+def test_the_page_in_the_docs_shows_only_plots_that_there_are() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    shown = {piece.partition(")")[0] for piece in page.split("](benchmarks/")[1:]}
+    assert [name for name in shown if not (ROOT / "docs" / "benchmarks" / name).is_file()] == []
+
+
+def test_a_goal_that_is_missed_says_why_and_one_that_is_met_does_not(tmp_path: Path) -> None:
+    parts = part_of(
+        tmp_path,
+        "producer",
+        ("produce", "raw confluent-kafka", [100.0, 100.0, 100.0]),
+        ("produce", "send", [50.0, 60.0, 40.0]),
+        ("produce", "send_many", [120.0, 130.0, 110.0]),
+    )
+    page = page_of(parts, {})
+    (missed,) = lines_of(page, "`send`: rate / raw confluent-kafka")
+    (met,) = lines_of(page, "`send_many`: rate / raw confluent-kafka")
+    assert "| 0.50 | **not met** |" in missed
+    assert "| 1.20 | met |" in met
+    why = page.partition("Why those are not met")[2].partition("\n## ")[0]
+    assert "- `send`: rate / raw confluent-kafka (0.50). Per record" in why
+    assert "send_many`: rate" not in why
+
+
+def test_a_ratio_is_taken_within_the_rounds(tmp_path: Path) -> None:
+    # The machine was twice as fast in the second round: the ratio is the same in each.
+    parts = part_of(tmp_path, "sdk", ("consume", "a", [50.0, 100.0, 55.0]), ("consume", "b", [100.0, 200.0, 110.0]))
+    ours, theirs = parts["sdk"].results
+    assert ratio_of(ours, theirs) == 0.5
+    assert ratio("sdk", ("consume", "a"), ("consume", "b"), 0.5)(parts).state is State.MET
+    assert ratio("sdk", ("consume", "a"), ("consume", "b"), 0.51)(parts).state is State.NOT_MET
+    assert ratio("sdk", ("consume", "a"), ("consume", "c"), 0.5)(parts).state is State.NOT_MEASURED
+
+
+def test_a_limit_counts_its_own_value_as_kept(tmp_path: Path) -> None:
+    parts = part_of(tmp_path, "cluster", ("start", "ottla", [50.0]))
+    assert at_most("cluster", "start", "ottla", 50, "ms")(parts).state is State.MET
+    assert at_most("cluster", "start", "ottla", 49, "ms")(parts).state is State.NOT_MET
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_makes_a_section_of_its_own(name: str, tmp_path: Path) -> None:
+    everything = page_of({}, {}).count("Not measured.\n")
+    page = page_of(part_of(tmp_path, name, ("x: y", "ottla", [1.0, 2.0]), ("x: y", "kafka", [2.0, 2.0])), {})
+    assert page.count("Not measured.\n") == everything - 1
+
+
+def test_every_part_of_the_harness_has_its_programs() -> None:
+    named = {program.name for programs in PROGRAMS.values() for program in programs}
+    assert [name for name in named if not (ROOT / "benchmarks" / name).is_file()] == []
+
+
+def test_the_harness_promises_a_quarter_of_an_hour() -> None:
+    programs = [program for programs in PROGRAMS.values() for program in programs]
+    assert sum(program.seconds for program in programs) <= 15 * 60
