@@ -13,9 +13,8 @@ tasks: only the coordinator waits, and it goes on with its heartbeats.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from time import monotonic
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -23,21 +22,22 @@ from aiokafka import TopicPartition as ClientPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
-from ottla.aio.client_errors import error_of, is_fenced
+from ottla.aio.client_errors import error_of
+from ottla.aio.client_work import ClientWork
 from ottla.aio.dead_letters import DeadLetterSink
 from ottla.aio.lookups import (
     check_topics,
     client_offsets,
-    client_partitions,
     committed_metadata,
     connect,
     offset_at_time,
-    retry_positions,
 )
 from ottla.aio.messages import to_batches
+from ottla.aio.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
 from ottla.config import Settings, check_servers
 from ottla.consumer import events
+from ottla.consumer.client_log import ErrorLog
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.effects import (
     Commit,
@@ -55,23 +55,18 @@ from ottla.consumer.effects import (
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
 from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop, broken_run
+from ottla.consumer.run import Run
 from ottla.consumer.session import Session
-from ottla.delivery.exceptions import ExceptionTable
 from ottla.errors import RetriableError
 from ottla.records import TopicPartition
-from ottla.telemetry import Hooks, RateLimit, log_event
+from ottla.telemetry import Hooks, log_event
 
 START_TIMEOUT_S = 10.0
 """How long `start` waits for a broker to answer."""
 
-Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
-
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
 _TICK_S: Final = 0.02
-_BREATHE_S: Final = 0.004
-_LAST_COMMIT_S: Final = 3.0
 _LEAVE_S: Final = 5.0
 
 
@@ -98,7 +93,6 @@ class Engine:
     ) -> None:
         self.group = group
         self._topics = list(topics)
-        self._execute = dict(execute)
         check_servers(settings)
         self.settings = self._settings = settings
         self._servers = settings["bootstrap.servers"]
@@ -112,8 +106,6 @@ class Engine:
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
         self._needs_metadata = any(plan.finishes_out_of_order for plan in plans)
-        # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
-        self._worker_count = sum(plan.concurrency for plan in plans if plan.name in execute)
         now_ms = self._clock.monotonic_ms()
         self._session = Session(
             plans,
@@ -124,16 +116,25 @@ class Engine:
             commits=commits,
             epoch_offset_ms=self._clock.now_ms() - now_ms,
         )
-        self._runs: asyncio.Queue[Run] = asyncio.Queue()
         self._changed = asyncio.Event()
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()
-        self._workers: list[asyncio.Task[None]] = []
         self._main: asyncio.Task[None] | None = None
-        self._commits: set[asyncio.Task[None]] = set()
-        self._background: set[asyncio.Task[None]] = set()
         self._client: Any = None
-        self._error_limit = RateLimit(every_ms=10_000)
+        self._error_log = ErrorLog(group, self._clock)
+        self._work = ClientWork(group=group, step=self._step, error_log=self._error_log, hooks=hooks)
+        self._workers = Workers(
+            # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
+            sum(plan.concurrency for plan in plans if plan.name in execute),
+            group=group,
+            execute=execute,
+            step=self._step,
+            step_and_take=self._step_and_take,
+            end=self._end,
+            is_stopping=self._is_stopping,
+            hooks=hooks,
+            clock=self._clock,
+        )
         self.error: BaseException | None = None
         """What ended the engine, if not `stop`."""
 
@@ -149,12 +150,9 @@ class Engine:
         except BaseException:
             await self._client.stop()
             raise
-        loop = asyncio.get_running_loop()
-        self._workers = [
-            loop.create_task(self._work(), name=f"ottla-{self.group}-worker-{number}")
-            for number in range(self._worker_count)
-        ]
-        self._main = loop.create_task(self._fetch_forever(), name=f"ottla-{self.group}-fetch")
+        self._work.client = self._client
+        self._workers.start()
+        self._main = asyncio.create_task(self._fetch_forever(), name=f"ottla-{self.group}-fetch")
 
     def stop(self) -> None:
         """Ask for a graceful stop; returns at once. On the loop's thread."""
@@ -216,13 +214,7 @@ class Engine:
 
     async def take_run(self, timeout_s: float) -> Run | None:
         """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""
-        if not self._runs.empty():
-            return self._runs.get_nowait()
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._runs.get()
-        except TimeoutError:
-            return None
+        return await self._workers.take(timeout_s)
 
     def finish(self, finished: events.RunFinished) -> None:
         """A run that was taken is over."""
@@ -230,8 +222,7 @@ class Engine:
 
     async def commit_now(self) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
-        if self._commits:
-            await asyncio.gather(*self._commits)
+        await self._work.commits_sent()
         offsets = self._session.committable()
         if offsets:
             try:
@@ -273,7 +264,7 @@ class Engine:
                 ends = error_of(error, self._servers, topics=self._topics)
                 if not isinstance(ends, RetriableError):
                     raise ends from error
-                self._log_client_error("warning", error)
+                self._error_log.write("warning", type(error).__name__, str(error))
                 await asyncio.sleep(_FETCH_S)
 
     async def _fetch_once(self) -> None:
@@ -310,17 +301,15 @@ class Engine:
         """Drain, commit, leave."""
         try:
             self._step(events.CloseRequested())
-            self._give_back_queued()
+            self._workers.give_back_cancelled()
             await self._wait(self._session.is_quiet, self._drain_s)
-            await self._finish_commits()
-            await self._perform_final(self._step(events.Closed()))
+            await self._work.finish_commits()
+            await self._work.commit_last(self._step(events.Closed()))
         except Exception as error:
             self.error = self.error or error
         finally:
-            tasks = [*self._workers, *self._background]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._workers.stop()
+            await self._work.stop()
             try:
                 async with asyncio.timeout(_LEAVE_S):
                     await self._client.stop()
@@ -328,18 +317,6 @@ class Engine:
                 log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": _LEAVE_S})
             except Exception as error:
                 self.error = self.error or error
-
-    def _give_back_queued(self) -> None:
-        """Take cancelled runs out of the queue: the workers may be busy for long with what they are at."""
-        kept: list[Run] = []
-        while not self._runs.empty():
-            run = self._runs.get_nowait()
-            if run.is_cancelled:
-                self._step(events.RunFinished(run, RunResult(done=(), untouched=run.records)))
-            else:
-                kept.append(run)
-        for run in kept:
-            self._runs.put_nowait(run)
 
     # The client's listener
 
@@ -356,10 +333,10 @@ class Engine:
             self._step(events.Lost(partitions))
             return
         self._step(events.Revoking(partitions))
-        self._give_back_queued()
+        self._workers.give_back_cancelled()
         await self._wait(lambda: self._session.is_quiet(partitions), self._drain_s)
-        await self._finish_commits()
-        await self._perform_final(self._step(events.Revoked(partitions)))
+        await self._work.finish_commits()
+        await self._work.commit_last(self._step(events.Revoked(partitions)))
 
     def _is_lost(self) -> bool:
         """Whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets its
@@ -367,115 +344,36 @@ class Engine:
         coordinator = getattr(self._client, "_coordinator", None)
         return getattr(coordinator, "generation", 0) == -1
 
-    # Workers
-
-    async def _work(self) -> None:
-        breathe_at_s = monotonic() + _BREATHE_S
-        try:
-            while True:
-                run: Run | None = await self._runs.get()
-                breathe_at_s = monotonic() + _BREATHE_S
-                while run is not None:
-                    run = await self._deliver(run)
-                    if monotonic() > breathe_at_s:
-                        await asyncio.sleep(0)
-                        breathe_at_s = monotonic() + _BREATHE_S
-        except Exception as error:
-            # The handler's exceptions never come here. A worker that dies is not replaced: what it held is unknown.
-            log_event("worker_died", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
-            self.error = self.error or error
-            self._is_stopping.set()
-
-    async def _deliver(self, run: Run) -> Run | None:
-        """Have a run handled, tell the session, and return the next one if there is one."""
-        started_ms = self._clock.monotonic_ms()
-        try:
-            result = await self._execute[run.route](run)
-        except Exception as error:  # a decoder that raises although it must not
-            result = broken_run(run, ExceptionTable().failure_of(error))
-        except BaseException as error:
-            if not self._is_stopping.is_set():
-                failure = ExceptionTable().failure_of(error)
-                done, rest = run.records[: run.done], run.records[run.done :]
-                self._step(events.RunFinished(run, RunResult(done=done, untouched=rest, fatal=failure)))
-            raise
-        duration_ms = self._clock.monotonic_ms() - started_ms
-        if isinstance(result, RunResult):
-            self._count_run(run, result, duration_ms)
-            return self._step_and_take(events.RunFinished(run, result))
-        own = self._step_and_take(events.RunHandled(run))
-        self._in_background(self._confirm(run, result, duration_ms))
-        return own
-
-    async def _confirm(self, run: Run, unconfirmed: UnconfirmedOnLoop, duration_ms: int) -> None:
-        """Wait for what a run sent on, beside the worker that handled it."""
-        try:
-            result = await unconfirmed.wait()
-        except Exception as error:
-            result = broken_run(run, ExceptionTable().failure_of(error))
-        try:
-            self._count_run(run, result, duration_ms)
-            self._step(events.RunFinished(run, result))
-        except Exception as error:
-            self.error = self.error or error
-            self._is_stopping.set()
-
-    def _count_run(self, run: Run, result: RunResult, duration_ms: int) -> None:
-        if self._hooks is not None:
-            self._hooks.run_finished(
-                group=self.group,
-                handler=run.route,
-                topic=run.topic_partition.topic,
-                handled=len(run.records) if result.done is None else len(result.done),
-                failed=len(result.failures),
-                malformed=result.malformed,
-                skipped=result.skipped,
-                duration_ms=duration_ms,
-            )
-
-    def _step_and_take(self, event: events.Event) -> Run | None:
-        """One step of the session for a worker, which takes the first run itself."""
-        effects = self._perform(self._session.step(event, self._clock.monotonic_ms()))
-        own: Run | None = None
-        for effect in effects:
-            if own is None:
-                own = effect.run
-            else:
-                self._runs.put_nowait(effect.run)
-        self._changed.set()
-        return own
-
     # Steps and effects
 
     def _step(self, event: events.Event) -> list[Commit]:
         """One step of the session, and its effects. Returns the final commits, which are to be awaited."""
         effects = self._session.step(event, self._clock.monotonic_ms())
-        final = [effect for effect in effects if type(effect) is Commit and effect.is_final]
-        for dispatch in self._perform(effects):
-            self._runs.put_nowait(dispatch.run)
+        for run in self._perform(effects):
+            self._workers.put(run)
         self._changed.set()
-        return final
+        return [effect for effect in effects if type(effect) is Commit and effect.is_final]
 
-    def _perform(self, effects: list[Effect]) -> list[Dispatch]:
+    def _step_and_take(self, event: events.Event) -> Run | None:
+        """One step of the session for a worker, which takes the first run itself."""
+        runs = self._perform(self._session.step(event, self._clock.monotonic_ms()))
+        for run in runs[1:]:
+            self._workers.put(run)
+        self._changed.set()
+        return runs[0] if runs else None
+
+    def _perform(self, effects: list[Effect]) -> list[Run]:
         """Do everything that need not be awaited. Returns the runs."""
-        runs: list[Dispatch] = []
+        runs: list[Run] = []
         for effect in effects:
             match effect:
-                case Dispatch():
-                    runs.append(effect)
-                case PausePartitions(partitions):
-                    self._client_call(self._client.pause, *client_partitions(partitions))
-                case ResumePartitions(partitions):
-                    self._client_call(self._client.resume, *client_partitions(partitions))
-                case SeekPartition(name, offset):
-                    self._client_call(self._client.seek, ClientPartition(*name), offset)
-                case Commit(offsets, is_final):
+                case Dispatch(run):
+                    runs.append(run)
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions():
+                    self._work.do(effect)
+                case Commit(_, is_final):
                     if not is_final:
-                        task = asyncio.get_running_loop().create_task(self._commit(offsets))
-                        self._commits.add(task)
-                        task.add_done_callback(self._commits.discard)
-                case FindRetryPositions(partitions):
-                    self._in_background(self._find_retry_positions(partitions))
+                        self._work.do(effect)
                 case WriteDeadLetter() | WriteRetry():
                     self._dead_letters.write(effect, self._on_dead_letter)
                 case Notice(event, level, fields):
@@ -491,49 +389,12 @@ class Engine:
         else:
             self._step(events.DeadLetterFailed(name, epoch, offset, error))
 
-    def _client_call(self, call: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            call(*arguments)
-        except (KafkaError, ValueError) as error:
-            # The partition may be leaving at this moment; the rebalance settles it.
-            self._log_client_error("info", error)
-
-    def _log_client_error(self, level: str, error: Exception) -> None:
-        held_back = self._error_limit.admit(type(error).__name__, self._clock.monotonic_ms())
-        if held_back is not None:
-            text = f"{type(error).__name__}: {error}"
-            log_event("client_error", level, {"group": self.group, "error": text, "held_back": held_back})
-
-    async def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        try:
-            await self._client.commit(client_offsets(offsets))
-        except KafkaError as error:
-            self._step(events.CommitFailed(f"{type(error).__name__}: {error}", is_fenced(error)))
-            return
-        self._step(events.CommitSucceeded({name: offset for name, (offset, _) in offsets.items()}))
-        if self._hooks is not None:
-            self._hooks.committed(group=self.group, partitions=len(offsets))
-
-    async def _finish_commits(self) -> None:
-        """Let commits under way end: an older position must not arrive after the last one."""
-        if self._commits:
-            await asyncio.wait(set(self._commits), timeout=_LAST_COMMIT_S)
-
-    async def _perform_final(self, commits: list[Commit]) -> None:
-        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
-        for commit in commits:
-            try:
-                # aiokafka retries for ever while no coordinator answers; the partitions go away all the same.
-                async with asyncio.timeout(_LAST_COMMIT_S):
-                    await self._client.commit(client_offsets(commit.offsets))
-            except (KafkaError, TimeoutError) as error:
-                fields = {"group": self.group, "error": f"{type(error).__name__}: {error}"}
-                log_event("final_commit_failed", "warning", {**fields, "is_fenced": is_fenced(error)})
-            else:
-                if self._hooks is not None:
-                    self._hooks.committed(group=self.group, partitions=len(commit.offsets))
-
     # Small parts
+
+    def _end(self, error: BaseException) -> None:
+        """Something cannot go on: stop, and let `error` be what the engine ended with."""
+        self.error = self.error or error
+        self._is_stopping.set()
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         try:
@@ -544,16 +405,6 @@ class Engine:
         except TimeoutError:
             return condition()
         return True
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    async def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
-        # The session asks again for what is missing.
-        found = await retry_positions(self._client, asked, on_error=lambda e: self._log_client_error("warning", e))
-        self._step(events.RetryPositionsFound(asked, found))
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -36,7 +36,6 @@ from ottla.errors import (
     DeliveryError,
     LifecycleError,
     OttlaError,
-    UndeliveredRecord,
 )
 from ottla.producer import (
     CustomPartitioner,
@@ -45,13 +44,13 @@ from ottla.producer import (
     delivery_error,
     forks,
     make_partitioner,
+    unsettled,
 )
 from ottla.producer.bulk import Outgoing
 from ottla.producer.encoded import as_bytes, bad_header
+from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
 from ottla.records import Header, Headers
-from ottla.serdes import Serde, SerdeContext, as_serde
-from ottla.serdes.builtin import Bytes
 from ottla.telemetry import log_event
 
 __all__ = ["AsyncProducer", "Outgoing"]
@@ -94,12 +93,12 @@ class AsyncProducer:
         self._client_config = {**self.settings.to_aiokafka(), "linger_ms": 0}  # batches linger here, not once more
         self._partitioner = make_partitioner(self.settings["partitioner"], random=Random())
         self._must_name_partition = self.settings["partitioner"] == "explicit"
-        self._key_serde = _serde_or_none(key)
-        self._value_serde = _serde_or_none(value)
-        self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
+        self._serializer = Serializer(key=key, value=value)
+        self._has_serdes = self._serializer.has_serdes
         self._declared_topics = tuple(topics)
-        self._schemas = Schemas((self._key_serde, self._value_serde), self._contexts_of, self._send_prepared)
-        self._has_serdes = self._key_serde is not None or self._value_serde is not None
+        self._schemas = Schemas(
+            (self._serializer.key, self._serializer.value), self._serializer.contexts_of, self._send_prepared
+        )
 
         self._clock = SystemClock()
         self.sizes = SizePolicy(self.settings)
@@ -371,7 +370,7 @@ class AsyncProducer:
         if partition is None and self._must_name_partition:
             raise self._errors.partition_missing(topic)
         if self._has_serdes:
-            key, value = self._serialize(topic, key, value)
+            key, value = self._serializer.serialize(topic, key, value)
         most = 96
         if value is not None:
             if value.__class__ is not bytes:
@@ -391,20 +390,6 @@ class AsyncProducer:
         if topic not in limit_of or most > limit_of[topic]:
             self._check_size(topic, key, value, headers)
         return key, value, headers if headers.__class__ is list else list(headers), most
-
-    def _serialize(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
-        key_context, value_context = self._contexts_of(topic)
-        if self._key_serde is not None:
-            key = self._key_serde.serialize(key, key_context)
-        if self._value_serde is not None:
-            value = self._value_serde.serialize(value, value_context)
-        return key, value
-
-    def _contexts_of(self, topic: str) -> tuple[SerdeContext, SerdeContext]:
-        contexts = self._contexts.get(topic)
-        if contexts is None:
-            contexts = self._contexts[topic] = (SerdeContext(topic, "key"), SerdeContext(topic, "value"))
-        return contexts
 
     def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for a record near the limit and for a topic that is new."""
@@ -433,13 +418,7 @@ class AsyncProducer:
         unfinished = self._reports.tracker.unfinished()
         if unfinished:
             cause = self._errors.unavailable("records are still being tried")
-        still_out = [
-            UndeliveredRecord(
-                topic=delivery.topic, partition=None, key=delivery.key, error=f"not acknowledged yet: {cause}"
-            )
-            for delivery in unfinished
-            for _ in range(delivery.pending if isinstance(delivery, Bulk) else 1)
-        ]
+        still_out = unsettled(unfinished, f"not acknowledged yet: {cause}")
         error = delivery_error(failures, total, still_out, cause=cause)
         if error is not None:
             raise error
@@ -516,8 +495,3 @@ class AsyncProducer:
 
 def _closed_before(topic: str) -> LifecycleError:
     return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
-
-
-def _serde_or_none(given: Any) -> Serde[Any] | None:
-    serde = as_serde(given)
-    return None if type(serde) is Bytes else serde

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ottla.aio.dead_letters import DeadLetterSink, ProducerSink
-from ottla.aio.engine import Engine, Execute
+from ottla.aio.engine import Engine
 from ottla.aio.retry_topics import ensure_retry_topics
+from ottla.aio.workers import Execute
 from ottla.app.app import App
 from ottla.app.invoke import Invoker
 from ottla.app.pending import Confirming

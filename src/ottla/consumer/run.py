@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ottla.delivery.exceptions import Failure
 from ottla.records import Record, TopicPartition
+from ottla.telemetry import Hooks
 
 AnyRecord: TypeAlias = Record[Any]
 
@@ -124,3 +125,18 @@ def broken_run(run: Run, failure: Failure) -> RunResult:
     """A run that ended with an error outside the handler: the record it was at failed, the rest was not touched."""
     at = run.done
     return RunResult(done=run.records[:at], failures=[(run.records[at], failure)], untouched=run.records[at + 1 :])
+
+
+def count_run(hooks: Hooks | None, group: str, run: Run, result: RunResult, duration_ms: int) -> None:
+    """Tell the metrics of a finished run. `duration_ms` is what its worker spent on it."""
+    if hooks is not None:
+        hooks.run_finished(
+            group=group,
+            handler=run.route,
+            topic=run.topic_partition.topic,
+            handled=len(run.records) if result.done is None else len(result.done),
+            failed=len(result.failures),
+            malformed=result.malformed,
+            skipped=result.skipped,
+            duration_ms=duration_ms,
+        )

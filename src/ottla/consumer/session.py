@@ -15,11 +15,10 @@ from random import Random
 from typing import Any
 
 from ottla.consumer import events
-from ottla.consumer.claims import Claims
-from ottla.consumer.commits import AtMostOnce, CommitPolicy, CommitTimer
+from ottla.consumer.commits import AtMostOnce, CommitPolicy
+from ottla.consumer.committer import Committer
+from ottla.consumer.dispatcher import Dispatcher
 from ottla.consumer.effects import (
-    Commit,
-    Dispatch,
     Effect,
     Notice,
     PausePartitions,
@@ -28,12 +27,9 @@ from ottla.consumer.effects import (
 )
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health
-from ottla.consumer.offset_metadata import (
-    decode_finished,
-)
+from ottla.consumer.offset_metadata import decode_finished
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.plan import RoutePlan, plans_by_topic
-from ottla.consumer.positions import Positions
 from ottla.consumer.retry_lines import RetryLines
 from ottla.consumer.route import RouteState
 from ottla.consumer.run import AnyRecord
@@ -62,19 +58,23 @@ class Session:
         self._routes = {plan.name: RouteState(plan) for plan in plans}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())
-        self._is_at_most_once = isinstance(commits, AtMostOnce)
-        self._claims = Claims()
-        self._positions = Positions(self._flow, is_at_most_once=self._is_at_most_once)
-        policy = CommitPolicy() if commits is None or isinstance(commits, AtMostOnce) else commits
-        self._commits = CommitTimer(policy, now_ms)
+        self._commits = Committer(self._partitions, commits or CommitPolicy(), flow=self._flow, now_ms=now_ms)
         self._timers = Timers()
         self._settlement = Settlement(group=group, random=random, schedule=self._schedule_retry)
+        self._dispatcher = Dispatcher(
+            self._partitions,
+            self._routes,
+            flow=self._flow,
+            timers=self._timers,
+            settlement=self._settlement,
+            claims=self._commits.claims if isinstance(commits, AtMostOnce) else None,
+        )
         self._lines = RetryLines(
             plans,
             self._partitions,
             flow=self._flow,
             at=self._timers.at,
-            activate=self._activate,
+            activate=self._dispatcher.activate,
             epoch_offset_ms=epoch_offset_ms,
         )
         self._next_epoch = 1
@@ -89,10 +89,10 @@ class Session:
         effects: list[Effect] = []
         _HANDLERS[type(event)](self, event, now_ms, effects)
         self._timers.fire(now_ms, effects)
-        self._dispatch(now_ms, effects)
-        self._commit_if_due(now_ms, effects)
+        self._dispatcher.dispatch(now_ms, effects)
+        self._commits.commit_if_due(now_ms, effects)
         self._tell_flow(effects)
-        effects += self._positions.take_notices()
+        effects += self._commits.take_notices()
         return effects
 
     # What the shells ask
@@ -117,7 +117,7 @@ class Session:
     def is_throttled(self) -> bool:
         """Whether something is to reach the client soon: the resume of a partition that is paused because its buffer is
         full, or a commit that runs wait for."""
-        return self._flow.has_full or bool(self._claims)
+        return self._flow.has_full or bool(self._commits.claims)
 
     def is_quiet(self, partitions: Iterable[TopicPartition] | None = None) -> bool:
         """Whether nothing of these partitions (None: of all) is in a worker or on the way to the dead letter topic."""
@@ -141,7 +141,7 @@ class Session:
 
     def committable(self) -> dict[TopicPartition, tuple[int, str]]:
         """The positions that changed since the last commit, for a caller who commits them now."""
-        return self._positions.collect(self._partitions.values())
+        return self._commits.collect()
 
     def epoch_of(self, topic_partition: TopicPartition) -> int | None:
         """Names the assignment (or the seek) since which a partition's records count; None when it is not owned."""
@@ -182,14 +182,7 @@ class Session:
 
     def _revoked(self, event: events.Revoked, now_ms: int, effects: list[Effect]) -> None:
         states = list(self._states(event.partitions))
-        if self._commits.is_in_flight:
-            # A commit that was sent and not answered may be refused, because the rebalance goes on meanwhile. Only the
-            # final one is waited for, so it names every position.
-            for state in states:
-                state.committed = None
-        offsets = self._positions.collect(states, is_final=True)
-        if offsets:
-            effects.append(Commit(offsets, is_final=True))
+        self._commits.commit_last(states, effects)
         for state in states:
             self._drop(state)
         self._rewind(self._lines.leave(states), now_ms, effects)
@@ -230,10 +223,10 @@ class Session:
             if records and records[-1].offset > max(state.restored):
                 state.restored = frozenset()
         self._lines.put(state, records, now_ms)
-        self._activate(state)
+        self._dispatcher.activate(state)
         self._observe(state, now_ms)
         if state.linger is not None:
-            self._look_again(state, state.linger.came(waiting=state.lanes.waiting, now_ms=now_ms))
+            self._dispatcher.look_again(state, state.linger.came(waiting=state.lanes.waiting, now_ms=now_ms))
 
     def _run_handled(self, event: events.RunHandled, now_ms: int, effects: list[Effect]) -> None:
         # The lane stays as busy as it was, and the partition as little quiet: only the worker is free.
@@ -272,45 +265,30 @@ class Session:
 
     def _write_again(self, state: PartitionState, offset: int, effects: list[Effect]) -> None:
         letter = state.dead_letters.get(offset)
-        if letter is not None and self._is_current(state) and state.stopped is None and not letter.is_writing:
+        if (
+            letter is not None
+            and self._dispatcher.is_current(state)
+            and state.stopped is None
+            and not letter.is_writing
+        ):
             letter.is_writing = True
             effects.append(letter.effect)
 
     def _schedule_retry(self, state: PartitionState, group: Sequence[AnyRecord], due_ms: int) -> None:
         def fire(now_ms: int, effects: list[Effect]) -> None:
-            if self._is_current(state):
+            if self._dispatcher.is_current(state):
                 state.lanes.retry(group)
-                self._activate(state)
+                self._dispatcher.activate(state)
 
         self._timers.at(due_ms, fire)
 
     # Commits
 
     def _commit_succeeded(self, event: events.CommitSucceeded, now_ms: int, effects: list[Effect]) -> None:
-        self._commits.answered()
-        effects += [Dispatch(run) for run in self._claims.acknowledged()]
+        self._commits.succeeded(effects)
 
     def _commit_failed(self, event: events.CommitFailed, now_ms: int, effects: list[Effect]) -> None:
-        self._commits.failed(now_ms)
-        self._claims.failed()
-        for state in self._partitions.values():
-            state.committed = None  # Not known any more: the next commit names every position again.
-        level = "info" if event.is_fenced else "warning"
-        effects.append(Notice("commit_failed", level, {"error": event.error, "is_fenced": event.is_fenced}))
-
-    def _commit_if_due(self, now_ms: int, effects: list[Effect]) -> None:
-        is_wanted = self._claims.want_a_commit and self._commits.may_be_sent(now_ms)
-        if not is_wanted and not self._commits.is_due(now_ms):
-            return
-        self._claims.sent()
-        offsets = self._positions.collect(self._partitions.values())
-        if offsets:
-            self._commits.sent(now_ms)
-            effects.append(Commit(offsets))
-        else:
-            self._commits.nothing_to_commit(now_ms)
-            # What was claimed before, and came back untouched, has its commit already.
-            effects += [Dispatch(run) for run in self._claims.acknowledged()]
+        self._commits.failed(event, now_ms, effects)
 
     # Verbs
 
@@ -343,7 +321,7 @@ class Session:
                     letter.failed_writes = 0
                     letter.is_writing = True
                     effects.append(letter.effect)
-            self._activate(state)
+            self._dispatcher.activate(state)
 
     def _retry_positions_found(self, event: events.RetryPositionsFound, now_ms: int, effects: list[Effect]) -> None:
         self._lines.found(event, now_ms, effects)
@@ -389,7 +367,7 @@ class Session:
         self._is_drained = True
         for topic_partition, state in self._partitions.items():
             self._flow.pause(topic_partition, PauseReason.DRAIN)
-            self._activate(state)  # a batch that lingers goes out as it is
+            self._dispatcher.activate(state)  # a batch that lingers goes out as it is
 
     def _close_requested(self, event: events.CloseRequested, now_ms: int, effects: list[Effect]) -> None:
         self._is_closing = True
@@ -401,59 +379,12 @@ class Session:
 
     # Machinery
 
-    def _dispatch(self, now_ms: int, effects: list[Effect]) -> None:
-        for route in self._routes.values():
-            if len(route.scheduler):
-                self._dispatch_route(route, now_ms, effects)
-
-    def _dispatch_route(self, route: RouteState, now_ms: int, effects: list[Effect]) -> None:
-        while route.has_free_worker:
-            turn = route.scheduler.next_turn()
-            if turn is None:
-                return
-            topic_partition, allowance = turn
-            state = self._partitions[topic_partition]
-            if not state.is_eligible:
-                continue
-            if state.linger is not None and self._lingers(state, now_ms):
-                continue
-            run = route.take_run(state, allowance, now_ms)
-            if state.linger is not None:
-                self._look_again(state, state.linger.taken(waiting=state.lanes.waiting, now_ms=now_ms))
-            if run is not None and state.stage is not None:
-                run = self._settlement.park(state, run, effects)
-            if run is not None:
-                state.in_flight.add(run)
-                route.in_flight += 1
-                if self._is_at_most_once:
-                    self._claims.claim(state, run)
-                else:
-                    effects.append(Dispatch(run))
-            self._activate(state)
-
-    def _lingers(self, state: PartitionState, now_ms: int) -> bool:
-        is_pressed = state.lanes.has_retries or self._flow.is_paused(state.topic_partition)
-        assert state.linger is not None
-        return not is_pressed and state.linger.waits(waiting=state.lanes.waiting, now_ms=now_ms)
-
-    def _look_again(self, state: PartitionState, at_ms: int | None) -> None:
-        def fire(now_ms: int, effects: list[Effect]) -> None:
-            if self._is_current(state):
-                self._activate(state)
-
-        if at_ms is not None:
-            self._timers.at(at_ms, fire)
-
-    def _activate(self, state: PartitionState) -> None:
-        if state.is_eligible and not self._flow.is_paused_for(state.topic_partition, PauseReason.USER):
-            self._routes[state.plan.name].scheduler.activate(state.topic_partition)
-
     def _progressed(self, state: PartitionState, finished: int, now_ms: int) -> None:
         self._commits.count(finished)
         state.pace.finished(finished, now_ms)
         if state.stopped is not None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)
-        self._activate(state)
+        self._dispatcher.activate(state)
         self._observe(state, now_ms)
 
     def _observe(self, state: PartitionState, now_ms: int) -> None:
@@ -478,7 +409,7 @@ class Session:
     def _stop_work(self, state: PartitionState) -> None:
         state.is_draining = True
         state.cancel()
-        for run in self._claims.withdraw(lambda run: run in state.in_flight):
+        for run in self._commits.claims.withdraw(lambda run: run in state.in_flight):
             state.in_flight.discard(run)
             self._routes[state.plan.name].in_flight -= 1
         self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
@@ -498,9 +429,6 @@ class Session:
     def _current(self, topic_partition: TopicPartition, epoch: int) -> PartitionState | None:
         state = self._partitions.get(topic_partition)
         return state if state is not None and state.epoch == epoch else None
-
-    def _is_current(self, state: PartitionState) -> bool:
-        return self._partitions.get(state.topic_partition) is state and not state.is_draining
 
 
 _OF_THE_USER = (PauseReason.USER, PauseReason.DRAIN)

@@ -1,6 +1,6 @@
 """What decides about sending: record size and limits, partitions, deliveries, transactions. No client, no socket."""
 
-from ottla.producer.deliveries import DeliveryReport, DeliveryTracker, Failure, delivery_error
+from ottla.producer.deliveries import DeliveryReport, DeliveryTracker, Failure, delivery_error, unsettled
 from ottla.producer.limits import Limit, LimitsCache, limit_from_config
 from ottla.producer.partitioners import (
     PARTITIONERS,
@@ -31,4 +31,5 @@ __all__ = [
     "make_partitioner",
     "size_in_own_batch",
     "size_of_record",
+    "unsettled",
 ]

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.errors import DeliveryError, OttlaError, UndeliveredRecord
 
-__all__ = ["DeliveryReport", "DeliveryTracker", "Failure", "Tracked", "delivery_error"]
+__all__ = ["DeliveryReport", "DeliveryTracker", "Failure", "Tracked", "delivery_error", "unsettled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +125,12 @@ def delivery_error(
     error = DeliveryError(undelivered[: DeliveryTracker.KEEP_FAILURES], total=total + len(still_out))
     error.__cause__ = failures[0].error if failures else cause
     return error
+
+
+def unsettled(unfinished: Iterable[Tracked], reason: str) -> list[UndeliveredRecord]:
+    """The records of deliveries that are not settled; a bulk has several."""
+    return [
+        UndeliveredRecord(topic=delivery.topic, partition=None, key=delivery.key, error=reason)
+        for delivery in unfinished
+        for _ in range(getattr(delivery, "pending", 1))
+    ]

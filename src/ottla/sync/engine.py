@@ -18,10 +18,9 @@ Our own lock guards the session. It is taken once per fetched batch and once per
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -31,6 +30,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from ottla.clock import Clock, SystemClock
 from ottla.config import Settings, check_servers
 from ottla.consumer import events
+from ottla.consumer.client_log import ErrorLog
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.effects import (
     Commit,
@@ -48,31 +48,22 @@ from ottla.consumer.effects import (
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
 from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import Run, RunResult, Unconfirmed, broken_run
+from ottla.consumer.run import Run
 from ottla.consumer.session import Session
-from ottla.delivery.exceptions import ExceptionTable
 from ottla.errors import BrokerUnavailable, LifecycleError, RetriableError
 from ottla.records import TopicPartition
-from ottla.sync.client_errors import error_of, is_fenced
+from ottla.sync.client_errors import error_of
+from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
-from ottla.sync.lookups import (
-    check_reachable,
-    client_offsets,
-    client_partitions,
-    close_client,
-    committed_metadata,
-    offset_at_time,
-    retry_positions,
-)
+from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
 from ottla.sync.messages import to_batches
-from ottla.telemetry import Hooks, RateLimit, log_event
+from ottla.sync.workers import Execute, Workers
+from ottla.telemetry import Hooks, log_event
 
 T = TypeVar("T")
 
 START_TIMEOUT_S = 10.0
 """How long `start` waits for a broker to answer."""
-
-Execute = Callable[[Run], RunResult | Unconfirmed]
 
 _POLL_S: Final = 0.05
 _PAUSED_POLL_S: Final = 0.003
@@ -106,7 +97,6 @@ class Engine:
     ) -> None:
         self.group = group
         self._topics = list(topics)
-        self._execute = dict(execute)
         check_servers(settings)
         self.settings = self._settings = settings
         self._dead_letters = dead_letters
@@ -116,8 +106,6 @@ class Engine:
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
         self._needs_metadata = any(plan.finishes_out_of_order for plan in plans)
-        # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
-        self._worker_count = sum(plan.concurrency for plan in plans if plan.name in execute)
         now_ms = self._clock.monotonic_ms()
         self._session = Session(
             plans,
@@ -130,18 +118,23 @@ class Engine:
         )
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._runs: SimpleQueue[Run | None] = SimpleQueue()
-        self._for_client: deque[Effect] = deque()
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._is_stopping = threading.Event()
         self._is_stopped = threading.Event()
-        self._workers: list[threading.Thread] = []
         self._poll_thread: threading.Thread | None = None
         self._client: Any = None
-        self._commits_sent = 0
-        self._commits_answered = 0
-        self._commit_error: KafkaError | None = None
-        self._error_limit = RateLimit(every_ms=10_000)
+        self._error_log = ErrorLog(group, self._clock)
+        self._work = ClientWork(group=group, step=self._step, error_log=self._error_log, hooks=hooks)
+        self._workers = Workers(
+            # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
+            sum(plan.concurrency for plan in plans if plan.name in execute),
+            group=group,
+            execute=execute,
+            step=self._step,
+            end=self._end,
+            hooks=hooks,
+            clock=self._clock,
+        )
         self.error: BaseException | None = None
         """What ended the engine, if not `stop`."""
 
@@ -152,7 +145,7 @@ class Engine:
         self._client = Consumer(
             {
                 **self._settings.to_confluent(),
-                "on_commit": self._on_commit,
+                "on_commit": self._work.on_commit,
                 "error_cb": self._on_client_error,
                 "log_level": 0,
             }
@@ -165,10 +158,8 @@ class Engine:
         except BaseException:
             self._client.close()
             raise
-        for number in range(self._worker_count):
-            worker = threading.Thread(target=self._work, name=f"ottla-{self.group}-worker-{number}", daemon=True)
-            worker.start()
-            self._workers.append(worker)
+        self._work.client = self._client
+        self._workers.start()
         self._poll_thread = threading.Thread(target=self._poll_forever, name=f"ottla-{self.group}-poll", daemon=True)
         self._poll_thread.start()
 
@@ -240,10 +231,7 @@ class Engine:
 
     def take_run(self, timeout_s: float) -> Run | None:
         """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
-        try:
-            return self._runs.get(timeout=timeout_s)
-        except Empty:
-            return None
+        return self._workers.take(timeout_s)
 
     def finish(self, finished: events.RunFinished) -> None:
         """A run that was taken is over."""
@@ -255,12 +243,12 @@ class Engine:
             offsets = self._session.committable()
             if offsets:
                 self._perform_now([Commit(offsets)])
-            sent = self._commits_sent
-            if not self._changed.wait_for(lambda: self._commits_answered >= sent, timeout_s):
+            sent = self._work.commits_sent
+            if not self._changed.wait_for(lambda: self._work.commits_answered >= sent, timeout_s):
                 raise BrokerUnavailable(
                     f"{self._settings['bootstrap.servers']} did not answer a commit within {timeout_s:g} s"
                 )
-            error, self._commit_error = self._commit_error, None
+            error = self._work.take_commit_error()
         if error is not None:
             raise error_of(error, self._settings["bootstrap.servers"])
 
@@ -294,7 +282,7 @@ class Engine:
     def _poll_forever(self) -> None:
         try:
             while not self._is_stopping.is_set():
-                self._serve_client()
+                self._work.serve()
                 self._run_calls()
                 self._poll_once()
         except BaseException as error:
@@ -343,48 +331,30 @@ class Engine:
         """Drain, commit, leave. Polling goes on meanwhile: a rebalance that is under way must not wait for us."""
         try:
             self._step(events.CloseRequested())
-            self._give_back_queued()
+            self._workers.give_back_cancelled()
             deadline_ms = self._clock.monotonic_ms() + round(self._drain_s * 1_000)
             while not self._is_quiet() and self._clock.monotonic_ms() < deadline_ms:
-                self._serve_client()
+                self._work.serve()
                 self._client.poll(0.01)
             self._step(events.Closed())
-            self._serve_client()
+            self._work.serve()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
             close_client(self._client, group=self.group)
         except BaseException as error:
             self.error = self.error or error
         finally:
-            for _ in self._workers:
-                self._runs.put(None)
-            for worker in self._workers:
-                worker.join(1.0)
+            self._workers.stop()
             self._is_stopped.set()
             if self._on_stop is not None:
                 self._on_stop()
 
     def _await_commits(self, deadline_ms: int) -> None:
         """Let the last commit be answered. Bounded: without a coordinator a service must still end."""
-        while self._commits_answered < self._commits_sent:
+        while self._work.commits_answered < self._work.commits_sent:
             if self._clock.monotonic_ms() > deadline_ms:
                 log_event("final_commit_failed", "warning", {"group": self.group, "error": "no answer in time"})
                 return
             self._client.poll(0.01)
-
-    def _give_back_queued(self) -> None:
-        """Take cancelled runs out of the queue: the workers may be busy for long with what they are at."""
-        kept: list[Run | None] = []
-        while True:
-            try:
-                run = self._runs.get_nowait()
-            except Empty:
-                break
-            if run is not None and run.is_cancelled:
-                self._step(events.RunFinished(run, RunResult(done=(), untouched=run.records)))
-            else:
-                kept.append(run)
-        for run in kept:
-            self._runs.put(run)
 
     def _is_quiet(self) -> bool:
         with self._lock:
@@ -403,7 +373,7 @@ class Engine:
         # acknowledged on the producer's thread.
         names = [TopicPartition(p.topic, p.partition) for p in partitions]
         self._step(events.Revoking(names))
-        self._give_back_queued()
+        self._workers.give_back_cancelled()
         self._wait(lambda: self._session.is_quiet(names), self._drain_s)
         self._step(events.Revoked(names))
         self._forget_pauses(partitions)
@@ -415,35 +385,12 @@ class Engine:
     def _forget_pauses(self, partitions: list[ClientPartition]) -> None:
         # librdkafka keeps a pause for the next time that this member gets the partition; the session begins anew then,
         # and would never resume it.
-        self._client_call(self._client.resume, partitions)
-
-    def _on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
-        self._commit_answered(error or next((p.error for p in partitions if p.error is not None), None), partitions)
-
-    def _commit_answered(self, failed: KafkaError | None, partitions: list[ClientPartition]) -> None:
-        self._commits_answered += 1
-        self._commit_error = failed
-        if failed is not None:
-            self._step(events.CommitFailed(failed.str(), is_fenced(failed)))
-            return
-        self._step(events.CommitSucceeded({TopicPartition(p.topic, p.partition): p.offset for p in partitions}))
-        if self._hooks is not None:
-            self._hooks.committed(group=self.group, partitions=len(partitions))
+        self._work.call(self._client.resume, partitions)
 
     def _on_client_error(self, error: KafkaError) -> None:
-        self._log_client_error("warning", error.name(), error.str())
+        self._error_log.write("warning", error.name(), error.str())
         if error.fatal():
-            self.error = error_of(error, self._settings["bootstrap.servers"])
-            self._is_stopping.set()
-
-    def _log_client_error(self, level: str, code: str, error: str) -> None:
-        held_back = self._error_limit.admit(code, self._clock.monotonic_ms())
-        if held_back is not None:
-            fields = {"group": self.group, "code": code, "error": error, "held_back": held_back}
-            log_event("client_error", level, fields)
-
-    def _log_lookup_error(self, error: KafkaException) -> None:
-        self._log_client_error("warning", "retry_positions_unread", str(error))  # the session asks again
+            self._end(error_of(error, self._settings["bootstrap.servers"]))
 
     def _on_message_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
@@ -451,67 +398,7 @@ class Engine:
         ends = error_of(error, self._settings["bootstrap.servers"], topics=self._topics)
         if not isinstance(ends, RetriableError):
             raise ends
-        self._log_client_error("warning", error.name(), error.str())
-
-    # Workers
-
-    def _work(self) -> None:
-        try:
-            while (run := self._runs.get()) is not None:
-                while run is not None:
-                    run = self._deliver(run)
-        except BaseException as error:
-            # The handler's exceptions never come here. A worker that dies is not replaced: what it held is unknown.
-            log_event("worker_died", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
-            if isinstance(error, Exception):
-                self.error = self.error or error
-                self._is_stopping.set()
-
-    def _deliver(self, run: Run) -> Run | None:
-        """Have a run handled, tell the session, and return the next one if there is one."""
-        started_ms = self._clock.monotonic_ms()
-        try:
-            result = self._execute[run.route](run)
-        except Exception as error:  # a decoder that raises although it must not
-            result = broken_run(run, ExceptionTable().failure_of(error))
-        except BaseException as error:
-            failure = ExceptionTable().failure_of(error)
-            done, rest = run.records[: run.done], run.records[run.done :]
-            self._step(events.RunFinished(run, RunResult(done=done, untouched=rest, fatal=failure)))
-            raise
-        duration_ms = self._clock.monotonic_ms() - started_ms
-        if isinstance(result, RunResult):
-            return self._finish_run(run, result, duration_ms, takes_run=True)
-        own = self._step(events.RunHandled(run), takes_run=True)
-        result.when_confirmed(lambda result: self._confirmed(run, result, duration_ms))
-        return own
-
-    def _finish_run(self, run: Run, result: RunResult, duration_ms: int, *, takes_run: bool = False) -> Run | None:
-        if self._hooks is not None:
-            self._count_run(run, result, duration_ms)
-        return self._step(events.RunFinished(run, result), takes_run=takes_run)
-
-    def _confirmed(self, run: Run, result: RunResult, duration_ms: int) -> None:
-        """In the thread that brought the last acknowledgement: a producer's, as a rule."""
-        try:
-            self._finish_run(run, result, duration_ms)
-        except Exception as error:
-            self.error = self.error or error
-            self._is_stopping.set()
-
-    def _count_run(self, run: Run, result: RunResult, duration_ms: int) -> None:
-        assert self._hooks is not None
-        handled = len(run.records) if result.done is None else len(result.done)
-        self._hooks.run_finished(
-            group=self.group,
-            handler=run.route,
-            topic=run.topic_partition.topic,
-            handled=handled,
-            failed=len(result.failures),
-            malformed=result.malformed,
-            skipped=result.skipped,
-            duration_ms=duration_ms,
-        )
+        self._error_log.write("warning", error.name(), error.str())
 
     # Steps and effects
 
@@ -536,40 +423,22 @@ class Engine:
                 case Dispatch():
                     runs.append(effect)
                 case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions():
-                    self._for_client.append(effect)
+                    self._work.add(effect)
                 case Commit(_, is_final) if not is_final:
-                    self._for_client.append(effect)
-                    self._commits_sent += 1
+                    self._work.add(effect)
                 case _:
                     later.append(effect)
         return runs + later
-
-    def _serve_client(self) -> None:
-        """On the poll thread, between two polls: tell the client what was decided since the last time."""
-        waiting = self._for_client
-        while waiting:
-            match waiting.popleft():
-                case PausePartitions(partitions):
-                    self._client_call(self._client.pause, client_partitions(partitions))
-                case ResumePartitions(partitions):
-                    self._client_call(self._client.resume, client_partitions(partitions))
-                case SeekPartition(name, offset):
-                    self._client_call(self._client.seek, ClientPartition(name.topic, name.partition, offset))
-                case FindRetryPositions(partitions):
-                    found = retry_positions(self._client, partitions, on_error=self._log_lookup_error)
-                    self._step(events.RetryPositionsFound(partitions, found))
-                case Commit(offsets):
-                    self._commit(offsets)
 
     def _perform_later(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Dispatch(run):
-                    self._runs.put(run)
+                    self._workers.put(run)
                 case WriteDeadLetter() | WriteRetry():
                     self._dead_letters.write(effect, self._on_dead_letter)
                 case Commit(offsets):
-                    self._commit_now(offsets)
+                    self._commit_last(offsets)
                 case Notice(event, level, fields):
                     log_event(event, level, {"group": self.group, **fields})
                     if self._hooks is not None:
@@ -584,35 +453,19 @@ class Engine:
         else:
             self._step(events.DeadLetterFailed(name, epoch, offset, error))
 
-    def _client_call(self, call: Callable[[Any], Any], argument: Any) -> None:
-        try:
-            call(argument)
-        except KafkaException as error:
-            # The partition may be leaving at this moment; the rebalance callback settles it.
-            self._log_client_error("info", call.__name__, str(error))
-
-    def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        try:
-            self._client.commit(offsets=client_offsets(offsets), asynchronous=True)
-        except KafkaException as error:
-            self._commit_answered(error.args[0], [])
-
-    def _commit_now(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+    def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
         if self._is_stopping.is_set():
             self._perform_now([Commit(offsets)])  # `_close` waits for the answer, and not for ever
-            return
-        try:
-            self._client.commit(offsets=client_offsets(offsets), asynchronous=False)
-        except KafkaException as error:
-            problem: KafkaError = error.args[0]
-            fields = {"group": self.group, "error": problem.str(), "is_fenced": is_fenced(problem)}
-            log_event("final_commit_failed", "warning", fields)
         else:
-            if self._hooks is not None:
-                self._hooks.committed(group=self.group, partitions=len(offsets))
+            self._work.commit_and_wait(offsets)
 
     # Small parts
+
+    def _end(self, error: BaseException) -> None:
+        """Something cannot go on: stop, and let `error` be what the engine ended with."""
+        self.error = self.error or error
+        self._is_stopping.set()
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         with self._changed:

@@ -24,7 +24,6 @@ from ottla.errors import (
     DeliveryError,
     LifecycleError,
     OttlaError,
-    UndeliveredRecord,
 )
 from ottla.producer import (
     CustomPartitioner,
@@ -32,19 +31,19 @@ from ottla.producer import (
     TransactionStates,
     delivery_error,
     forks,
-    size_in_own_batch,
+    unsettled,
 )
 from ottla.producer.bulk import Outgoing
 from ottla.producer.encoded import as_bytes, bad_header
 from ottla.producer.partitioners import warn_of_null_keys
+from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
 from ottla.records import Headers
-from ottla.serdes import Serde, SerdeContext, as_serde
-from ottla.serdes.builtin import Bytes
 from ottla.sync.bulk import Bulk, send_bulk
 from ottla.sync.cluster_watch import ClusterWatch
 from ottla.sync.delivery import Delivery
-from ottla.sync.placement import Placement, Waiting, librdkafka_settings, own_partitioner
+from ottla.sync.outbound import Outbound
+from ottla.sync.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
 from ottla.sync.reachable import first_listening
 from ottla.sync.reports import SERVE_EVERY, ReportService
@@ -88,14 +87,11 @@ class Producer:
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
         check_servers(self.settings)
         choice = self.settings["partitioner"]
-        own = own_partitioner(choice, Random())
-
         self._clock = SystemClock()
         self._closed: OttlaError | None = None
-        self._key_serde = _serde_or_none(key)
-        self._value_serde = _serde_or_none(value)
-        self.has_serdes = self._key_serde is not None or self._value_serde is not None
-        self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
+        serializer = Serializer(key=key, value=value)
+        self.has_serdes = serializer.has_serdes
+        self.serialize = serializer.serialize
         self._topics = tuple(topics)
         self._warn_null_keys: str | None = choice if choice in _WARN_NULL_KEYS else None
         self._must_name_partition = choice == "explicit"
@@ -112,6 +108,17 @@ class Producer:
             longest_wait_s=self.settings["delivery.timeout.ms"] / 1000 + 5,
             name=name,
         )
+        self._out = Outbound(
+            self.client,
+            self.settings,
+            partitioner=own_partitioner(choice, Random()),
+            reports=self.reports,
+            errors=self._errors,
+            clock=self._clock,
+            after_failure=self._after_failure,
+            check_open=self._check_open,
+        )
+        self.with_room, self.refusal = self._out.with_room, self._out.refusal
         self.reports.on_failure = self._after_failure
         self.reports.wants_to_know_first = self._wants_limit_first
         self._outstanding = self.reports.tracker.outstanding
@@ -120,13 +127,12 @@ class Producer:
             admin_config={**for_admin(self.settings).to_confluent(), "log_level": 0},
             limits=self.sizes.limits,
             on_limit=self.sizes.limit_heard,
-            on_partitions=self._partitions_heard,
+            on_partitions=self._out.partitions_heard,
             clock=self._clock,
             timeout_ms=self.settings["request.timeout.ms"],
             max_age_ms=self.settings["metadata.max.age.ms"],
             name=name,
         )
-        self._placement = None if own is None else self._make_placement(own)
         transactional_id = self.settings.get("transactional.id")
         self.transactions = (
             None
@@ -135,13 +141,13 @@ class Producer:
         )
         # Everything that the hot path of `send` leaves out, as one flag.
         self.is_plain = (
-            self._placement is None
+            not self._out.places_itself
             and self.transactions is None
             and not self._warn_null_keys
             and not self._must_name_partition
         )
         self._produce = self.client.produce
-        self.reports.keep_house = self._keep_house
+        self.reports.keep_house = self._out.keep_house
         self.reports.start()
         forks.watch(self)
 
@@ -211,7 +217,7 @@ class Producer:
                     headers or None,
                 )
             except (BufferError, KafkaException) as error:
-                self._produce_again(error, delivery, value, partition, timestamp_ms, headers)
+                self._out.produce_again(error, delivery, value, partition, timestamp_ms, headers)
         else:
             self._send_with_care(delivery, value, partition, timestamp_ms, headers)
         outstanding = self._outstanding
@@ -262,11 +268,7 @@ class Producer:
         self._closed = LifecycleError("this producer is closed: make a new one")
         forks.unwatch(self)
         self._watch.stop()
-        if self._placement is not None:
-            for delivery in self._placement.take_expired(now_ms=0, all_of_them=True):
-                self.reports.fail(
-                    delivery, LifecycleError(f"{delivery.topic}: closed before its partitions were known")
-                )
+        self._out.give_up_held()
         if len(self.client):
             self.client.purge()
             self.reports.flush(1.0)
@@ -332,27 +334,21 @@ class Producer:
 
     def __len__(self) -> int:
         """Records that are not settled yet."""
-        return len(self.client) + (0 if self._placement is None else self._placement.held)
+        return len(self._out)
 
     def __bool__(self) -> bool:
         return True
 
     # -- behind the hot path ----------------------------------------------------------------------------------------
 
-    def serialize(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
-        contexts = self._contexts.get(topic)
-        if contexts is None:
-            contexts = self._contexts[topic] = (SerdeContext(topic, "key"), SerdeContext(topic, "value"))
-        if self._key_serde is not None:
-            key = self._key_serde.serialize(key, contexts[0])
-        if self._value_serde is not None:
-            value = self._value_serde.serialize(value, contexts[1])
-        return key, value
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
 
     def check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for a record near the limit and for a topic that is new."""
         if topic not in self._limit_of:
-            self._watch.watch(topic, partitions=self._placement is not None)
+            self._watch.watch(topic, partitions=self._out.places_itself)
         try:
             self.sizes.check(topic, key, value, headers)
         except OttlaError:
@@ -370,95 +366,7 @@ class Producer:
         if self._warn_null_keys and delivery.key is None and partition is None:
             warn_of_null_keys(self._warn_null_keys, topic)
             self._warn_null_keys = None
-        if self._placement is None or partition is not None:
-            self.with_room(topic, lambda: self._hand_over(delivery, value, partition, timestamp_ms, headers))
-            return
-        placement = self._placement
-        now_ms = self._clock.monotonic_ms()
-        record = Waiting(
-            delivery,
-            value,
-            self._clock.now_ms() if timestamp_ms is None else timestamp_ms,
-            list(headers) or None,
-            size_in_own_batch(delivery.key, value, headers),
-            now_ms + self.settings["delivery.timeout.ms"],
-        )
-        self.with_room(topic, lambda: placement.place(record, now_ms=self._clock.monotonic_ms()))
-
-    def _hand_over(
-        self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
-    ) -> None:
-        try:
-            self._produce(
-                delivery.topic,
-                value,
-                delivery.key,
-                -1 if partition is None else partition,
-                delivery,
-                None,
-                0 if timestamp_ms is None else timestamp_ms,
-                list(headers) or None,
-            )
-        except KafkaException as error:
-            self._refused_at_once(error, delivery, value, partition, headers)
-
-    def _produce_again(
-        self,
-        error: BufferError | KafkaException,
-        delivery: Delivery,
-        value: bytes | None,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: Headers,
-    ) -> None:
-        if isinstance(error, KafkaException):
-            self._refused_at_once(error, delivery, value, partition, headers)
-        else:
-            self.with_room(delivery.topic, lambda: self._hand_over(delivery, value, partition, timestamp_ms, headers))
-
-    def _refused_at_once(
-        self, error: KafkaException, delivery: Delivery, value: bytes | None, partition: int | None, headers: Headers
-    ) -> None:
-        """librdkafka knew at once what it may also find out later: the same error, in the same place, the delivery."""
-        self.reports.fail(
-            delivery,
-            self.refusal(error, delivery.topic, partition, delivery.key, value, headers),
-            partition=partition,
-        )
-
-    def refusal(
-        self,
-        error: KafkaException,
-        topic: str,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-    ) -> OttlaError:
-        """Why librdkafka did not take a record. Raises it when it takes no record at all any more."""
-        problem = error.args[0]
-        explained = self._errors.of_record(problem, topic, partition, key, value, headers)
-        if problem.fatal() or isinstance(explained, LifecycleError):
-            raise explained from error
-        self._after_failure(problem, topic)
-        return explained
-
-    def with_room(self, topic: str, attempt: Callable[[], Any]) -> None:
-        """Back-pressure: try, and while the buffer is full serve reports, which is what makes room."""
-        deadline = time.monotonic() + self.settings["max.block.ms"] / 1000
-        while True:
-            try:
-                attempt()
-                return
-            except BufferError:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
-                    raise self._errors.buffer_full(topic, len(self)) from None
-                self.reports.poll(min(left_s, 0.05))
-                if self._placement is not None:
-                    self._placement.drain(now_ms=self._clock.monotonic_ms())
-                if self._closed is not None:
-                    raise self._closed from None
+        self._out.send(delivery, value, partition, timestamp_ms, headers)
 
     def settle(self, timeout_s: float) -> None:
         """Wait until nothing is outstanding, in steps short enough for Ctrl-C."""
@@ -466,9 +374,9 @@ class Producer:
         tracker = self.reports.tracker
         while True:
             left_s = deadline - time.monotonic()
-            self._keep_house()
+            self._out.keep_house()
             still_out = self.reports.flush(max(0.0, min(left_s, 0.2)))
-            is_settled = still_out == 0 and (self._placement is None or self._placement.held == 0)
+            is_settled = still_out == 0 and self._out.held == 0
             if is_settled and not tracker.unfinished():
                 tracker.outstanding.clear()
                 return
@@ -487,25 +395,11 @@ class Producer:
         if unfinished and self._errors.last_problem:
             cause = self._errors.unavailable("it is still being tried")
             reason = f"{reason}: {cause}"
-        still_out = [
-            UndeliveredRecord(topic=delivery.topic, partition=None, key=delivery.key, error=reason)
-            for delivery in unfinished
-            for _ in range(delivery.pending if isinstance(delivery, Bulk) else 1)
-        ]
-        error = delivery_error(failures, total, still_out, cause=cause)
+        error = delivery_error(failures, total, unsettled(unfinished, reason), cause=cause)
         if error is not None:
             raise error
 
     # -- what the background threads report -------------------------------------------------------------------------
-
-    def _keep_house(self) -> None:
-        """Records that wait for partitions: send those that can go, give up those whose time is up."""
-        if self._placement is None or not self._placement.held:
-            return
-        now_ms = self._clock.monotonic_ms()
-        self._placement.drain(now_ms=now_ms)
-        for delivery in self._placement.take_expired(now_ms=now_ms):
-            self.reports.fail(delivery, self._errors.timed_out(delivery.topic))
 
     def _after_failure(self, error: Any, topic: str) -> None:
         if error.code() == TOO_LARGE:
@@ -517,10 +411,6 @@ class Producer:
         """A broker's "too large" names no limit: ask for it, unless it is known."""
         is_unexplained = error.code() == TOO_LARGE and self.sizes.limits.topic_limit(topic) is None
         return is_unexplained and self._watch.after_limit(topic, then)
-
-    def _partitions_heard(self, topic: str, every: list[int], available: list[int]) -> None:
-        if self._placement is not None:
-            self._placement.partitions_are(topic, every, available, now_ms=self._clock.monotonic_ms())
 
     def _check_batch_size(self, broker_id: int, deadline: float) -> None:
         left_s = max(0.1, deadline - time.monotonic())
@@ -546,24 +436,6 @@ class Producer:
         except (TypeError, ValueError) as error:
             raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
 
-    def _make_placement(self, partitioner: Partitioner) -> Placement:
-        def produce(
-            delivery: Delivery,
-            value: bytes | None,
-            partition: int,
-            timestamp_ms: int,
-            headers: list[tuple[str, bytes | None]] | None,
-        ) -> None:
-            self._hand_over(delivery, value, partition, timestamp_ms, headers or ())
-
-        return Placement(
-            partitioner,
-            produce=produce,
-            fail=self.reports.fail,
-            sticky_ms=max(10, int(2 * self.settings["linger.ms"])),
-            most_bytes=self.settings["buffer.memory"],
-        )
-
     def _at_exit(self) -> None:
         """The process ends and nobody has closed this: what is on its way still gets a few seconds, and a word."""
         if not len(self):
@@ -581,8 +453,3 @@ class Producer:
             "make a producer in each process, after the fork"
         )
         forks.keep_for_ever(self.client)
-
-
-def _serde_or_none(given: Any) -> Serde[Any] | None:
-    serde = as_serde(given)
-    return None if type(serde) is Bytes else serde

@@ -1,0 +1,115 @@
+"""What the session wants of the client, done by the poll thread between two polls, and the answers to commits.
+
+Only that thread may call the client; see `ottla.sync.engine`. What is decided elsewhere waits in a queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from ottla.consumer import events
+from ottla.consumer.client_log import ErrorLog
+from ottla.consumer.effects import (
+    Commit,
+    Effect,
+    FindRetryPositions,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+)
+from ottla.records import TopicPartition
+from ottla.sync.client_errors import is_fenced
+from ottla.sync.lookups import client_offsets, client_partitions, retry_positions
+from ottla.sync.workers import Step
+from ottla.telemetry import Hooks, log_event
+
+
+class ClientWork:
+    """The queue in front of one client. `client` is set before anything is served."""
+
+    def __init__(self, *, group: str, step: Step, error_log: ErrorLog, hooks: Hooks | None) -> None:
+        self.client: Any = None
+        self.commits_sent = 0
+        self.commits_answered = 0
+        self._group = group
+        self._step = step
+        self._error_log = error_log
+        self._hooks = hooks
+        self._waiting: deque[Effect] = deque()
+        self._commit_error: KafkaError | None = None
+
+    def add(self, effect: Effect) -> None:
+        """Queue an effect, in the order it was decided: under the session's lock."""
+        self._waiting.append(effect)
+        if isinstance(effect, Commit):
+            self.commits_sent += 1
+
+    def serve(self) -> None:
+        """On the poll thread, between two polls: tell the client what was decided since the last time."""
+        waiting = self._waiting
+        while waiting:
+            match waiting.popleft():
+                case PausePartitions(partitions):
+                    self.call(self.client.pause, client_partitions(partitions))
+                case ResumePartitions(partitions):
+                    self.call(self.client.resume, client_partitions(partitions))
+                case SeekPartition(name, offset):
+                    self.call(self.client.seek, ClientPartition(name.topic, name.partition, offset))
+                case FindRetryPositions(partitions):
+                    found = retry_positions(self.client, partitions, on_error=self._log_lookup_error)
+                    self._step(events.RetryPositionsFound(partitions, found))
+                case Commit(offsets):
+                    self._commit(offsets)
+
+    def call(self, call: Callable[[Any], Any], argument: Any) -> None:
+        """A call that may come too late."""
+        try:
+            call(argument)
+        except KafkaException as error:
+            # The partition may be leaving at this moment; the rebalance callback settles it.
+            self._error_log.write("info", call.__name__, str(error))
+
+    def commit_and_wait(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Commit inside a rebalance callback. It is logged when it fails, and nothing else can be done."""
+        try:
+            self.client.commit(offsets=client_offsets(offsets), asynchronous=False)
+        except KafkaException as error:
+            problem: KafkaError = error.args[0]
+            fields = {"group": self._group, "error": problem.str(), "is_fenced": is_fenced(problem)}
+            log_event("final_commit_failed", "warning", fields)
+        else:
+            if self._hooks is not None:
+                self._hooks.committed(group=self._group, partitions=len(offsets))
+
+    def on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        """The client's callback: the coordinator has answered."""
+        self._answered(error or next((p.error for p in partitions if p.error is not None), None), partitions)
+
+    def take_commit_error(self) -> KafkaError | None:
+        """Why the last commit failed, if it did; asked once."""
+        error, self._commit_error = self._commit_error, None
+        return error
+
+    def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        try:
+            self.client.commit(offsets=client_offsets(offsets), asynchronous=True)
+        except KafkaException as error:
+            self._answered(error.args[0], [])
+
+    def _answered(self, failed: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        self.commits_answered += 1
+        self._commit_error = failed
+        if failed is not None:
+            self._step(events.CommitFailed(failed.str(), is_fenced(failed)))
+            return
+        self._step(events.CommitSucceeded({TopicPartition(p.topic, p.partition): p.offset for p in partitions}))
+        if self._hooks is not None:
+            self._hooks.committed(group=self._group, partitions=len(partitions))
+
+    def _log_lookup_error(self, error: KafkaException) -> None:
+        self._error_log.write("warning", "retry_positions_unread", str(error))  # the session asks again
