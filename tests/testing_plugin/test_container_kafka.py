@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.errors import BrokerUnavailable
 from ottla.testing import kafka as kafka_module
 from ottla.testing.kafka import running_kafka
 
@@ -56,6 +57,37 @@ def test_the_container_runs_without_zookeeper_with_settings_that_suit_tests(monk
         "used",
         "stopped",
     ]
+
+
+@pytest.mark.parametrize("fails_at", ["the client", "the start"])
+def test_without_an_engine_the_error_says_so_and_what_needs_none(
+    monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    class KafkaContainer:
+        def __init__(self, image: str) -> None:
+            if fails_at == "the client":
+                raise ConnectionError("Error while fetching server API version")
+
+        def with_kraft(self) -> KafkaContainer:
+            return self
+
+        def with_env(self, name: str, value: str) -> None: ...
+
+        def __enter__(self) -> KafkaContainer:
+            raise ConnectionError("No such image")
+
+        def __exit__(self, *_: object) -> None: ...
+
+    package, module = types.ModuleType("testcontainers"), types.ModuleType("testcontainers.kafka")
+    module.KafkaContainer = KafkaContainer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "testcontainers", package)
+    monkeypatch.setitem(sys.modules, "testcontainers.kafka", module)
+    monkeypatch.setattr(kafka_module.importlib.util, "find_spec", lambda name: object())
+    with (
+        pytest.raises(BrokerUnavailable, match=r"ConnectionError: .*Does a container engine run here"),
+        running_kafka("container"),
+    ):
+        raise AssertionError("it never starts")
 
 
 def has_container_engine() -> bool:

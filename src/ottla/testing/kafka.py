@@ -173,8 +173,15 @@ def embedded_cluster(brokers: int, config: Mapping[str, object]) -> EmbeddedClus
 def _container(config: Mapping[str, object]) -> Iterator[str]:
     from testcontainers.kafka import KafkaContainer
 
-    container = KafkaContainer(CONTAINER_IMAGE).with_kraft()
-    for name, value in {"group.initial.rebalance.delay.ms": 0, **config}.items():
-        container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", str(value))
-    with container:
+    with contextlib.ExitStack() as stack:
+        try:
+            container = KafkaContainer(CONTAINER_IMAGE).with_kraft()
+            for name, value in {"group.initial.rebalance.delay.ms": 0, **config}.items():
+                container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", str(value))
+            stack.enter_context(container)
+        except Exception as error:  # whatever the engine's client raises: none runs, no image, no right to use it
+            raise BrokerUnavailable(
+                f"--kafka=container: {CONTAINER_IMAGE} did not start: {type(error).__name__}: {error}. Does a "
+                "container engine run here, and may you use it (`docker info`)? --kafka=embedded needs none"
+            ) from error
         yield container.get_bootstrap_server()
