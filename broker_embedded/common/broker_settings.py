@@ -325,6 +325,15 @@ class BrokerConfig:
         "a leader asks the coordinator before it takes the first batch of a transaction (KIP-890)",
         update=_CLUSTER,
     )
+    add_partitions_to_txn_retry_backoff_ms: int = setting(
+        _INT,
+        20,
+        "a leader that may not yet add a partition to a transaction asks again after this time",
+        check=at_least(1),
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        _INT, 100, "and for this long, before it tells the producer to come again", check=at_least(0)
+    )
     transactional_id_expiration_ms: int = setting(
         _INT, 7 * _DAY_MS, "an idle transactional id is forgotten", check=at_least(1)
     )

@@ -112,16 +112,28 @@ def enlist(
     if not partitions:
         on_done({})
         return
-    markers_before = {each: _last_marker(replicas, each, producer) for each in partitions}
+    loop, config = broker.loop, broker.transactions.config()
+    adds_until = loop.time() + config.add_for_ms / 1000
 
-    def checked(answer: PartitionsChecked) -> None:
-        errors = {each: answer.error_of(each) for each in partitions}
-        for each, error in errors.items():
-            if error is ErrorCode.NONE and _last_marker(replicas, each, producer) != markers_before[each]:
-                errors[each] = ErrorCode.TRANSACTION_ABORTABLE
-        on_done(errors)
+    def ask() -> None:
+        markers_before = {each: _last_marker(replicas, each, producer) for each in partitions}
 
-    broker.transactions.enlistment.ask(how, transactional_id, producer, partitions, checked)
+        def checked(answer: PartitionsChecked) -> None:
+            errors = {each: answer.error_of(each) for each in partitions}
+            is_too_early = ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+            if is_too_early and how is Enlisting.ADD and loop.time() < adds_until:
+                # The last transaction's markers are being written, or another leader's partition is just being added.
+                # A client that is told so may not come again for seconds.
+                loop.call_later(config.add_again_ms / 1000, ask)
+                return
+            for each, error in errors.items():
+                if error is ErrorCode.NONE and _last_marker(replicas, each, producer) != markers_before[each]:
+                    errors[each] = ErrorCode.TRANSACTION_ABORTABLE
+            on_done(errors)
+
+        broker.transactions.enlistment.ask(how, transactional_id, producer, partitions, checked)
+
+    ask()
 
 
 def _unproven(ctx: RequestContext, request: Message) -> dict[ProducerIdentity, list[TopicPartition]]:

@@ -13,6 +13,8 @@ class TransactionConfig:
     id_expiration_ms: int
     id_expiration_check_interval_ms: int
     verifies_partitions: bool
+    add_again_ms: int
+    add_for_ms: int
 
     @classmethod
     def of(cls, broker: BrokerConfig) -> TransactionConfig:
@@ -22,4 +24,6 @@ class TransactionConfig:
             id_expiration_ms=broker.transactional_id_expiration_ms,
             id_expiration_check_interval_ms=broker.transaction_remove_expired_transaction_cleanup_interval_ms,
             verifies_partitions=broker.transaction_partition_verification_enable,
+            add_again_ms=broker.add_partitions_to_txn_retry_backoff_ms,
+            add_for_ms=broker.add_partitions_to_txn_retry_backoff_max_ms,
         )
