@@ -14,13 +14,14 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from broker_embedded.cluster.cluster import Cluster
-from broker_embedded.cluster.control import ControlServer
-from broker_embedded.cluster.control.local import LocalControl
 from broker_embedded.cluster.time import VirtualClock, new_event_loop
 from broker_embedded.common.errors import StartupError
+
+if TYPE_CHECKING:
+    from broker_embedded.cluster.control import ControlServer
 
 log = logging.getLogger("broker_embedded")
 
@@ -48,8 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=_settings(options.set),
             clock=clock,
         )
-        port = options.control_port
-        control = None if port is None else ControlServer(LocalControl(cluster), port=port)
+        control = None if options.control_port is None else _control(cluster, options.control_port)
         with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
             runner.run(_serve(cluster, control))
     except StartupError as error:
@@ -58,6 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_OK
     return EXIT_OK
+
+
+def _control(cluster: Cluster, port: int) -> ControlServer:
+    """The control API. Loaded only if it is wanted, as a process shall start quickly."""
+    from broker_embedded.cluster.control import ControlServer
+    from broker_embedded.cluster.control.local import LocalControl
+
+    return ControlServer(LocalControl(cluster), port=port)
 
 
 async def _serve(cluster: Cluster, control: ControlServer | None) -> None:

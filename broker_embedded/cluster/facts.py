@@ -6,9 +6,11 @@ Nothing in here knows a broker; `ClusterControl.facts` makes it from a live clus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
+
+from broker_embedded.common.facts import fact
 
 NO_NODE = -1
 
@@ -24,7 +26,7 @@ class NodeState(Enum):
     KILLED = "killed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class NodeFacts:
     """One node, with its broker and its vote."""
 
@@ -42,7 +44,7 @@ class NodeFacts:
         return self.state is NodeState.RUNNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class OpenTransaction:
     """One that is neither committed nor aborted."""
 
@@ -52,7 +54,7 @@ class OpenTransaction:
     open_for_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ReplicaFacts:
     """One copy of a partition, as its own node has it."""
 
@@ -72,7 +74,7 @@ class ReplicaFacts:
     """Where its files are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class PartitionFacts:
     """What the metadata says of a partition, and its copies on the nodes that are up."""
 
@@ -100,7 +102,7 @@ class PartitionFacts:
         return self.copies.get(self.leader)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class GroupFacts:
     """A group as its coordinator has it."""
 
@@ -111,7 +113,7 @@ class GroupFacts:
     protocol_type: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class FaultFacts:
     """A fault of requests that is armed."""
 
@@ -125,7 +127,7 @@ class FaultFacts:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class DiskFaultFacts:
     """A fault of a disk."""
 
@@ -134,7 +136,7 @@ class DiskFaultFacts:
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ClusterFacts:
     """The whole of it."""
 

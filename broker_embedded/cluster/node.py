@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.facts import fact
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import MetadataQuorum, SingleVoterQuorum
-from broker_embedded.controller.raft.member import Timeouts
-from broker_embedded.controller.raft.raft_quorum import RaftQuorum
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.replication.log_settings import log_config
 from broker_embedded.server.broker import Broker
@@ -38,7 +36,7 @@ HOST = "127.0.0.1"
 HAND_OVER_MS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Surroundings:
     """What the nodes of one cluster share."""
 
@@ -56,7 +54,7 @@ class Surroundings:
     faults_of: Callable[[int], FaultHook] = lambda node: NO_FAULTS
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class NodeSettings:
     """What one node is started with. `internal_port` is None in a cluster of one: there is nobody to listen for."""
 
@@ -68,7 +66,7 @@ class NodeSettings:
 
 
 class Node:
-    """See the module. `open`, then `join`; then `stop` or `kill`, once."""
+    """See the module. `start_quorum`, then `join`; then `stop` or `kill`, once."""
 
     def __init__(self, node_id: int, *, around: Surroundings, fs: FileSystem, settings: NodeSettings) -> None:
         """Open the directories and listen; StartupError if either cannot be had."""
@@ -179,6 +177,10 @@ class Node:
                 loop=around.loop,
                 cluster_id=around.cluster_id,
             )
+        # Not loaded by a broker that is alone, which shall start quickly.
+        from broker_embedded.controller.raft.member import Timeouts
+        from broker_embedded.controller.raft.raft_quorum import RaftQuorum
+
         return RaftQuorum(
             node_id=self.node_id,
             voters=around.voters,

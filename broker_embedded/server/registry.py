@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.facts import fact
 from broker_embedded.server.forwarding import to_controller as forwarded
 from broker_embedded.server.futures import Promise
 from ottla_wire.protocol import ApiKey
@@ -57,7 +57,7 @@ class RequestContext:
         return self.connection.client_host
 
 
-@dataclass(frozen=True, slots=True)
+@fact
 class Api:
     """One served API."""
 
@@ -91,7 +91,14 @@ def api(
             raise ValueError(f"{key.name} is bound twice: {TABLE[key].handler.__module__} and {handler.__module__}")
         lowest = versions[0] if listed_from is None else listed_from
         bound = forwarded(key, handler) if to_controller else handler
-        TABLE[int(key)] = Api(key, versions[0], versions[1], bound, on_error, lowest)
+        TABLE[int(key)] = Api(
+            key=key,
+            min_version=versions[0],
+            max_version=versions[1],
+            handler=bound,
+            on_error=on_error,
+            listed_from=lowest,
+        )
         return handler
 
     return bind

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from broker_embedded.cluster.faults.selector import InvalidFault
+from broker_embedded.common.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 
@@ -20,7 +21,7 @@ class Phase(Enum):
     """The request is done; its answer suffers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Fail:
     """Answer an error: for the partitions that the selector names, else for the whole request."""
 
@@ -29,7 +30,7 @@ class Fail:
     phase: Phase = Phase.BEFORE_APPLY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Disconnect:
     """Close the connection instead of answering."""
 
@@ -48,7 +49,7 @@ class Delay:
             raise InvalidFault(f"delay_ms: found {self.ms}, wanted 0 or more")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Hold:
     """Keep the request, or its answer, until the fault is released. A held request is done then, also when its client
     has gone meanwhile: its bytes had arrived.

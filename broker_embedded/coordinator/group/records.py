@@ -5,9 +5,9 @@ The version of a key tells what the record is about. The records of KIP-848 stan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from broker_embedded.common.facts import fact
 from ottla_wire.protocol import codec
 
 from ..runtime.shard import CoordinatorRecord
@@ -24,7 +24,7 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class OffsetRecord:
     """An offset, or (None) that there is none any more."""
 
@@ -33,7 +33,7 @@ class OffsetRecord:
     committed: CommittedOffset | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class GroupRecord:
     """A classic group, or (None) that it is gone. `state_since_ms` is -1 in old records."""
 
