@@ -20,13 +20,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla import BrokerUnavailable, FencedError, OttlaError, Producer
@@ -42,20 +44,44 @@ CRASH_POINTS = ("after the begin", "after a send", "after the records", "after t
 
 def serve(options: argparse.Namespace) -> int:
     """The service's exit code; what ends it goes through the producer's block, which knows that records are lost."""
+    parent = os.getppid()
+
+    def reached(point: str, transactions: int) -> None:
+        if point == options.crash_at and transactions == options.crash_in:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    work = Work(
+        options.servers, options.group, options.id, options.source, options.target, options.batch, options.crash_at
+    )
     try:
-        return consume_transform_produce(options)
+        # Without a parent nobody is left who would end this process.
+        consume_transform_produce(work, reached=reached, is_over=lambda: os.getppid() != parent)
     except FencedError:
         return FENCED_EXIT
     except BrokerUnavailable:
         # librdkafka may wait for a group coordinator that has moved until its timeout. Start afresh.
         return UNAVAILABLE_EXIT
+    return 1
 
 
-def consume_transform_produce(options: argparse.Namespace) -> int:
+class Work(NamedTuple):
+    """What one service does, and under which names."""
+
+    servers: str
+    group: str
+    transactional_id: str
+    source: str
+    target: str
+    batch: int
+    crash_at: str = ""
+
+
+def consume_transform_produce(work: Work, *, reached: Callable[[str, int], None], is_over: Callable[[], bool]) -> None:
+    """One transaction after the other, until it is over. `reached` is told each point of each transaction."""
     consumer = Consumer(
         {
-            "bootstrap.servers": options.servers,
-            "group.id": options.group,
+            "bootstrap.servers": work.servers,
+            "group.id": work.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -63,41 +89,45 @@ def consume_transform_produce(options: argparse.Namespace) -> int:
             "heartbeat.interval.ms": 200,
         }
     )
-    consumer.subscribe([options.source])
-    transactions = 0
-    parent = os.getppid()
-    with Producer(options.servers, settings={"transactional.id": options.id}) as producer:
-        while True:
-            if os.getppid() != parent:
-                return 1  # nobody is left who would end this process
-            batch = [message for message in consumer.consume(options.batch, 0.1) if message.error() is None]
-            owned = {(each.topic, each.partition) for each in consumer.assignment()}
-            batch = [message for message in batch if (message.topic(), message.partition()) in owned]
-            if not batch:
-                continue
-            transactions += 1
+    consumer.subscribe([work.source])
+    try:
+        with Producer(work.servers, settings={"transactional.id": work.transactional_id}) as producer:
+            for number, batch in enumerate(batches(consumer, work.batch, is_over), start=1):
+                try:
+                    one_transaction(work, producer, consumer, batch, lambda point, now=number: reached(point, now))
+                except (FencedError, BrokerUnavailable):
+                    raise
+                except OttlaError:
+                    rewind(consumer)
+    finally:
+        consumer.close()
 
-            def reached(point: str, now: bool = transactions == options.crash_in) -> None:
-                if now and point == options.crash_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
 
-            try:
-                with producer.transaction(timeout_s=15) as transaction:
-                    reached("after the begin")
-                    for message in batch:
-                        producer.send(options.target, message.value(), partition=message.partition())
-                        if options.crash_at == "after a send":
-                            producer.flush()
-                        reached("after a send")
-                    reached("after the records")
-                    offsets = {(each.topic(), each.partition()): each.offset() + 1 for each in batch}
-                    transaction.send_offsets(offsets, consumer)
-                    reached("after the offsets")
-                reached("after the commit")
-            except (FencedError, BrokerUnavailable):
-                raise
-            except OttlaError:
-                rewind(consumer)
+def batches(consumer: Consumer, size: int, is_over: Callable[[], bool]) -> Iterator[list[Message]]:
+    """What arrives in the partitions that the consumer has, until it is over."""
+    while not is_over():
+        batch = [message for message in consumer.consume(size, 0.1) if message.error() is None]
+        owned = {(each.topic, each.partition) for each in consumer.assignment()}
+        batch = [message for message in batch if (message.topic(), message.partition()) in owned]
+        if batch:
+            yield batch
+
+
+def one_transaction(
+    work: Work, producer: Producer, consumer: Consumer, batch: list[Message], reached: Callable[[str], None]
+) -> None:
+    with producer.transaction(timeout_s=15) as transaction:
+        reached("after the begin")
+        for message in batch:
+            producer.send(work.target, message.value(), partition=message.partition())
+            if work.crash_at == "after a send":
+                producer.flush()
+            reached("after a send")
+        reached("after the records")
+        offsets = {(each.topic(), each.partition()): each.offset() + 1 for each in batch}
+        transaction.send_offsets(offsets, consumer)
+        reached("after the offsets")
+    reached("after the commit")
 
 
 def rewind(consumer: Consumer) -> None:
@@ -138,6 +168,43 @@ class Service:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+class InProcess(threading.Thread):
+    """The service in a thread of the test, which need not wait for a process to start."""
+
+    def __init__(self, trial: Trial, number: int) -> None:
+        super().__init__(daemon=True)
+        self.transactional_id = f"{trial.name}-{number}"
+        trial.transactional_ids.add(self.transactional_id)
+        self._work = Work(
+            trial.bootstrap_servers, trial.name, self.transactional_id, trial.source, trial.target, trial.batch
+        )
+        self._is_over = threading.Event()
+        self.failure: BaseException | None = None
+        self.fresh_starts = 0
+
+    def run(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                consume_transform_produce(self._work, reached=lambda *_: None, is_over=self._is_over.is_set)
+            except BrokerUnavailable:
+                self.fresh_starts += 1
+            except BaseException as failure:
+                self.failure = failure
+                return
+
+    def restart_what_ended(self) -> None:
+        assert self.failure is None, self.failure
+
+    def __enter__(self) -> InProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self.join(WAIT_S)
+        assert not self.is_alive(), "the service does not end"
 
 
 class Fleet:
@@ -218,7 +285,7 @@ class Trial:
             return 0  # a transaction is open, or the coordinator moves: ask again
         return sum(max(0, position.offset) for position in committed if position.error is None)
 
-    def wait_until_done(self, fleet: Fleet, *, inputs: int | None = None) -> None:
+    def wait_until_done(self, fleet: Fleet | InProcess, *, inputs: int | None = None) -> None:
         """Until the group has committed so many inputs, by default all."""
         wanted = self.records if inputs is None else min(inputs, self.records)
         deadline = time.monotonic() + WAIT_S
