@@ -41,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no round after so many")
     parser.add_argument("--scale", type=float, default=1.0, help="the share of the usual records and requests")
     parser.add_argument("--results", type=Path, help="the folder for broker.jsonl")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
@@ -66,7 +67,11 @@ def main() -> None:
             for size in SIZES:
                 produce(server, size, "none", "warm", scale)
             server.figures = {name: all_ for name, all_ in server.figures.items() if not name.startswith("produce")}
+        begun = time.perf_counter()
         for round_number in range(rounds):
+            if time.perf_counter() - begun > options.seconds:
+                rounds = round_number
+                break
             # Who comes later finds the machine warmer: they take turns.
             turn = round_number % len(servers)
             in_turn = servers[turn:] + servers[:turn]

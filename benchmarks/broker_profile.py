@@ -1,6 +1,6 @@
 """Where the broker's CPU time goes: small requests, large produces, large fetches; kernel or Python, and which Python.
 
-    python benchmarks/broker_profile.py
+    python benchmarks/broker_profile.py [--results bench-results]
 
 Each load runs twice against a broker in a child process: once as it is, for the share of the kernel (from /proc, so it
 needs Linux), and once under cProfile, for the share of each function. cProfile makes Python calls dearer than they
@@ -9,6 +9,7 @@ are; its column says where the time goes, not how much there is.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import pstats
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from results import Results
 
 from ottla_wire.protocol import ApiKey, headers
 from ottla_wire.records.record import RecordData, encode_batch
@@ -91,13 +93,17 @@ def cpu_s(pid: int) -> tuple[float, float]:
     return int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
 
 
-def measure(name: str, frame: bytes, count: int, pipelined: int, *, before: Callable[[str], None]) -> None:
+def measure(
+    results: Results, name: str, frame: bytes, count: int, pipelined: int, *, before: Callable[[str], None]
+) -> None:
     with broker() as (bootstrap, pid):
         before(bootstrap)
         user, system = cpu_s(pid)
         run(bootstrap, frame, count, pipelined)
         user, system = (after - first for after, first in zip(cpu_s(pid), (user, system), strict=True))
     total = user + system
+    results.add(f"{name}, CPU time", "ottla", [total / count * 1e6], "µs each")
+    results.add(f"{name}, in the kernel", "ottla", [system / total * 100], "% of it")
     print(f"\n{name}: {total / count * 1e6:.0f} µs of CPU each, {system / total:.0%} in the kernel")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "profile"
@@ -112,14 +118,19 @@ def measure(name: str, frame: bytes, count: int, pipelined: int, *, before: Call
     ]
     whole = sum(own for own, _, _ in rows)
     for own, calls, function in sorted(rows, reverse=True)[:SHOWN]:
+        results.add(f"{name}, in {function}", "ottla", [own / whole * 100], "% of its Python")
         print(f"  {own / whole:6.1%}  {calls / count:5.1f} calls each  {function}")
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, help="the folder for profile.jsonl")
+    results = Results("profile", parser.parse_args().results)
     large = produce_frame(1_000_000)
-    measure("Produce of 200 bytes", produce_frame(130), 40_000, 50, before=lambda _: None)
-    measure("Produce of 1 MB", large, 1_000, 1, before=lambda _: None)
-    measure("Fetch of 1 MB", fetch_frame(), 2_000, 1, before=lambda bootstrap: run(bootstrap, large, 3, 1))
+    measure(results, "Produce of 200 bytes", produce_frame(130), 40_000, 50, before=lambda _: None)
+    measure(results, "Produce of 1 MB", large, 1_000, 1, before=lambda _: None)
+    measure(results, "Fetch of 1 MB", fetch_frame(), 2_000, 1, before=lambda bootstrap: run(bootstrap, large, 3, 1))
+    results.close()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from goals import GOALS, NAMES, Parts, State, number, ratio_of
 from results import BUSY, FOLDER, Part, Result, read
 from sdk_contenders import GROUPS
 
-PARTS = ("broker", "cluster", "producer", "sdk", "columnar", "spark", "growth", "soak")
+PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "growth", "soak")
 PEERS = ("mock", "kfake", "kafka")
 
 INTRO = """\
@@ -77,6 +77,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         "## Goals\n",
         *goals(parts),
         *section("The broker beside other brokers", "broker", parts, drawn, broker_table),
+        *section("Where the broker's time goes", "profile", parts, drawn, profile_table),
         *section("Replication", "cluster", parts, drawn, cluster_table),
         *section("Producing", "producer", parts, drawn, producer_table),
         *section("Consuming", "sdk", parts, drawn, sdk_table),
@@ -177,6 +178,17 @@ def broker_table(part: Part) -> Iterable[str]:
         theirs = [part.get(what, peer) for peer in peers]
         ratios = [f"{ratio_of(ours, peer):.2f}" if peer is not None else "" for peer in theirs]
         yield f"| {what} | {' | '.join([*ratios, spread(ours), *(spread(p) if p else '' for p in theirs)])} |"
+
+
+def profile_table(part: Part) -> Iterable[str]:
+    yield "CPU time of the broker's process, and the functions that take most of what is Python's (under cProfile).\n"
+    yield "| | | |"
+    yield "|---|---|---|"
+    for result in part.results:
+        load, _, what = result.what.partition(", ")
+        function = what.removeprefix("in ")
+        is_function = result.unit == "% of its Python"
+        yield f"| {load} | {f'in `{function}`' if is_function else what} | {number(result.value)} {result.unit} |"
 
 
 def cluster_table(part: Part) -> Iterable[str]:

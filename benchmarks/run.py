@@ -25,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 PATIENCE = 4
 """So many times its usual time a part may take."""
 
+ENDING_S = 45.0
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -39,7 +41,12 @@ class Program:
 
 
 PARTS: dict[str, tuple[Program, ...]] = {
-    "broker": (Program("broker.py", ("--rounds", "3", "--scale", "0.5"), ("--quick",), 210, 45),),
+    "broker": (
+        Program(
+            *("broker.py", ("--rounds", "4", "--seconds", "150", "--scale", "0.5"), ("--quick",), 220, 45),
+        ),
+        Program("broker_profile.py", (), (), 30, 30),
+    ),
     "cluster": (Program("cluster.py", ("--rounds", "3", "--scale", "0.4"), ("--quick",), 100, 40),),
     "sdk": (
         Program(
@@ -47,7 +54,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
             is_beside_peers=True,
         ),
         Program(
-            *("sdk.py", ("--rounds", "3", "--records", "250000", "--fairness-s", "4"), ("--quick",), 240, 110),
+            *("sdk.py", ("--records", "250000", "--seconds", "90", "--fairness-s", "4"), ("--quick",), 210, 80),
             is_beside_peers=True,
         ),
     ),
@@ -104,17 +111,18 @@ def run(program: Program, options: argparse.Namespace) -> bool:
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    for number, grace_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
-        if process.poll() is None:
-            try:
-                os.killpg(process.pid, number)
-                process.wait(grace_s)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                continue
+    """First as Ctrl-C would: the program ends what it started, also what has a session of its own."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            pass
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+    process.wait()
 
 
 if __name__ == "__main__":

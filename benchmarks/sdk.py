@@ -23,6 +23,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 import uuid
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
@@ -59,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no round of rates after so many")
     parser.add_argument("--records", type=int, default=400_000, help="records that the fast ones handle per round")
     parser.add_argument("--only", default="", help="only groups whose name has this text; 'fairness' for fairness")
     parser.add_argument("--fairness-s", type=float, default=10, help="seconds of each contender of the fairness runs")
@@ -80,7 +82,7 @@ def main() -> None:
         if groups:
             size = sdk_data.fill(bootstrap, records)
             say(f"{records:,} records of {size} bytes of JSON (or the same as Avro), {sdk_data.PARTITIONS} partitions")
-            figures = throughput(bootstrap, groups, absent, rounds, records)
+            figures = throughput(bootstrap, groups, absent, rounds, records, options.seconds)
             report_throughput(groups, figures, absent, say)
         if options.only in "fairness":
             seconds, hot = (4.0, [1]) if options.quick else (options.fairness_s, options.hot)
@@ -145,12 +147,20 @@ def versions() -> str:
 
 
 def throughput(
-    bootstrap: str, groups: dict[str, tuple[str, list[str]]], absent: set[str], rounds: int, records: int
+    bootstrap: str,
+    groups: dict[str, tuple[str, list[str]]],
+    absent: set[str],
+    rounds: int,
+    records: int,
+    seconds: float,
 ) -> dict[str, Figures]:
     names = list(dict.fromkeys(name for ours, peers in groups.values() for name in (ours, *peers)))
     names = [name for name in names if not any(name.startswith(prefix) for prefix in absent)]
     figures: dict[str, Figures] = defaultdict(Figures)
+    begun = time.perf_counter()
     for round_number in range(rounds):
+        if time.perf_counter() - begun > seconds and round_number:
+            break
         # Who comes second finds the machine warmer: the order turns around.
         for name in names if round_number % 2 == 0 else reversed(names):
             if not figures[name].problem:
