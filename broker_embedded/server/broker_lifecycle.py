@@ -198,9 +198,6 @@ class BrokerLifecycle:
         answer = self._take(done)
         if answer is None:
             return
-        if isinstance(answer, BrokerError):
-            self._after(self._life.on_no_answer())
-            return
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.NONE:
             self._after(self._life.on_registered(answer.broker_epoch, metadata_offset=self._metadata.image.offset))
@@ -215,9 +212,6 @@ class BrokerLifecycle:
     def _heartbeat_answered(self, done: asyncio.Future[Message]) -> None:
         answer = self._take(done)
         if answer is None:
-            return
-        if isinstance(answer, BrokerError):
-            self._after(self._life.on_no_answer())
             return
         error = ErrorCode(answer.error_code)
         if error is not ErrorCode.NONE:
@@ -234,21 +228,20 @@ class BrokerLifecycle:
         if self._life.state is BrokerState.SHUTTING_DOWN:
             self._settle_shutdown(error is ErrorCode.NONE)
 
-    def _take(self, done: asyncio.Future[Message]) -> Message | BrokerError | None:
-        """What came; None if nobody waits for it any more."""
+    def _take(self, done: asyncio.Future[Message]) -> Message | None:
+        """What came. None if nobody waits for it any more, or if there is no answer: then it is asked again."""
         if done is not self._under_way:
             return None
         self._under_way = None
-        if done.cancelled():
-            return BrokerError(ErrorCode.NETWORK_EXCEPTION, "cancelled")
-        error = done.exception()
-        if error is None:
+        error = None if done.cancelled() else done.exception()
+        if not done.cancelled() and error is None:
             return done.result()
-        if not isinstance(error, BrokerError):
+        if isinstance(error, BrokerError):
+            log.info("broker %d: %s", self.node_id, error.message)
+        elif error is not None:
             log.error("broker %d: asking the controller failed", self.node_id, exc_info=error)
-            return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-        log.info("broker %d: %s", self.node_id, error.message)
-        return error
+        self._after(self._life.on_no_answer())
+        return None
 
     # --- metadata
 

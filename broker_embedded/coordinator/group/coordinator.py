@@ -19,7 +19,6 @@ from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.replica_manager import ReplicaManager
 from ottla_wire.protocol import ErrorCode
 
-from ..runtime.partitioner import partition_for
 from ..runtime.runtime import CoordinatorRuntime
 from .config import GroupConfig
 from .consumer.heartbeat import HeartbeatRequest
@@ -72,13 +71,7 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that keeps the group."""
-        topic = self._metadata.image.topic(GROUP_METADATA_TOPIC)
-        if topic is None:
-            raise BrokerError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{GROUP_METADATA_TOPIC} does not exist; FindCoordinator creates it",
-            )
-        return partition_for(group_id, len(topic.partitions))
+        return self.runtime.partition_of(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
         """The shard of a group, or BrokerError: an unusable id, another broker's group, or still loading."""

@@ -26,6 +26,7 @@ from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.record import RecordData, encode_batch
 
 from .loader import SLICE_BYTES, LogReader
+from .partitioner import partition_for
 from .shard import CoordinatorRecord, Shard, ShardContext, Timer
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,15 @@ class CoordinatorRuntime(Generic[S]):
         self.clock = clock
         self.loop = loop
         self._hosts: dict[int, _Host[S]] = {}
+
+    def partition_of(self, key: str) -> int:
+        """The partition that keeps `key`, which is a group or a transactional id."""
+        topic = self.cache.image.topic(self.topic)
+        if topic is None:
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist; FindCoordinator creates it"
+            )
+        return partition_for(key, len(topic.partitions))
 
     def shard(self, partition: int) -> S:
         """The shard if it is here and ready, else BrokerError says what the client should do."""

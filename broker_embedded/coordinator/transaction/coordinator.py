@@ -16,7 +16,6 @@ from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.replica_manager import ReplicaManager
 from ottla_wire.protocol import ErrorCode
 
-from ..runtime.partitioner import partition_for
 from ..runtime.reply import Reply
 from ..runtime.runtime import CoordinatorRuntime
 from .config import TransactionConfig
@@ -82,13 +81,7 @@ class TransactionCoordinator:
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that keeps the transactional id."""
-        topic = self._metadata.image.topic(TRANSACTION_STATE_TOPIC)
-        if topic is None:
-            raise BrokerError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{TRANSACTION_STATE_TOPIC} does not exist; FindCoordinator creates it",
-            )
-        return partition_for(transactional_id, len(topic.partitions))
+        return self.runtime.partition_of(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
         """The shard, or BrokerError: an unusable id, another broker's, or still loading."""

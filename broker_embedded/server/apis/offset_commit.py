@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
-from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted, PartitionCommit
+from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.server.offset_commits import sort_out
 from broker_embedded.server.registry import Body, RequestContext, Response, api
 from broker_embedded.server.replies import response_of
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -32,34 +32,12 @@ def _error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     image = ctx.broker.metadata.image
-    faults = ctx.broker.faults
     shard = ctx.broker.groups.shard_of(request.group_id)
-    names = {topic.topic_id: _name_of(topic.topic_id, image) for topic in request.topics} if version >= 10 else {}
-    commits: list[PartitionCommit] = []
-    refused: dict[OffsetKey, ErrorCode] = {}
-    for topic in request.topics:
-        name = names[topic.topic_id] if version >= FIRST_WITH_TOPIC_IDS else topic.name
-        if name is None:
-            continue
-        for partition in topic.partitions:
-            key = OffsetKey(name, partition.partition_index)
-            if image.partition(TopicPartition(name, partition.partition_index)) is None:
-                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            if faults.is_armed:
-                try:
-                    faults.check_partition(ApiKey.OFFSET_COMMIT, ctx.client_id, request, name, key.partition)
-                except BrokerError as error:
-                    refused[key] = error.code
-                    continue
-            commits.append(
-                PartitionCommit(
-                    key=key,
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.committed_metadata or "",
-                )
-            )
+    has_ids = version >= FIRST_WITH_TOPIC_IDS
+    names = {topic.topic_id: _name_of(topic.topic_id, image) for topic in request.topics} if has_ids else {}
+    named = [(names[topic.topic_id] if has_ids else topic.name, topic.partitions) for topic in request.topics]
+    known = [(name, partitions) for name, partitions in named if name is not None]
+    commits, refused = sort_out(ctx, ApiKey.OFFSET_COMMIT, request, known)
     reply: Reply[OffsetsCommitted] = Reply(lambda answer: _body(request, version, answer, names, refused))
     if not commits:
         reply.settle(OffsetsCommitted())
@@ -67,7 +45,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     shard.commit_offsets(
         CommitOffsets(
             group_id=request.group_id,
-            partitions=tuple(commits),
+            partitions=commits,
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id_or_member_epoch,

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
-from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted, PartitionCommit
+from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.enlistment import Enlisting
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
+from broker_embedded.server.offset_commits import sort_out
 from broker_embedded.server.registry import Body, RequestContext, Response, api
 from broker_embedded.server.replies import response_of
 from broker_embedded.server.transaction_guard import enlist
@@ -32,39 +33,17 @@ def _error(request: Message, version: int, error: BrokerError) -> Body:
 
 @api(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
-    image = ctx.broker.metadata.image
     groups = ctx.broker.groups
-    faults = ctx.broker.faults
     groups.shard_of(request.group_id)
-    commits: list[PartitionCommit] = []
-    refused: dict[OffsetKey, ErrorCode] = {}
-    for topic in request.topics:
-        for each in topic.partitions:
-            key = OffsetKey(topic.name, each.partition_index)
-            if image.partition(TopicPartition(*key)) is None:
-                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            if faults.is_armed:
-                try:
-                    faults.check_partition(ApiKey.TXN_OFFSET_COMMIT, ctx.client_id, request, *key)
-                except BrokerError as error:
-                    refused[key] = error.code
-                    continue
-            commits.append(
-                PartitionCommit(
-                    key=key,
-                    offset=each.committed_offset,
-                    leader_epoch=each.committed_leader_epoch,
-                    metadata=each.committed_metadata or "",
-                )
-            )
+    asked = [(topic.name, topic.partitions) for topic in request.topics]
+    commits, refused = sort_out(ctx, ApiKey.TXN_OFFSET_COMMIT, request, asked)
     reply: Reply[OffsetsCommitted] = Reply(lambda answer: _body(request, answer, refused))
     if not commits:
         reply.settle(OffsetsCommitted())
         return response_of(reply)
     commit = CommitOffsets(
         group_id=request.group_id,
-        partitions=tuple(commits),
+        partitions=commits,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         generation=request.generation_id,
