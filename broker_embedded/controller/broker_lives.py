@@ -41,9 +41,9 @@ class BrokerLives:
         self._sessions = sessions
         self._config = config
 
-    def activate(self) -> None:
-        """A new term: nobody has been heard of yet."""
-        self._sessions.restart(self._committed().brokers)
+    def activate(self, *, silence_of: Callable[[int], int]) -> None:
+        """A new term: nobody has called yet. `silence_of` a node: how long the quorum has not heard of it."""
+        self._sessions.restart({node: silence_of(node) for node in self._committed().brokers})
 
     def register(self, wanted: RegisterBroker, *, cluster_id: str) -> asyncio.Future[int]:
         """The broker epoch of a registration."""

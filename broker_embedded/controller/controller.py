@@ -120,7 +120,7 @@ class Controller:
 
     def _activate(self) -> None:
         log.info("the controller is active, epoch %d", self._active_epoch or 0)
-        self.lives.activate()
+        self.lives.activate(silence_of=self._quorum.silence_of)
 
         def decide() -> Decision[None]:
             records = features.initial_levels(self._changes.image)

@@ -83,6 +83,10 @@ class MetadataQuorum(Protocol):
         """This node leads and may act: everything before its epoch is committed and was given to the subscribers."""
         ...
 
+    def silence_of(self, node: int) -> int:
+        """For how many ms this node has heard nothing of the leader before it; 0 for any other node."""
+        ...
+
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
         """Append as the leader, atomically. `on_done` is called once, at the latest when the quorum is closed."""
         ...
@@ -168,6 +172,9 @@ class SingleVoterQuorum:
     @property
     def is_leader(self) -> bool:
         return not self._is_closed
+
+    def silence_of(self, node: int) -> int:
+        return 0  # nobody led before
 
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
         if self._is_closed:

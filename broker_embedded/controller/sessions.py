@@ -2,12 +2,13 @@
 
 A controller that has just become active has heard of nobody: every registered broker gets a whole session to call, and
 a new process may take over a broker's id at once, because there is no sign that the old one lives. The newer broker
-epoch fences the old one if it does.
+epoch fences the old one if it does. One broker has less than a session: the node whose controller was active before,
+because its silence is why there is a new one. It has been counted already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from broker_embedded.common.clock import Clock
 
@@ -36,10 +37,14 @@ class BrokerSessions:
         """How often `expired` should be asked."""
         return max(self.timeout_ms // 8, 1)
 
-    def restart(self, nodes: Iterable[int]) -> None:
-        """Forget what an earlier term knew and give each of `nodes` a fresh session."""
+    def restart(self, silence_ms: Mapping[int, int]) -> None:
+        """Forget what an earlier term knew. `silence_ms`: for how long each node has not been heard of.
+
+        Everybody gets at least a third of a session, in which several heartbeats are due, to call the new controller.
+        """
         now_ms = self._checked_ms = self._clock.monotonic_ms()
-        self._sessions = {node: _Session(now_ms) for node in nodes}
+        longest_ms = self.timeout_ms * 2 // 3
+        self._sessions = {node: _Session(now_ms - min(silent_ms, longest_ms)) for node, silent_ms in silence_ms.items()}
 
     def touch(self, node: int, *, metadata_offset: int = -1) -> None:
         """A broker called."""

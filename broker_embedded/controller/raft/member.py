@@ -87,6 +87,8 @@ class Member:
         self._is_forgiven = False
         self._has_fetched = False
         """From the leader of this epoch: then that one is alive, and nobody else gets a pre-vote here (KIP-996)."""
+        self._heard: tuple[int, int] = (NOBODY, 0)
+        """The leader that was heard of last, and when."""
         self._ended_epoch = NOBODY
         """Its leader has said that it ended: what others still say about it is old."""
         self._fetch_due_ms: int | None = None
@@ -117,6 +119,14 @@ class Member:
     @property
     def other_voters(self) -> list[int]:
         return [voter for voter in self.voters if voter != self.node_id]
+
+    def silence_of(self, node: int, now_ms: int) -> int:
+        """For how long the leader before this one was not heard of; 0 for any other node.
+
+        No longer than a fetch timeout: what went beyond may be this node's own lateness.
+        """
+        heard_id, heard_ms = self._heard
+        return min(max(0, now_ms - heard_ms), self.timeouts.fetch_ms) if node == heard_id else 0
 
     # --- transitions
 
@@ -226,6 +236,7 @@ class Member:
 
     def _hear_from_leader(self) -> None:
         """The fetch timeout starts again."""
+        self._heard = (self.leader_id, self._now_ms)
         self._set_deadline(self.timeouts.fetch_ms + self._random.randrange(self.timeouts.fetch_ms // 4 + 1))
 
     def _set_deadline(self, after_ms: int | None) -> None:

@@ -121,6 +121,9 @@ class RaftQuorum:
     def is_leader(self) -> bool:
         return self._told[0]
 
+    def silence_of(self, node: int) -> int:
+        return self._machine.silence_of(node, self._timer.now_ms())
+
     def append(self, records: Sequence[MetadataRecord], on_done: OnDone) -> None:
         if not (self._is_running and self.is_leader and self._machine.is_active_leader):
             self._feed.call(partial(on_done, self._not_controller()))

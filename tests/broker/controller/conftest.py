@@ -105,6 +105,9 @@ class NodeQuorum:
     def is_leader(self) -> bool:
         return self.log.leader_id == self.node
 
+    def silence_of(self, node: int) -> int:
+        return 0
+
     def append(self, records: Sequence[MetadataRecord], on_done: Callable[[BrokerError | None], None]) -> None:
         assert self.is_leader
         self.log.append(records, on_done)

@@ -16,7 +16,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def sessions(clock: ManualClock) -> BrokerSessions:
     sessions = BrokerSessions(clock=clock, timeout_ms=800)
-    sessions.restart([1, 2])
+    sessions.restart({1: 0, 2: 0})
     return sessions
 
 
@@ -59,9 +59,26 @@ def test_a_new_term_forgets_what_it_knew(clock: ManualClock, sessions: BrokerSes
     sessions.touch(1)
     assert sessions.is_alive(1)
     pass_time(clock, sessions, 700)
-    sessions.restart([1, 2])
+    sessions.restart({1: 0, 2: 0})
     assert not sessions.is_alive(1)  # nobody has called this controller yet
     assert pass_time(clock, sessions, 700) == []
+
+
+def test_the_silence_of_who_was_the_controller_before_counts(clock: ManualClock, sessions: BrokerSessions) -> None:
+    sessions.restart({1: 500, 2: 0})
+    assert not sessions.is_alive(1)
+    assert pass_time(clock, sessions, 200) == []
+    assert pass_time(clock, sessions, 100) == [1]
+    assert pass_time(clock, sessions, 500) == [1, 2]
+
+
+def test_who_was_silent_for_long_gets_time_to_call_the_new_controller(
+    clock: ManualClock, sessions: BrokerSessions
+) -> None:
+    sessions.restart({1: 60_000, 2: 60_000})
+    assert pass_time(clock, sessions, 200) == []
+    sessions.touch(1)
+    assert pass_time(clock, sessions, 100) == [2]
 
 
 def test_who_has_called_lives_for_one_session(clock: ManualClock, sessions: BrokerSessions) -> None:

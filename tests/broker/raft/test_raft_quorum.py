@@ -50,6 +50,19 @@ def test_a_first_voter_that_starts_before_the_others_asks_them_again(world: Make
     assert cluster.until(cluster.leader, within_s=0.15) == 1
 
 
+def test_a_new_leader_knows_how_long_the_one_before_was_silent(world: Make) -> None:
+    cluster = started(world, nodes=3, voters=3)
+    cluster.run(1)
+    cluster.kill(1)
+    died = cluster.loop.time()
+    new = cluster.until(cluster.leader)
+    took_ms = (cluster.loop.time() - died) * 1000
+    quorum = cluster.members[new]
+    assert took_ms >= 400, "the fetch timeout"
+    assert quorum.silence_of(1) == 400, "what goes beyond a fetch timeout may be the new leader's own lateness"
+    assert [quorum.silence_of(node) for node in (2, 3)] == [0, 0]
+
+
 def test_an_append_is_answered_when_every_subscriber_of_the_leader_has_it_and_reaches_all_nodes(world: Make) -> None:
     cluster = started(world, nodes=4, voters=3)
     seen: list[list[str]] = []

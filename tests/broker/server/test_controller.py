@@ -42,6 +42,9 @@ class MemoryQuorum:
         self.records: list[MetadataRecord] = []
         self._subscribers: list[Callable[[CommittedBatch], None]] = []
 
+    def silence_of(self, node: int) -> int:
+        return 0
+
     def append(self, records: Sequence[MetadataRecord], on_done: Callable[[BrokerError | None], None]) -> None:
         if records:
             self.records += records
