@@ -25,6 +25,7 @@ class FollowerFetch(Fetch):
 
     __slots__ = (
         "_broker_epoch",
+        "_has_advanced",
         "_is_first_read",
         "_leader_epoch",
         "_may_pass_over",
@@ -54,6 +55,7 @@ class FollowerFetch(Fetch):
         self._leader_epoch = -1
         self._selects_replicas = broker.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._is_first_read = True
+        self._has_advanced = False
         self._may_pass_over = not (session is None or session.is_full_answer or is_stale or broker.faults.is_armed)
         self._now_ms = broker.clock.monotonic_ms()
 
@@ -61,7 +63,16 @@ class FollowerFetch(Fetch):
 
     def read(self) -> None:
         super().read()
+        if self._has_advanced and self._is_first_read and not self.must_answer_now:
+            self.must_answer_now = self._has_news()
         self._is_first_read = False
+
+    def _has_news(self) -> bool:
+        """A high watermark that this fetch has moved may have let a coordinator or a leader append to a partition that
+        was looked at before. Nobody would wake the fetch for that: it is answered, and asked again."""
+        return any(
+            partition.log.log_end_offset > wanted.fetch_offset for partition, wanted, _ in self._readers.values()
+        )
 
     def _read_one(self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool) -> Read | None:
         if wanted.is_checked and self._may_pass_over and name is not None:
@@ -114,6 +125,7 @@ class FollowerFetch(Fetch):
         """It has everything below its fetch offset. Where consumers read from followers, it is told at once how far
         they may (else with the next records, as in Kafka)."""
         if self._is_first_read:
+            high_watermark = partition.high_watermark
             self.ctx.broker.replicas.in_sync.follower_fetched(
                 partition,
                 self._replica,
@@ -122,6 +134,7 @@ class FollowerFetch(Fetch):
                 broker_epoch=self._broker_epoch,
             )
             wanted.is_checked = True
+            self._has_advanced = self._has_advanced or partition.high_watermark > high_watermark
         read.body["high_watermark"] = partition.high_watermark
         read.body["last_stable_offset"] = partition.log.last_stable_offset
         read.must_answer = self._selects_replicas and self._is_behind(partition)
