@@ -99,6 +99,9 @@ def main() -> None:
                 if server.name != "mock":
                     end_to_end(server, scale)
             in_process(ottla, round_number, scale)
+            with started("ottla", [*OTTLA]) as fresh:
+                for name, values in fresh.figures.items():
+                    ottla.figures[name] += values
         for server in servers:
             server.note("RSS at the end, MB", server.rss_mb())
         report(ottla, others, rounds)

@@ -97,8 +97,9 @@ def partitions(points: list[float], note: Note) -> None:
             create(server, ["load"], int(count))
             sent, seconds, _ = c_client.timed(server, "load", value_of(100), 300_000, partition=c_client.ANY)
             note("produced records", count, sent / seconds / 1000, "k records/s")
+            note("memory, all written", count, server.rss_mb(), "MB")
             note("consumed records", count, consumed(server, "load", int(count), sent) / 1000, "k records/s")
-            note("memory", count, server.rss_mb(), "MB")
+            note("memory, all read too", count, server.rss_mb(), "MB")
 
 
 def consumed(server: Server, topic: str, partitions: int, records: int) -> float:

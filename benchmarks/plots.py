@@ -114,9 +114,9 @@ def growth(part: Part, name: str, folder: Path) -> tuple[str, str] | None:
         places = sorted({result.x for result in results})
         axes.set_xticks(places, [_short(place) for place in places], fontsize=8, rotation=45 if len(places) > 5 else 0)
         axes.minorticks_off()
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.2 * max(result.spread[1] for result in results if result.unit == unit))
         axes.set_xlabel(label, fontsize=9)
-        axes.set_ylabel(unit)
+        axes.set_ylabel("resident memory, MB" if unit == "MB" else unit)
         axes.grid(axis="y", alpha=0.3)
         axes.legend(frameon=False, fontsize=8, loc="best")
     file = f"growth-{name.replace(' ', '-')}.png"
