@@ -11,9 +11,12 @@ from broker_embedded.common.config import BROKER_SETTINGS
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cluster.md").read_text(encoding="utf-8")
 
 
-def test_the_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(code, "cluster.md", "exec", dont_inherit=True), {"__name__": "cluster_page"})
+def test_the_examples_run() -> None:
+    namespace: dict[str, object] = {"__name__": "cluster_page"}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 2
+    for code in blocks:
+        exec(compile(code, "cluster.md", "exec", dont_inherit=True), namespace)
 
 
 def test_the_times_are_those_that_a_cluster_uses_and_those_of_kafka() -> None:
