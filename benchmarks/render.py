@@ -84,7 +84,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Columns", "columnar", parts, drawn, pairs_table),
         *section("Spark", "spark", parts, drawn, pairs_table),
         *section("Growth", "growth", parts, drawn, growth_table),
-        *section("Soak", "soak", parts, drawn, soak_table),
+        *section("Soak", "soak", parts, drawn, soak_table, words=SOAK),
     )
     return "\n".join(sections).rstrip() + "\n"
 
@@ -134,8 +134,10 @@ def goals(parts: Parts) -> Iterable[str]:
         yield ""
 
 
-def section(title, name, parts, drawn, table):  # type: ignore[no-untyped-def]
+def section(title, name, parts, drawn, table, words=""):  # type: ignore[no-untyped-def]
     yield f"## {title}\n"
+    if words:
+        yield words
     part = parts.get(name)
     if part is None:
         yield "Not measured.\n"
@@ -266,7 +268,6 @@ def growth_table(part: Part) -> Iterable[str]:
 
 
 def soak_table(part: Part) -> Iterable[str]:
-    yield SOAK
     yield "| | |"
     yield "|---|---|"
     for result in part.results:

@@ -82,7 +82,11 @@ def main() -> int:
     print(f"{', '.join(options.only)}: about {expected / 60:.0f} minutes; load {load:.2f}", flush=True)
     if load > BUSY:
         print("The machine is busy with something else: these will be no figures to publish.", flush=True)
-    failed = [program.name for program in programs if not run(program, options)]
+    try:
+        failed = [program.name for program in programs if not run(program, options)]
+    except KeyboardInterrupt:
+        print("stopped: everything that was started has ended")
+        return 130
     page = ["--results", str(options.results), "--docs", str(options.docs)]
     rendered = subprocess.run([sys.executable, str(HERE / "render.py"), *page]).returncode
     if failed:
