@@ -1,4 +1,4 @@
-"""Groups under KIP-848 (`group.protocol=consumer`), where the coordinator assigns, and what ends a member.
+"""Groups under KIP-848 (`group.protocol=consumer`), where the coordinator assigns.
 
 In threads only: aiokafka does not speak the protocol, and an app on asyncio is told so when it starts.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla import App, CommitPolicy, ConfigError, Context, FencedError, Json, Record, RetryTopics, TopicPartition
+from ottla import App, CommitPolicy, ConfigError, Context, Json, Record, RetryTopics, TopicPartition
 from ottla.sync.topics import create_topic
 from ottla.testing.running import RunningApp
 
@@ -87,46 +87,6 @@ def test_a_coordinator_without_the_range_assignor_ends_the_app_with_an_error_tha
 
     with pytest.raises(ConfigError, match=r"refused the consumer's settings: .*assignor .* is not supported"):
         app.run(handle_signals=False)
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_one_of_two_members_with_the_same_group_instance_id_ends_and_says_why(
-    kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, protocol: str
-) -> None:
-    ended: list[BaseException] = []
-    is_over = threading.Event()
-
-    def make() -> App:
-        settings = {"group.protocol": protocol, "group.instance.id": "till-1"}
-        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, settings=settings)
-        app.handler(kafka_topic)(lambda value: None)
-        return app
-
-    def run(app: App) -> None:
-        try:
-            app.run(handle_signals=False)
-        except BaseException as error:
-            ended.append(error)
-            is_over.set()
-
-    apps = [make(), make()]
-    threads = [threading.Thread(target=run, args=(app,)) for app in apps]
-    try:
-        threads[0].start()
-        wait(lambda: apps[0].health().partitions, timeout_s=60)
-        threads[1].start()
-        assert is_over.wait(60)
-        assert sum(app.health().is_alive for app in apps) == 1, "the other one goes on"
-    finally:
-        for app in apps:
-            app.stop()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join(60)
-
-    (error,) = ended
-    assert isinstance(error, FencedError)
-    assert "another member runs with the same group.instance.id" in str(error)
 
 
 async def test_on_asyncio_the_protocol_is_refused_at_start(kafka: Any, kafka_topic: str, kafka_group: str) -> None:
