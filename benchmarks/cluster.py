@@ -25,16 +25,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from results import Results
 
 from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.cluster.cluster import SEVERAL_NODES
+from broker_embedded.common.config import BROKER_SETTINGS
 
 HERE = Path(__file__).resolve().parent
-KAFKAS_TIMES = {
-    "broker.session.timeout.ms": 9_000,
-    "broker.heartbeat.interval.ms": 2_000,
-    "controller.quorum.fetch.timeout.ms": 2_000,
-    "controller.quorum.election.timeout.ms": 1_000,
-    "controller.quorum.election.backoff.max.ms": 1_000,
-    "replica.fetch.backoff.ms": 1_000,
-}
+KAFKAS_TIMES = {name: BROKER_SETTINGS[name].default for name in SEVERAL_NODES}
 
 
 def main() -> None:

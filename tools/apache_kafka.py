@@ -24,6 +24,8 @@ from typing import Self
 from uuid import uuid4
 
 VERSION = "4.1.0"
+KEPT_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+"""Of a `data_dir` that the caller keeps: a node refuses a folder that another cluster has written."""
 START_TIMEOUT_S = 90.0
 
 
@@ -75,7 +77,7 @@ class ApacheKafka:
 
     def __enter__(self) -> Self:
         try:
-            cluster_id = "MkU3OEVBNTcwNTJENDM2Qg" if self.data_dir is not self._temporary else _new_id()
+            cluster_id = KEPT_CLUSTER_ID if self.data_dir is not self._temporary else _new_id()
             for node in self._nodes:
                 self._write_properties(node)
                 formatting = ["format", f"--cluster-id={cluster_id}", "--ignore-formatted"]
@@ -112,20 +114,6 @@ class ApacheKafka:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    def kill(self, node: int) -> None:
-        """`kill -9`."""
-        process = self._processes.pop(node)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-    def cpu_seconds(self) -> float:
-        """Processor time that all nodes have used so far."""
-        ticks = 0
-        for process in self._processes.values():
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
 
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes.values()]

@@ -25,7 +25,7 @@ from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.controller.controller import Controller
-from broker_embedded.metadata.image import ClusterImage, PartitionImage
+from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Network, Reservation, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
@@ -344,8 +344,7 @@ class Cluster:
         controller = self.controller
         if controller is not None:
             return controller.image
-        images = [node.broker.metadata.image for node in self.nodes.values()]
-        return max(images, key=lambda image: image.offset, default=ClusterImage(cluster_id=""))
+        return newest(node.broker.metadata.image for node in self.nodes.values())
 
     # --- waiting
 
@@ -439,21 +438,3 @@ class Cluster:
                 f" found {self._latest_image().partition(wanted)}"
             ),
         )
-
-    async def wait_for_group(self, group: str, *, members: int, timeout_s: float) -> None:
-        """Until a group is stable, or empty if nobody is wanted, with so many members."""
-        state = "Stable" if members else "Empty"
-        await self.wait_until(
-            lambda: self.group_state(group) == (state, members),
-            timeout_s=timeout_s,
-            what=lambda: f"wanted group {group} {state} with {members} members; found {self.group_state(group)}",
-        )
-
-    def group_state(self, group: str) -> tuple[str, int]:
-        """The state of a group by its name in Kafka, and its members; Dead if nobody coordinates it."""
-        for node in self.nodes.values():
-            for shard in node.broker.groups.runtime.active_shards():
-                for listed in shard.admin.list_groups():
-                    if listed.group_id == group:
-                        return listed.state, shard.admin.member_count(group)
-        return "Dead", 0

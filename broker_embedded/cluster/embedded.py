@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.control.local import LocalControl
+from broker_embedded.cluster.control.waits import NotMet, Wanted, wait_for
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.facts import ClusterFacts
 from broker_embedded.cluster.faults import OnLoop
@@ -212,7 +213,14 @@ class EmbeddedCluster:
 
     def wait_for_group(self, group: str, *, members: int, timeout_s: float = WAIT_S) -> None:
         """Until a group is stable (empty for 0) with so many members."""
-        self._call(self._cluster.wait_for_group(group, members=members, timeout_s=timeout_s))
+        wanted = Wanted(group=group, members=members, state="Stable" if members else "Empty")
+        self._call(self._wait(wanted, timeout_s))
+
+    async def _wait(self, wanted: Wanted, timeout_s: float) -> None:
+        try:
+            await wait_for(wanted, self._control.facts, self.faults, timeout_ms=int(timeout_s * 1000))
+        except NotMet as missing:
+            raise TimeoutError(str(missing)) from None
 
     async def _create_topic(self, wanted: NewTopic) -> None:
         controller = await self._cluster.active_controller()

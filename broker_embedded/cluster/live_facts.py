@@ -20,7 +20,7 @@ from broker_embedded.cluster.facts import (
 from broker_embedded.cluster.faults import Disks, Fault, Faults, Links
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.metadata.image import ClusterImage, PartitionImage
+from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.replication.follower_state import NEVER_MS
 from broker_embedded.replication.partition import Partition, effective_min_isr
 from broker_embedded.server.broker import Broker
@@ -40,7 +40,7 @@ def gather(
     disks: Disks,
 ) -> ClusterFacts:
     """`states`: every node there is; `brokers`: those in memory, which are running or paused."""
-    image = _newest_image(brokers.values())
+    image = newest(broker.metadata.image for broker in brokers.values())
     names = cache(lambda: _transactional_ids(brokers.values()))
     return ClusterFacts(
         cluster_id=image.cluster_id,
@@ -68,12 +68,6 @@ def gather(
         ),
         settings=_settings(brokers.values()),
     )
-
-
-def _newest_image(brokers: Iterable[Broker]) -> ClusterImage:
-    """What the broker that has replayed most of the metadata log knows."""
-    images = [broker.metadata.image for broker in brokers]
-    return max(images, key=lambda image: image.offset, default=ClusterImage(cluster_id=""))
 
 
 def _node(

@@ -6,7 +6,7 @@ may keep the image it started with for as long as it likes, and comparing two of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 
 from broker_embedded.common.facts import fact
@@ -138,3 +138,8 @@ class ClusterImage:
     def _serves(self, node: int, state: PartitionImage) -> bool:
         broker = self.brokers.get(node)
         return broker is not None and not broker.fenced and broker.has_directory(state.directory_of(node))
+
+
+def newest(images: Iterable[ClusterImage]) -> ClusterImage:
+    """That of the node that has replayed most of the metadata log; an empty one if there is none."""
+    return max(images, key=lambda image: image.offset, default=ClusterImage(cluster_id=""))

@@ -12,10 +12,11 @@ from ottla_wire.protocol.message import Message
 class WireClient:
     """One connection. `call` sends a request and reads its response; `send` and `receive` take them apart."""
 
-    def __init__(self, bootstrap_servers: str, *, timeout_s: float = 10) -> None:
+    def __init__(self, bootstrap_servers: str, *, timeout_s: float = 10, client_id: str = "wire") -> None:
         host, port = bootstrap_servers.split(",")[0].split(":")
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.client_id = client_id
         self._next_id = 1
         self._sent: dict[int, tuple[ApiKey, int]] = {}
 
@@ -23,7 +24,7 @@ class WireClient:
         correlation_id = self._next_id
         self._next_id += 1
         self._sent[correlation_id] = (api, version)
-        self.socket.sendall(headers.encode_request_frame(api, version, correlation_id, "wire", body))
+        self.socket.sendall(headers.encode_request_frame(api, version, correlation_id, self.client_id, body))
         return correlation_id
 
     def receive(self) -> tuple[int, Message]:

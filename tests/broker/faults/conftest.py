@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.faults import Faults
-from ottla_wire.protocol import ApiKey, codec, headers
+from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.record import RecordData, encode_batch
@@ -18,25 +18,16 @@ from ottla_wire.records.record import RecordData, encode_batch
 DEADLINE_S = 30
 
 
-class Asker:
-    """One connection of a client by this name."""
+class Asker(WireClient):
+    """One connection of a client by this name, with the requests that these tests make, for several partitions."""
 
     def __init__(self, address: str, client_id: str = "asker") -> None:
-        host, port = address.split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_S)
-        self.client_id = client_id
-        self._sent: tuple[ApiKey, int] | None = None
-
-    def send(self, api: ApiKey, version: int, body: dict[str, Any]) -> None:
-        self._sent = (api, version)
-        self.socket.sendall(headers.encode_request_frame(api, version, 1, self.client_id, body))
+        super().__init__(address, timeout_s=DEADLINE_S, client_id=client_id)
 
     def receive(self) -> Message:
-        assert self._sent is not None
-        api, version = self._sent
-        frame = self._read(int.from_bytes(self._read(4), "big"))
-        _, position = headers.decode_response_header(api, version, frame)
-        return codec.decode_response(api, version, frame, position)
+        """The next answer."""
+        _, message = super().receive()
+        return message
 
     def call(self, api: ApiKey, version: int, body: dict[str, Any]) -> Message:
         self.send(api, version, body)
@@ -72,18 +63,6 @@ class Asker:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
             return True
-
-    def close(self) -> None:
-        self.socket.close()
-
-    def _read(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            piece = self.socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("the broker closed the connection")
-            data += piece
-        return bytes(data)
 
 
 def batch_of(value: bytes) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.common.errors import BrokerError, StartupError
@@ -154,3 +155,15 @@ def test_the_switch_interval_is_lowered_while_a_cluster_runs_and_put_back() -> N
     with EmbeddedCluster(), EmbeddedCluster():
         assert sys.getswitchinterval() < 0.001
     assert sys.getswitchinterval() == before
+
+
+def test_a_group_is_waited_for_until_it_is_stable_and_until_it_is_empty() -> None:
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic("t")
+        with pytest.raises(TimeoutError, match="group g: found no such group after 10 ms, wanted Stable"):
+            cluster.wait_for_group("g", members=1, timeout_s=0.01)
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+        consumer.subscribe(["t"])
+        cluster.wait_for_group("g", members=1)
+        consumer.close()
+        cluster.wait_for_group("g", members=0)
