@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.time import VirtualClock, new_event_loop
 from broker_embedded.common.errors import StartupError
+from broker_embedded.common.os_filesystem import OsFileSystem
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.control import ControlServer
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.basicConfig(
             stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
+        # Without the control API nobody can make a disk fail.
+        files = OsFileSystem(fsync=options.data_dir is not None) if options.control_port is None else None
         clock = None if options.virtual_clock is None else VirtualClock(speed=options.virtual_clock)
         cluster = Cluster(
             brokers=options.brokers,
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data_dir=options.data_dir,
             config=_settings(options.set),
             clock=clock,
+            filesystem=None if files is None else lambda node: files,
         )
         control = None if options.control_port is None else _control(cluster, options.control_port)
         with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
