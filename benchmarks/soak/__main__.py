@@ -74,7 +74,7 @@ def write(verdict: Verdict, folder: Path, *, minutes: float) -> None:
         results.add(f"{growth.what}, growth in {growth.seconds:.0f} s", "ottla", [growth.growth], growth.unit)
     results.add("duration", "ottla", [minutes], "minutes")
     results.add("faults", "ottla", [verdict.faults.total()], "faults")
-    results.add("kept", "ottla", [float(verdict.is_kept)], "1: flat, and nothing lost")
+    results.add("kept", "ottla", [float(verdict.is_kept)], "(1: flat, and nothing lost)")
     if verdict.account is not None:
         results.add("sent", "ottla", [verdict.account.sent], "events")
         results.add("duplicates", "ottla", [verdict.account.duplicates], "events")
