@@ -95,3 +95,14 @@ def test_every_part_of_the_harness_has_its_programs() -> None:
 def test_the_harness_promises_a_quarter_of_an_hour() -> None:
     programs = [program for programs in PROGRAMS.values() for program in programs]
     assert sum(program.seconds for program in programs) <= 15 * 60
+
+
+def test_every_program_knows_the_options_that_the_harness_gives_it() -> None:
+    unknown = [
+        (program.name, given)
+        for programs in PROGRAMS.values()
+        for program in programs
+        for given in (*program.arguments, *program.quick, "--results")
+        if given.startswith("--") and f'"{given}"' not in (ROOT / "benchmarks" / program.name).read_text()
+    ]
+    assert unknown == []
