@@ -1,0 +1,72 @@
+"""confluent-kafka's messages become records, batch by batch."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.records import Record, TimestampType, TopicPartition
+from ottla.sync.messages import RECORD_OVERHEAD_BYTES, to_batches
+
+
+def message(topic: str, partition: int, offset: int, **parts: object) -> Message:
+    parts = {"value": b"12345", "timestamp": (1, 1_700_000_000_000), **parts}
+    return Message(topic=topic, partition=partition, offset=offset, **parts)  # type: ignore[arg-type]
+
+
+def test_a_record_is_what_the_message_was() -> None:
+    headers = [("trace", b"\xff"), ("null", None)]
+    ((fetched,), errors) = to_batches([message("orders", 3, 7, key=b"k", headers=headers, timestamp=(2, 5))])
+
+    assert errors == []
+    assert fetched.topic_partition == TopicPartition("orders", 3)
+    assert fetched.size_bytes == 5 + RECORD_OVERHEAD_BYTES
+    (record,) = fetched.records
+    assert (record.topic, record.partition, record.offset) == ("orders", 3, 7)
+    assert (record.key, record.value, record.raw_key, record.raw_value) == (b"k", b"12345", b"k", b"12345")
+    assert (record.timestamp_ms, record.timestamp_type) == (5, TimestampType.LOG_APPEND_TIME)
+    assert record.headers == headers
+
+
+def test_a_message_without_key_value_and_headers_has_none() -> None:
+    ((fetched,), _) = to_batches([message("orders", 0, 0, value=None)])
+    (record,) = fetched.records
+    assert (record.key, record.value, record.headers) == (None, None, [])
+    assert fetched.size_bytes == RECORD_OVERHEAD_BYTES
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_error_among_messages_is_told_apart(at: int) -> None:
+    messages = [message("orders", 0, 0), message("orders", 0, 1)]
+    messages.insert(at, Message(topic="orders", partition=0, error=KafkaError(KafkaError._PARTITION_EOF)))
+    ((fetched,), (error,)) = to_batches(messages)
+
+    assert [record.offset for record in fetched.records] == [0, 1]
+    assert error.code() == KafkaError._PARTITION_EOF
+
+
+def test_errors_alone_are_no_batch() -> None:
+    assert to_batches([]) == ([], [])
+    batches, (error,) = to_batches([Message(error=KafkaError(KafkaError._TRANSPORT))])
+    assert batches == []
+    assert error.code() == KafkaError._TRANSPORT
+
+
+@given(st.lists(st.tuples(st.sampled_from(["orders", "payments"]), st.integers(0, 2), st.integers(0, 9)), max_size=30))
+def test_each_partition_has_its_records_in_their_order_and_their_size(
+    arrived: list[tuple[str, int, int]],
+) -> None:
+    messages = [message(topic, number, at, value=b"x" * size) for at, (topic, number, size) in enumerate(arrived)]
+    batches, _ = to_batches(messages)
+
+    names = [fetched.topic_partition for fetched in batches]
+    assert names == list(dict.fromkeys(TopicPartition(topic, number) for topic, number, _ in arrived))
+    for fetched in batches:
+        own = [
+            (at, size) for at, (topic, number, size) in enumerate(arrived) if (topic, number) == fetched.topic_partition
+        ]
+        assert [record.offset for record in fetched.records] == [at for at, _ in own]
+        assert all(isinstance(record, Record) for record in fetched.records)
+        assert fetched.size_bytes == sum(size + RECORD_OVERHEAD_BYTES for _, size in own)
