@@ -1,134 +1,21 @@
-"""`python -m broker_embedded`: the broker as a process, for other languages and for speed.
-
-Prints one line on stdout when clients can connect, `ready bootstrap=127.0.0.1:PORT[,...]`; everything else goes to
-stderr. With `--control-port` a second line follows, `control=http://127.0.0.1:PORT`: faults, brokers, links, disks,
-time and waits as JSON (`cluster.control`). Ends on SIGTERM or SIGINT with exit code 0 and closed logs; exit code 2
-means that it could not start with what it was given.
-"""
+"""`python -m broker_embedded`: the broker as a process. What it does is in `process`."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import logging
-import signal
+import gc
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
-
-from broker_embedded.cluster.cluster import Cluster
-from broker_embedded.cluster.time import VirtualClock, new_event_loop
-from broker_embedded.common.errors import StartupError
-from broker_embedded.common.os_filesystem import OsFileSystem
-
-if TYPE_CHECKING:
-    from broker_embedded.cluster.control import ControlServer
-
-log = logging.getLogger("broker_embedded")
-
-EXIT_OK = 0
-EXIT_CANNOT_START = 2
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise StartupError(message)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until told to stop; returns the exit code."""
+    # Loading makes many objects and no garbage: looking for it meanwhile would take a tenth of the start.
+    gc.disable()
     try:
-        options = _parser().parse_args(arguments)
-        logging.basicConfig(
-            stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )
-        # Without the control API nobody can make a disk fail.
-        files = OsFileSystem(fsync=options.data_dir is not None) if options.control_port is None else None
-        clock = None if options.virtual_clock is None else VirtualClock(speed=options.virtual_clock)
-        cluster = Cluster(
-            brokers=options.brokers,
-            port=options.port,
-            data_dir=options.data_dir,
-            config=_settings(options.set),
-            clock=clock,
-            filesystem=None if files is None else lambda node: files,
-        )
-        control = None if options.control_port is None else _control(cluster, options.control_port)
-        with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
-            runner.run(_serve(cluster, control))
-    except StartupError as error:
-        sys.stderr.write(f"broker_embedded: {error}\n")
-        return EXIT_CANNOT_START
-    except KeyboardInterrupt:
-        return EXIT_OK
-    return EXIT_OK
-
-
-def _control(cluster: Cluster, port: int) -> ControlServer:
-    """The control API. Loaded only if it is wanted, as a process shall start quickly."""
-    from broker_embedded.cluster.control import ControlServer
-    from broker_embedded.cluster.control.local import LocalControl
-
-    return ControlServer(LocalControl(cluster), port=port)
-
-
-async def _serve(cluster: Cluster, control: ControlServer | None) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    await cluster.start()
-    try:
-        if control is not None:
-            await control.start()
-        sys.stdout.write(f"ready bootstrap={cluster.bootstrap_servers}\n")
-        if control is not None:
-            sys.stdout.write(f"control={control.url}\n")
-        sys.stdout.flush()
-        await stopped.wait()
+        from broker_embedded import process
     finally:
-        if control is not None:
-            await control.stop()
-        await cluster.stop()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="broker_embedded", description="An embedded Kafka broker on loopback.")
-    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="brokers in this process (default 1)")
-    parser.add_argument(
-        "--port", type=int, default=0, metavar="BASE", help="port of the first broker, the others follow (default: any)"
-    )
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where logs are kept (default: a temporary directory, removed at the end)"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a broker setting; may be repeated"
-    )
-    parser.add_argument(
-        "--control-port", type=int, metavar="PORT", help="serve the control API on this port of loopback (0: any)"
-    )
-    parser.add_argument(
-        "--virtual-clock",
-        type=float,
-        nargs="?",
-        const=1.0,
-        metavar="SPEED",
-        help="give the cluster a time of its own, that the control API can move forward (speed 1 if left out)",
-    )
-    parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what goes to stderr"
-    )
-    return parser
-
-
-def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator or not key:
-            raise StartupError(f"--set: found {pair!r}, wanted KEY=VALUE")
-        settings[key] = value
-    return settings
+        gc.enable()
+    return process.main(arguments)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click import Option
 
-from broker_embedded.__main__ import _parser
 from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.process import _parser
 from ottla.cli.broker import start
 
 ROOT = Path(__file__).resolve().parents[2]
