@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 
 import pytest
 
@@ -67,10 +68,21 @@ class Topics:
     def write(self, frame, **options):
         self._with(frame.write, options).mode("append").save()
 
+    def start(self, writer):
+        """Start a query. Spark gives a source's Python process ten seconds to start: on a busy machine, once more."""
+        for _ in range(5):
+            query = writer.start()
+            while query.isActive and str(query.status["message"]).startswith("Initializing"):
+                time.sleep(0.02)
+            error = None if query.isActive else query.exception()
+            if error is None or "Python worker failed to connect back" not in str(error):
+                break
+        return query
+
     def run(self, frame, *, checkpoint="checkpoint", **options):
         """Run a stream into a topic until it has read all there is; answer the query."""
         options = {"checkpointLocation": str(self.tmp_path / checkpoint)} | options
-        query = self._with(frame.writeStream, options).trigger(availableNow=True).start()
+        query = self.start(self._with(frame.writeStream, options).trigger(availableNow=True))
         query.awaitTermination(200)
         return query
 
@@ -84,11 +96,10 @@ class Topics:
             if each is not None:
                 each(number, rows)
 
-        query = (
+        query = self.start(
             frame.writeStream.foreachBatch(keep)
             .option("checkpointLocation", str(self.tmp_path / checkpoint))
             .trigger(availableNow=True)
-            .start()
         )
         query.awaitTermination(200)
         return batches, [json.loads(p.json) for p in query.recentProgress]

@@ -62,14 +62,13 @@ def test_one_definition_gives_the_same_totals_as_batch_and_as_stream(topics, kaf
     stream, _ = split(
         read_stream(topics.spark, topic, bootstrap_servers=kafka.bootstrap_servers, value=Avro(Sale), **options)
     )
-    query = (
+    query = topics.start(
         totals(stream)
         .writeStream.outputMode("complete")
         .format("memory")
         .queryName("minutes")
         .option("checkpointLocation", str(topics.tmp_path / "minutes"))
         .trigger(availableNow=True)
-        .start()
     )
     query.awaitTermination(200)
     assert sorted(tuple(r) for r in topics.spark.table("minutes").collect()) == EXPECTED
@@ -133,13 +132,12 @@ def test_results_in_parquet_are_exactly_once_over_a_failure(topics, kafka, make_
 
     def run():
         frame = topics.stream(topic, maxOffsetsPerTrigger=200, rowsPerTask=50, tasks=4)
-        query = (
+        query = topics.start(
             frame.select(fail_once("value").alias("value"))
             .writeStream.format("parquet")
             .option("path", out)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
         )
         query.awaitTermination(200)
 

