@@ -1,6 +1,6 @@
 """Spark reading and writing Kafka through `format("ottla")`, beside plain confluent-kafka loops without Spark.
 
-    python benchmarks/spark.py [--records 1920000] [--partitions 48] [--rounds 5]
+    python benchmarks/spark.py [--records 1920000] [--partitions 48] [--rounds 5] [--jars connector.jar,...]
 
 Rows go to Spark's `noop` sink, which does nothing with them, like the plain loop. A broker runs in a child process; the
 rounds alternate and the median counts. Goals: batch read 1.5 x the plain consume() loop, micro-batches of 240,000 rows
@@ -11,6 +11,7 @@ stands beside it; it must be of Spark's exact version.
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -54,13 +55,13 @@ def main() -> None:
                 reader = reader.option(name, value)
             return reader.load()
 
-        def batch_read(**extra: object) -> None:
-            source(spark.read, **extra).write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
+        def batch_read(engine: str = "ottla", **extra: object) -> None:
+            source(spark.read, engine, **extra).write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
 
-        def stream(sink: str, **extra: object) -> float:
+        def stream(sink: str, engine: str = "ottla", **extra: object) -> float:
             """Seconds that the micro-batches took; starting and stopping a query costs about one more."""
-            frame = source(spark.readStream, startingOffsets="earliest", **extra)
-            if sink == "ottla":
+            frame = source(spark.readStream, engine, startingOffsets="earliest", **extra)
+            if sink != "noop":
                 frame = frame.select("key", "value")  # type: ignore[attr-defined]
             query = (
                 frame.writeStream.format(sink)  # type: ignore[attr-defined]
@@ -107,6 +108,17 @@ def main() -> None:
         produce_s = [seconds * records / len(rows) for seconds in produce_s]
         report(results, "Kafka to Spark to Kafka", records, through_s, "produce() loop, no Spark", produce_s, 0.7)
 
+        if jvm_source_is_there(spark):
+            budget, theirs = chosen.per_batch, "Spark's own connector"
+            ours_s, jvm_s = timed(
+                rounds,
+                lambda: stream("noop", maxOffsetsPerTrigger=budget),
+                lambda: stream("noop", engine="kafka", maxOffsetsPerTrigger=budget),
+            )
+            report(results, f"stream, {budget:,} rows, both engines", records, ours_s, theirs, jvm_s, None)
+            ours_s, jvm_s = timed(rounds, lambda: stream("ottla"), lambda: stream("kafka", engine="kafka"))
+            report(results, "to Spark and back, both engines", records, ours_s, theirs, jvm_s, None)
+
         def trivial_tasks() -> None:
             tasks = spark.range(200, numPartitions=200).mapInArrow(lambda batches: batches, "id long")
             tasks.write.format("noop").mode("overwrite").save()
@@ -117,6 +129,7 @@ def main() -> None:
         print(f"a trivial Python task costs {min(cost_ms):.1f} ms of a core")
     results.close()
     spark.stop()
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":
