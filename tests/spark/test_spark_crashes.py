@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import ottla.columnar
+from ottla.spark.java import find_java, java_home
+from ottla.spark.worker_python import worker_python
+
+pyspark = pytest.importorskip("pyspark")
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -55,25 +58,24 @@ def test_a_worker_that_is_killed_leaves_no_row_out_and_none_twice(topics, kafka,
 def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka, make_topic, tmp_path):
     """What is on disk after a death at each step, made by taking away what would have come after it."""
     source, sink, out = make_topic("in", partitions=PARTITIONS), make_topic("out"), tmp_path / "out"
-    rows = fill(kafka, source, 150)
+    rows = fill(kafka, source, 100)
     frame = topics.stream(source, maxOffsetsPerTrigger=100, tasks=2, rowsPerTask=10).select("value")
 
     def to_topic():
         topics.run(frame, topic=sink, delivery="exactly-once", checkpoint="to-topic")
 
     def to_parquet():
-        query = (
+        query = topics.start(
             frame.writeStream.format("parquet")
             .option("path", str(out))
             .option("checkpointLocation", str(tmp_path / "to-parquet"))
             .trigger(availableNow=True)
-            .start()
         )
         query.awaitTermination(200)
 
     def forget(log: Path):
-        (log / "2").unlink()
-        (log / ".2.crc").unlink(missing_ok=True)
+        (log / "1").unlink()
+        (log / ".1.crc").unlink(missing_ok=True)
 
     to_topic()
     to_parquet()
@@ -94,7 +96,6 @@ def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka,
 
 
 PROGRAM = """
-import sys
 from ottla.spark import Pipeline, session
 
 def declare(source, sink, folder, servers):
@@ -105,14 +106,38 @@ def declare(source, sink, folder, servers):
     return pipeline
 
 if __name__ == "__main__":
-    config = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "1g",
-              "spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    declare(*sys.argv[1:]).run(session("crash", master="local[2]", config=config, log_level="OFF"))
+    declare(*sys.argv[1:]).run(session("crash"))
 """
 
+# The JVM is spark-submit's, and so are the settings that it starts with.
+SUBMIT = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
-@pytest.mark.timeout(400)  # starts a second Spark in a process of its own
+
+def submit(program, arguments, output):
+    """`spark-submit program.py`, with the one that pip installed; a process group of its own."""
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
+    for name, value in SUBMIT.items():
+        command += ["--conf", f"{name}={value}"]
+    environment = os.environ | {
+        "JAVA_HOME": str(java_home(find_java())),
+        "PYSPARK_PYTHON": worker_python(),
+        "PYSPARK_DRIVER_PYTHON": worker_python(),
+    }
+    command += [str(program), *arguments]
+    return subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+
+
+@pytest.mark.timeout(600)  # starts a second Spark in a process of its own
 def test_processes_killed_with_sigkill_leave_exactly_once_results(spark, kafka, make_topic, tmp_path):
+    """The pipeline runs by spark-submit, is killed, and goes on in another session."""
     source, sink = make_topic("in", partitions=PARTITIONS), make_topic("out", partitions=2)
     rows = fill(kafka, source, 400)
     program, log = tmp_path / "program.py", tmp_path / "log"
@@ -122,8 +147,7 @@ def test_processes_killed_with_sigkill_leave_exactly_once_results(spark, kafka, 
     # One query has a batch in its sink that Spark does not know of yet, the other one is somewhere in its second batch.
     awaited = [tmp_path / "out" / "_spark_metadata" / "1", home / "topic" / "offsets" / "1"]
     with log.open("w") as output:
-        command = [sys.executable, str(program), *arguments]
-        started = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        started = submit(program, arguments, output)
     try:
         deadline = time.monotonic() + 300
         while not all(file.exists() for file in awaited) and started.poll() is None and time.monotonic() < deadline:
