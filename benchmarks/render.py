@@ -101,16 +101,16 @@ def machine(parts: Parts) -> Iterable[str]:
         return
     head = next(iter(parts.values())).head
     yield f"{head['cpu']}, {head['cpus']} CPUs, {head['memory_gb']:g} GB, {head['system']}, Python {head['python']}.\n"
-    yield "| part | when | took | load before | with |"
+    yield "| part | when | took | CPUs busy before | with |"
     yield "|---|---|---|---|---|"
     for name, part in parts.items():
         when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(part.head["began_s"]))
         versions = ", ".join(f"{package} {version}" for package, version in part.head["versions"].items())
-        load = f"{part.head['load']:.2f}"
-        rough = [" **(busy)**"] * (part.head["load"] > BUSY) + [" **(quick mode)**"] * part.head["quick"]
-        yield f"| {name} | {when} UTC | {part.head['seconds']:.0f} s | {load}{''.join(rough)} | {versions} |"
+        busy = f"{part.head['busy']:.0%}"
+        rough = [" **(busy)**"] * (part.head["busy"] > BUSY) + [" **(quick mode)**"] * part.head["quick"]
+        yield f"| {name} | {when} UTC | {part.head['seconds']:.0f} s | {busy}{''.join(rough)} | {versions} |"
     yield ""
-    if any(part.head["load"] > BUSY or part.head["quick"] for part in parts.values()):
+    if any(part.head["busy"] > BUSY or part.head["quick"] for part in parts.values()):
         yield "Parts that are marked are rough: the machine was busy with something else, or rounds were few.\n"
 
 

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import BUSY, FOLDER
+from results import BUSY, FOLDER, busy_share
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 4
@@ -78,9 +78,9 @@ def main() -> int:
     options = parser.parse_args()
     programs = [program for part in options.only for program in PARTS[part]]
     expected = sum(program.quick_seconds if options.quick else program.seconds for program in programs)
-    load = os.getloadavg()[0]
-    print(f"{', '.join(options.only)}: about {expected / 60:.0f} minutes; load {load:.2f}", flush=True)
-    if load > BUSY:
+    busy = busy_share()
+    print(f"{', '.join(options.only)}: about {expected / 60:.0f} minutes; {busy:.0%} of the CPUs are busy", flush=True)
+    if busy > BUSY:
         print("The machine is busy with something else: these will be no figures to publish.", flush=True)
     try:
         failed = [program.name for program in programs if not run(program, options)]

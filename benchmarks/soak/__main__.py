@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="the folder for soak.jsonl")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    results = Results("soak", options.results)
     directory = Path(tempfile.mkdtemp(prefix="ottla-soak-"))
     print(f"seed {options.seed}, {options.minutes:g} minutes, {options.rate:g} flights/s; logs are in {directory}")
     verdict = run(
@@ -39,8 +40,7 @@ def main() -> int:
         )
     )
     tell(verdict)
-    if options.results is not None:
-        write(verdict, options.results, minutes=options.minutes)
+    write(verdict, results, minutes=options.minutes)
     if not verdict.is_kept:
         print(f"again: make soak MINUTES={options.minutes:g} SEED={options.seed}; the logs are in {directory}")
         return 1
@@ -67,8 +67,7 @@ def tell(verdict: Verdict) -> None:
     print("flat, and nothing lost" if verdict.is_kept else "NOT KEPT")
 
 
-def write(verdict: Verdict, folder: Path, *, minutes: float) -> None:
-    results = Results("soak", folder)
+def write(verdict: Verdict, results: Results, *, minutes: float) -> None:
     for growth in verdict.growths:
         results.add(growth.what, "ottla", [growth.typical], growth.unit)
         results.add(f"{growth.what}, growth in {growth.seconds:.0f} s", "ottla", [growth.growth], growth.unit)
