@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.slow, pytes
 
 CENTRAL = "https://repo.maven.apache.org/maven2"
 CONNECTOR = "org/apache/spark/spark-sql-kafka-0-10_2.13"
+TOKENS = "org/apache/spark/spark-token-provider-kafka-0-10_2.13"
 
 PROGRAM = """
 import json, sys
@@ -62,6 +63,13 @@ def _get(path: str) -> bytes:
         pytest.skip(f"needs {path} from Maven Central: {error}")
 
 
+def _newest_release(path: str, version: str) -> str:
+    """This version, or the newest before it that is there: of this jar only the names of a few classes are needed."""
+    found = re.findall(r"<version>(\d+)\.(\d+)\.(\d+)</version>", _get(f"{path}/maven-metadata.xml").decode())
+    wanted = tuple(map(int, version.split(".")[:3]))
+    return ".".join(map(str, max(n for each in found if (n := tuple(map(int, each))) <= wanted)))
+
+
 @pytest.fixture(scope="module")
 def jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     try:
@@ -71,7 +79,7 @@ def jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("jars")
     version = pyspark.__version__
     pom = _get(f"{CONNECTOR}/{version}/{CONNECTOR.rpartition('/')[2]}-{version}.pom").decode()
-    wanted = [(CONNECTOR, version), ("org/apache/spark/spark-token-provider-kafka-0-10_2.13", version)]
+    wanted = [(CONNECTOR, version), (TOKENS, _newest_release(TOKENS, version))]
     for group, artifact in (("org/apache/kafka", "kafka-clients"), ("org/apache/commons", "commons-pool2")):
         found = re.search(rf"<artifactId>{artifact}</artifactId>\s*<version>([\d.]+)</version>", pom)
         assert found is not None
