@@ -81,6 +81,10 @@ def librdkafka(source: Path, *, protocol: str, only: Sequence[str], timeout_s: f
             "num.partitions": 4,
             "default.replication.factor": 3,
             "group.initial.rebalance.delay.ms": 3000,  # Kafka's default: some tests count the rebalances
+            # A client whose application does not poll stays silent until its session ends; a test waits 30 s for that.
+            "group.consumer.min.session.timeout.ms": 6000,
+            "group.consumer.session.timeout.ms": 6000,
+            "group.consumer.heartbeat.interval.ms": 2000,
             "replica.selector.class": RACK_AWARE,
             "auto.create.topics.enable": scenario != NO_AUTO_CREATE,
         }
@@ -187,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", default=sys.executable, help="interpreter with the client's test requirements")
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of librdkafka's groups")
     parser.add_argument("--only", nargs="*", default=(), metavar="NUMBER", help="numbers of librdkafka's tests")
-    parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="of one number (default 300)")
+    parser.add_argument("--timeout", type=float, default=900, metavar="SECONDS", help="of one number (default 900)")
     options = parser.parse_args(arguments)
     source = options.source.expanduser().resolve()
     if options.suite == "librdkafka":
