@@ -7,7 +7,7 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 FLIGHTS ?= 20000
 
-.PHONY: help setup demo test lint torture contract bench bench-page soak clean
+.PHONY: help setup demo test lint torture contract bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
@@ -56,6 +56,11 @@ torture: $(STAMP)
 # The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages.
 contract: $(STAMP)
 	@KAFKA=$(KAFKA) $(PY) -m pytest tests/contract
+
+# A client's own tests on the embedded broker: make client-suites SUITE=librdkafka SOURCE=its/checkout ARGS="--only 0012"
+client-suites: SUITE ?= librdkafka
+client-suites: $(STAMP)
+	@$(PY) tools/client_suites.py $(SUITE) --source "$(SOURCE)" $(ARGS)
 
 # Whole clusters on a simulated clock, network and disk, with random faults; a seed that fails replays exactly.
 simulate: SEEDS ?= 20
