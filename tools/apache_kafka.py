@@ -115,6 +115,12 @@ class ApacheKafka:
                 start_new_session=True,
             )
 
+    def kill(self, node: int) -> None:
+        """`kill -9`."""
+        process = self._processes.pop(node)
+        process.kill()
+        process.wait()
+
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes.values()]
 
