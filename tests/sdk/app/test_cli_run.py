@@ -84,7 +84,8 @@ def test_a_signal_drains_commits_and_leaves(
     for _ in range(20):
         assert process.stdout.readline().startswith("handled")
     process.send_signal(number)
-    rest, errors = process.communicate(timeout=20)
+    rest = process.stdout.read()  # `communicate` would leave out the lines that came together with the last one read
+    _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 0, errors
     assert rest.rstrip().endswith("stopped")
