@@ -7,7 +7,7 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 FLIGHTS ?= 20000
 
-.PHONY: help setup demo test lint torture contract bench bench-page soak clean client-suites
+.PHONY: help setup demo test lint torture contract clients bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
@@ -16,6 +16,7 @@ help:
 	@echo "make simulate clusters in a simulated world, from seeds (SEEDS=20 FIRST=1 BROKERS=3 MINUTES=2)"
 	@echo "make lint     ruff, mypy and import contracts alone"
 	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real: on Apache Kafka (needs Maven)"
+	@echo "make clients  Kafka clients of other languages on the embedded broker (needs their tools and registries)"
 	@echo "make bench    Ottla beside its peers, a quarter of an hour (ONLY=broker|cluster|sdk|columnar|spark|growth QUICK=1)"
 	@echo "make soak     the demo's services under load and faults (MINUTES=30): flat memory, nothing lost"
 
@@ -56,6 +57,10 @@ torture: $(STAMP)
 # The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages.
 contract: $(STAMP)
 	@KAFKA=$(KAFKA) $(PY) -m pytest tests/contract
+
+# Kafka clients of other languages, one after another; a client that cannot be had is skipped, and said why.
+clients: $(STAMP)
+	@$(PY) -m pytest tests/clients -m "clients or not clients"
 
 # A client's own tests on the embedded broker: make client-suites SUITE=librdkafka SOURCE=its/checkout ARGS="--only 0012"
 client-suites: SUITE ?= librdkafka

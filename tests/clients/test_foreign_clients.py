@@ -1,0 +1,213 @@
+"""Clients of other languages make a full round on three brokers, one of which is killed half way.
+
+Only kafka-python's is part of `make test`; `make clients` runs all that the machine and its registries have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+
+import pytest
+from apache_kafka import Unavailable
+from confluent_kafka import Consumer, Producer, TopicPartition
+from foreign_client import CLIENTS, KAFKA_PYTHON, ForeignClient, Program
+from transaction_wire import read_committed
+from wire_client import WireClient
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla_wire.records.batch import iter_batches
+from ottla_wire.records.record import RecordData, decode_batch
+
+PARTITIONS = range(3)
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def cases(wanted: list[tuple[ForeignClient, str]]) -> list[object]:
+    """One case per client and group protocol; those that need more than PyPI gives are for `make clients`."""
+    return [
+        pytest.param(
+            client,
+            protocol,
+            id=f"{client.name}-{protocol}",
+            marks=[] if client is KAFKA_PYTHON else [pytest.mark.clients],
+        )
+        for client, protocol in wanted
+    ]
+
+
+ALL = list(CLIENTS.values())
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    settings = {
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.replication.factor": 3,
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.replication.factor": 3,
+        "group.consumer.min.session.timeout.ms": 6_000,
+        "group.consumer.session.timeout.ms": 6_000,
+        "group.consumer.min.heartbeat.interval.ms": 500,
+        "group.consumer.heartbeat.interval.ms": 500,
+    }
+    with EmbeddedCluster(3, config=settings) as running:
+        yield running
+
+
+@contextmanager
+def run(client: ForeignClient, *arguments: str) -> Iterator[Program]:
+    try:
+        program = client.run(*arguments)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with program:
+        yield program
+
+
+@contextmanager
+def leader(cluster: EmbeddedCluster, topic: str, partition: int) -> Iterator[WireClient]:
+    number = cluster.broker_ids.index(cluster.wait_for_leader(topic, partition))
+    wire = WireClient(cluster.bootstrap_servers.split(",")[number], timeout_s=30)
+    yield wire
+    wire.close()
+
+
+def kill_leader(cluster: EmbeddedCluster, topic: str) -> None:
+    """Kill who leads partition 0, and one of three partitions of t with it."""
+    kill(cluster, cluster.leader(topic))
+
+
+def kill(cluster: EmbeddedCluster, victim: int) -> None:
+    """Returns when every partition of t has a leader again."""
+    cluster.kill(victim)
+    for each in PARTITIONS:
+        assert cluster.wait_for_leader("t", each) != victim
+
+
+def stored(cluster: EmbeddedCluster, topic: str, partition: int) -> tuple[list[RecordData], set[int]]:
+    """Every record of a partition, and the compressions of its batches."""
+    records: list[RecordData] = []
+    codecs: set[int] = set()
+    with leader(cluster, topic, partition) as wire:
+        offset = 0
+        while data := bytes(wire.fetch(topic, offset, partition=partition).records):
+            for position, header in iter_batches(data):
+                records += decode_batch(data, position)
+                codecs.add(header.compression)
+                offset = header.next_offset
+    return records, codecs
+
+
+@pytest.mark.parametrize(("client", "protocol"), cases([(each, "produce") for each in ALL]))
+def test_what_was_acknowledged_is_there_once_after_a_leader_was_killed(
+    cluster: EmbeddedCluster, client: ForeignClient, protocol: str
+) -> None:
+    with run(client, protocol, cluster.bootstrap_servers, "t") as program:
+        assert program.wait_for("created") == ["3"]
+        program.wait_for("half")
+        kill_leader(cluster, "t")
+        program.tell()
+        sent = int(program.wait_for("produced")[0])
+        program.wait()
+    found, codecs = zip(*(stored(cluster, "t", each) for each in PARTITIONS), strict=True)
+    numbers = [[int(record.value.split(b":")[0]) for record in records] for records in found]  # type: ignore[union-attr]
+    assert set(chain(*numbers)) == set(range(sent))
+    if client.writes_once:
+        assert sum(map(len, numbers)) == sent
+        assert all(each == sorted(each) for each in numbers), "and in the order in which it was sent"
+    for record in chain(*found):
+        n = record.value.split(b":")[0]  # type: ignore[union-attr]
+        assert (record.key, record.value, record.headers) == (b"k" + n, n + b":" + b"v" * 200, [("n", n)])
+    assert len(set.union(*codecs)) == len(client.codecs)
+
+
+def produce(cluster: EmbeddedCluster, client: ForeignClient, first: int, last: int) -> None:
+    """Records first to last - 1, in batches of every compression that the client can read."""
+    share = (last - first) // len(client.codecs) + 1
+    for index, codec in enumerate(client.codecs):
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec})
+        for n in range(first + index * share, min(last, first + (index + 1) * share)):
+            value = b"%d:%s" % (n, b"v" * 200)
+            producer.produce("t", value, b"k%d" % n, partition=n % 3, headers=[("n", str(n).encode())])
+        assert producer.flush(60) == 0
+
+
+def numbers_of(*programs: Program) -> set[int]:
+    return {int(number) for program in programs for _, _, _, _, number in program.said("record")}
+
+
+GROUPS = [(client, protocol) for client in ALL for protocol in client.protocols]
+
+
+@pytest.mark.parametrize(("client", "protocol"), cases(GROUPS))
+def test_a_group_goes_on_when_a_member_and_its_coordinator_are_killed(
+    cluster: EmbeddedCluster, client: ForeignClient, protocol: str
+) -> None:
+    cluster.create_topic("t", partitions=3, replication_factor=3, config={"min.insync.replicas": 2})
+    produce(cluster, client, 0, 300)
+    arguments = ("consume", cluster.bootstrap_servers, "t", "g", protocol)
+    with run(client, *arguments) as first, ExitStack() as later:
+        first.wait_for("record")
+        second = later.enter_context(run(client, *arguments))
+        second.wait_until(lambda: any(any(each) for each in second.said("assigned")), "an assignment")
+        cluster.wait_for_group("g", members=2, timeout_s=60)
+        before = len(second.said("record"))
+        first.kill()
+        committed = {int(partition): int(offset) for partition, offset in first.said("committed")}
+        produce(cluster, client, 300, 450)
+        kill_leader(cluster, "__consumer_offsets")
+        produce(cluster, client, 450, 600)
+        second.wait_until(lambda: numbers_of(first, second) == set(range(600)), "all records")
+        cluster.wait_for_group("g", members=1, timeout_s=60)
+        second.tell()
+        second.wait_for("closed")
+        second.wait()
+    cluster.wait_for_group("g", members=0)
+    for partition, offset, key, header, number in first.said("record") + second.said("record"):
+        assert (key, header, int(partition)) == (f"k{number}", number, int(number) % 3)
+        assert int(offset) == int(number) // 3
+    assert {int(number) for *_, number in second.said("record")} >= set(range(300, 600))
+    again = [(p, o) for p, o, *_ in second.said("record")[before:] if int(o) < committed.get(int(p), 0)]
+    assert again == [], "what the first had committed is not handled again"
+    assert committed_offsets(cluster, "g") == [200, 200, 200]
+
+
+def committed_offsets(cluster: EmbeddedCluster, group: str) -> list[int]:
+    asking = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    try:
+        return [each.offset for each in asking.committed([TopicPartition("t", each) for each in PARTITIONS], 60)]
+    finally:
+        asking.close()
+
+
+@pytest.mark.parametrize(("client", "protocol"), cases([(each, "transact") for each in ALL if each.has_transactions]))
+def test_only_committed_transactions_are_read_after_leader_and_producer_were_killed(
+    cluster: EmbeddedCluster, client: ForeignClient, protocol: str
+) -> None:
+    cluster.create_topic("t", partitions=3, replication_factor=3, config={"min.insync.replicas": 2})
+    with run(client, protocol, cluster.bootstrap_servers, "t", "id", "first") as first:
+        first.wait_for("half")
+        coordinators = {cluster.leader("__transaction_state")}
+        if client.commits_offsets_in_transactions:
+            coordinators.add(cluster.leader("__consumer_offsets"))
+        others = set(cluster.broker_ids) - coordinators
+        kill(cluster, min(coordinators if client.finds_new_coordinators_in_transactions else others))
+        first.tell()
+        first.wait_for("open")
+        first.kill()
+    with run(client, protocol, cluster.bootstrap_servers, "t", "id", "second") as second:
+        second.wait_for("closed")
+        second.wait()
+    wanted = [
+        [f"{name}-{n}" for name in ("t0", "t2", "t4", "taken-over") for n in range(9) if n % 3 == partition]
+        for partition in PARTITIONS
+    ]
+    assert sorted(value for (value,) in second.said("value")) == sorted(chain(*wanted))
+    for partition in PARTITIONS:
+        with leader(cluster, "t", partition) as wire:
+            assert read_committed(wire, "t", partition=partition) == [each.encode() for each in wanted[partition]]
+    if client.commits_offsets_in_transactions:
+        assert committed_offsets(cluster, "id-group")[0] == 5
