@@ -96,6 +96,7 @@ def test_a_driver_that_dies_between_any_two_steps_repeats_nothing(topics, kafka,
 
 
 PROGRAM = """
+import sys
 from ottla.spark import Pipeline, session
 
 def declare(source, sink, folder, servers):
