@@ -252,6 +252,7 @@ class LogLoader:
             )
             later.delete_files()
             self._segments.remove(later)
+        self._fs.sync_dir(self._directory)
 
     # -- producer state
 

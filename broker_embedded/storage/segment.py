@@ -123,8 +123,9 @@ class LogSegment:
             self.time_index.maybe_append(maximum.timestamp_ms, maximum.offset, skip_full_check=True)
         self.offset_index.stop_writing()
         self.time_index.stop_writing()
-        if self.log_file.size() != self.size:
+        if self.log_file.size() != self.size:  # a failed write that could not be cut; as durably as in `recover`
             self.log_file.truncate(self.size)
+            self.log_file.flush()
         self._tail_from = -1
         self._tail_last_offsets.clear()
         self._tail_positions.clear()
@@ -316,6 +317,8 @@ class LogSegment:
                 next_offset - 1,
             )
             self.log_file.truncate(valid)
+            # Durably: the next segment starts here, and a second crash would bring back what nobody looks at again.
+            self.log_file.flush()
         return cut
 
     def truncate_to(self, offset: int) -> bool:
