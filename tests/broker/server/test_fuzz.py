@@ -149,8 +149,8 @@ def test_announced_sizes_cost_no_memory(fuzzed: EmbeddedCluster) -> None:
             client.sendall((1_000_000).to_bytes(4, "big") + b"\x00" * 2_000)
         answers(fuzzed)
         server = broker_of(fuzzed).server
-        wait_until(lambda: sum(each._frame_filled == 2_004 for each in server.connections) == 200)
-        held = sum(len(each._frame or b"") for each in server.connections)
+        wait_until(lambda: sum(each._frame_filled == 2_004 for each in list(server.connections)) == 200)
+        held = sum(len(each._frame or b"") for each in list(server.connections))
         assert held < 200 * 70_000, f"{held} bytes are held for 400,000 received"
 
 
