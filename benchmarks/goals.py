@@ -238,7 +238,8 @@ GOALS: tuple[Goal, ...] = (
         "ms",
         said="one broker, start of the process to ready",
         why="Imports are most of it; `python -X importtime -m broker_embedded --help` lists them. Importing a handler "
-        "when its API is first asked for would change it.",
+        "when its API is first asked for would change it. Where Python may not write compiled modules "
+        "(PYTHONDONTWRITEBYTECODE) each start compiles them all, which doubles it.",
     ),
     _limit("broker", "cluster", "start of 3 in process", 50, "ms", said="start of three brokers in process"),
     _limit("broker", "broker", "group start to first record, ms", 150, "ms", why=_TIMERS),
@@ -267,8 +268,9 @@ GOALS: tuple[Goal, ...] = (
             1000,
             "ms",
             why="A session of 600 ms has to pass, before it an election of the quorum of up to 400 ms where the "
-            "controller died too, and then the client's own backoff. Shorter times would throw out brokers of a busy "
-            "test machine.",
+            "controller died too. The rest is the client's: librdkafka asks once a second who leads a partition whose "
+            "broker is down (its debug=metadata shows it), and a question that comes before the session is over costs "
+            "a second more. Shorter sessions would throw out brokers of a busy test machine.",
         )
         for kind in ("leader", "leader and controller")
     ),
