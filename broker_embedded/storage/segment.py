@@ -123,9 +123,8 @@ class LogSegment:
             self.time_index.maybe_append(maximum.timestamp_ms, maximum.offset, skip_full_check=True)
         self.offset_index.stop_writing()
         self.time_index.stop_writing()
-        if self.log_file.size() != self.size:  # a failed write that could not be cut; as durably as in `recover`
-            self.log_file.truncate(self.size)
-            self.log_file.flush()
+        if self.log_file.size() != self.size:  # a failed write that could not be cut
+            self._cut_file(self.size)
         self._tail_from = -1
         self._tail_last_offsets.clear()
         self._tail_positions.clear()
@@ -316,10 +315,13 @@ class LogSegment:
                 valid,
                 next_offset - 1,
             )
-            self.log_file.truncate(valid)
-            # Durably: the next segment starts here, and a second crash would bring back what nobody looks at again.
-            self.log_file.flush()
+            self._cut_file(valid)
         return cut
+
+    def _cut_file(self, size: int) -> None:
+        """Durably: the next segment starts here, and a second crash would bring back what nobody looks at again."""
+        self.log_file.truncate(size)
+        self.log_file.flush()
 
     def truncate_to(self, offset: int) -> bool:
         """Drop the batch that contains `offset` and everything after it, durably. True if anything was dropped."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.clock import Clock
 from ottla.consumer import events
-from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop, broken_run, count_run
+from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop, abandoned_run, broken_run, count_run
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.telemetry import Hooks, log_event
 
@@ -117,9 +117,8 @@ class Workers:
             result = broken_run(run, ExceptionTable().failure_of(error))
         except BaseException as error:
             if not self._is_stopping.is_set():
-                failure = ExceptionTable().failure_of(error)
-                done, rest = run.records[: run.done], run.records[run.done :]
-                self._step(events.RunFinished(run, RunResult(done=done, untouched=rest, fatal=failure)))
+                result = abandoned_run(run, ExceptionTable().failure_of(error))
+                self._step(events.RunFinished(run, result))
             raise
         duration_ms = self._clock.monotonic_ms() - started_ms
         if isinstance(result, RunResult):

@@ -127,6 +127,11 @@ def broken_run(run: Run, failure: Failure) -> RunResult:
     return RunResult(done=run.records[:at], failures=[(run.records[at], failure)], untouched=run.records[at + 1 :])
 
 
+def abandoned_run(run: Run, fatal: Failure) -> RunResult:
+    """A run whose worker died: what the handler returned from is done, the rest counts as not touched."""
+    return RunResult(done=run.records[: run.done], untouched=run.records[run.done :], fatal=fatal)
+
+
 def count_run(hooks: Hooks | None, group: str, run: Run, result: RunResult, duration_ms: int) -> None:
     """Tell the metrics of a finished run. `duration_ms` is what its worker spent on it."""
     if hooks is not None:
