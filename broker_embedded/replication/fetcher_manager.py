@@ -65,6 +65,10 @@ class ReplicaFetcherManager:
         if key is not None and self._fetchers[key].plan.unfollow(partition):
             self._fetchers.pop(key).close()
 
+    def follows(self, topic_partition: TopicPartition) -> bool:
+        """Whether it is fetched from its leader."""
+        return topic_partition in self._fetcher_of
+
     def problem_of(self, partition: Partition) -> str | None:
         """What the last fetch of a partition ended with; None if that went well, or there was none."""
         key = self._fetcher_of.get(partition.topic_partition)

@@ -343,9 +343,16 @@ class ReplicaManager:
             listener(partition)
 
     def _on_dir_offline(self, path: str, logs: Sequence[Log]) -> None:
-        """Who waits for something in a directory that failed is told so, in the loop's next turn."""
+        """In the loop's next turn: this may have been found in the middle of an append or a read."""
         for failed in logs:
-            self.loop.call_soon(self._wake_all, TopicPartition(failed.topic, failed.partition))
+            self.loop.call_soon(self._went_offline, TopicPartition(failed.topic, failed.partition))
+
+    def _went_offline(self, topic_partition: TopicPartition) -> None:
+        """What cannot be read is not followed any more, and who waits for it is told so."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            self._roles.follow(partition)
+        self._wake_all(topic_partition)
 
     def _wake_all(self, topic_partition: TopicPartition) -> None:
         self.fetches.notify(topic_partition, LEADERSHIP_CHANGED)
@@ -365,6 +372,10 @@ class ReplicaManager:
                 partition.log.update_config(log_settings)
                 if partition.leading is not None:  # min.insync.replicas decides whether the high watermark may move
                     self.in_sync.advance(partition)
+
+    def follows(self, topic_partition: TopicPartition) -> bool:
+        """Whether this broker fetches a partition from its leader."""
+        return self._fetchers is not None and self._fetchers.follows(topic_partition)
 
     def fetch_problem(self, partition: Partition) -> str | None:
         """What a follower's last fetch of a partition ended with; None if that went well, or there was none."""

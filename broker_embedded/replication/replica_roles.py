@@ -114,11 +114,7 @@ class ReplicaRoles:
         """Lead, follow or resign, as the metadata says."""
         was_leader, old_epoch = partition.is_leader, partition.leader_epoch
         partition.apply(state, now_ms=self._clock.monotonic_ms())
-        if self._fetchers is not None:
-            if partition.is_leader:
-                self._fetchers.unfollow(partition)
-            else:
-                self._fetchers.follow(partition)
+        self.follow(partition)
         topic_partition = partition.topic_partition
         if partition.leading is not None:
             self._in_sync.advance(partition)
@@ -127,6 +123,19 @@ class ReplicaRoles:
         elif was_leader:
             self._in_sync.forget(topic_partition)
         self._tell_listeners(partition, was_leader=was_leader, old_epoch=old_epoch)
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch it from its leader, unless this broker leads it or cannot write it.
+
+        A fetch says that everything before its offset is here. From a log in a directory that failed that is a false
+        promise: the leader would take it for caught up and let acks=all wait for it.
+        """
+        if self._fetchers is None:
+            return
+        if partition.is_leader or partition.log.offline_reason is not None:
+            self._fetchers.unfollow(partition)
+        else:
+            self._fetchers.follow(partition)
 
     def _open(
         self, topic_partition: TopicPartition, topic_id: bytes, config: TopicConfig, log_settings: LogConfig

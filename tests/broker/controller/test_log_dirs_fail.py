@@ -11,6 +11,7 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.node import Node
+from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.requests import NewTopic
 from broker_embedded.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionImage
@@ -94,6 +95,31 @@ def test_partitions_of_a_failed_directory_move_and_those_of_the_other_stay(run: 
 
     running.until(lambda: all(has_moved(number) for number in gone), what="others to lead what has failed")
     running.until(lambda: len(running.image.brokers[2].log_dirs) == 1, what="the directory to be struck off")
+
+
+@pytest.mark.parametrize("was_leader", [True, False])
+def test_a_replica_in_a_failed_directory_is_not_fetched_for_and_so_not_taken_for_in_sync(
+    run: Callable[..., Running], was_leader: bool
+) -> None:
+    running = run(log_dirs=2)
+    running.until(running.knows_all_places, what="the controller to know where replicas are")
+    broker, other = (2, 1) if was_leader else (1, 2)
+    failed_path = running.path_of(broker, 0)
+    gone = [number for number in range(4) if running.path_of(broker, number) == failed_path]
+    running.fail(broker, failed_path)
+    running.until(
+        lambda: all(
+            (running.partitions[number].leader, running.partitions[number].isr) == (other, (other,)) for number in gone
+        ),
+        what="the failed replicas to leave the ISR",
+    )
+    replicas = running.node(broker).broker.replicas
+    running.until(
+        lambda: not any(replicas.follows(TopicPartition("t", number)) for number in gone), what="their fetches to end"
+    )
+    whole = [number for number in range(4) if number not in gone]
+    assert whole
+    assert all(set(running.partitions[number].isr) == {1, 2} for number in whole)
 
 
 def test_a_broker_whose_only_directory_fails_is_fenced_and_stays_so(run: Callable[..., Running]) -> None:
