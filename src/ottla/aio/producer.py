@@ -30,7 +30,7 @@ from ottla.aio.schemas import Schemas, Unserialized
 from ottla.aio.topics import Held, Topics
 from ottla.aio.transaction import Transaction, TransactionRunner
 from ottla.clock import SystemClock
-from ottla.config import check_servers, for_admin, producer_settings
+from ottla.config import check_servers, for_admin, parse_addresses, producer_settings
 from ottla.errors import (
     ConfigError,
     DeliveryError,
@@ -240,7 +240,7 @@ class AsyncProducer:
             raise self._refusal or LifecycleError("this producer is started already")
         if self._refusal is not None and "closed" in str(self._refusal):
             raise self._refusal
-        problem = await first_listening(self._client_config["bootstrap_servers"], timeout_s=timeout_s)
+        problem = await first_listening(parse_addresses(self._errors.servers), timeout_s=timeout_s)
         if problem is not None:
             raise self._errors.unavailable(problem)
         client = await self.new_client(timeout_s)

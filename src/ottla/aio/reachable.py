@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-_DEFAULT_PORT = 9092
+from ottla.config import Address
 
 
-async def first_listening(addresses: Sequence[str], *, timeout_s: float) -> str | None:
+async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
     """None when something accepts a connection at one of the addresses, else what was found at each of them."""
     problems = []
     for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host:
-            host, port = port, str(_DEFAULT_PORT)
         try:
             async with asyncio.timeout(timeout_s / len(addresses)):
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                _, writer = await asyncio.open_connection(address.host, address.port)
             writer.close()
             return None
-        except (OSError, ValueError, OverflowError) as error:
+        except (OSError, UnicodeError) as error:  # the latter from a name that no resolver can be asked for
             problems.append(f"{address}: {getattr(error, 'strerror', None) or error or 'no answer'}")
-    return "; ".join(problems) or "no address given"
+    return "; ".join(problems)

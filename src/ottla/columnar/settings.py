@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.columnar.decode import Isolation
+from ottla.config import BadAddress, parse_addresses
 from ottla.errors import ConfigError
 from ottla_wire.records import CompressionType
-
-DEFAULT_PORT = 9092
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +190,12 @@ def wire_settings(
             wanted = "a whole number" if read is int else str(error)
             raise ConfigError(f"{name}: found {value!r}, wanted {wanted}") from None
     chosen = WireSettings(**fields)
+    for address in parse_addresses(str(servers)):
+        if address.protocol not in (None, chosen.security_protocol):
+            raise ConfigError(
+                f"security.protocol: found {chosen.security_protocol}, wanted {address.protocol}, because"
+                f" bootstrap.servers has {address}"
+            )
     if chosen.enable_idempotence and chosen.acks != -1:
         raise ConfigError(f"acks: found {chosen.acks}, but enable.idempotence=true needs acks=all")
     if not 1 <= chosen.max_in_flight <= 5:
@@ -202,18 +207,8 @@ def wire_settings(
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """`host:port,host:port`; the port is 9092 where none is given, IPv6 addresses stand in brackets."""
-    servers: list[tuple[str, int]] = []
-    for item in text.split(","):
-        address = item.strip().rpartition("://")[2]
-        if not address:
-            continue
-        host, colon, port = address.rpartition(":")
-        if not colon or address.endswith("]"):
-            host, port = address, str(DEFAULT_PORT)
-        if not port.isdigit() or not 0 < int(port) < 65536 or not host:
-            raise ConfigError(f"bootstrap.servers: found {item.strip()!r}, wanted host:port")
-        servers.append((host.strip("[]"), int(port)))
-    if not servers:
-        raise ConfigError(f"bootstrap.servers: found {text!r}, wanted host:port of at least one broker")
-    return tuple(servers)
+    """(host, port) of every address of `host:port,host:port`; the port is 9092 where none is given."""
+    try:
+        return tuple((address.host, address.port) for address in parse_addresses(text))
+    except BadAddress as error:
+        raise ConfigError(f"bootstrap.servers: found {text!r}, wanted {error}") from None

@@ -15,6 +15,7 @@ One vocabulary for both shells: Kafka's dotted names. `producer_settings(...)` a
 Nothing here imports a client or opens a socket.
 """
 
+from ottla.config.addresses import Address, BadAddress, parse_addresses
 from ottla.config.catalog import ALIASES, SPECS, Asyncio, Kind, Role, Spec, known_names
 from ottla.config.checks import check_batch_size_against_limit, check_consumer, check_producer, check_servers
 from ottla.config.clients import admin_settings, consumer_settings, for_admin, producer_settings
@@ -31,7 +32,9 @@ __all__ = [
     "PRODUCER_DEFAULTS",
     "PROFILES",
     "SPECS",
+    "Address",
     "Asyncio",
+    "BadAddress",
     "Default",
     "Kind",
     "Role",
@@ -48,5 +51,6 @@ __all__ = [
     "consumer_settings",
     "for_admin",
     "known_names",
+    "parse_addresses",
     "producer_settings",
 ]

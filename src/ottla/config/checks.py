@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.config.addresses import parse_addresses
 from ottla.config.defaults import Default
 from ottla.config.settings import Settings
 from ottla.errors import ConfigError
@@ -146,6 +147,9 @@ def _transaction(settings: Settings) -> None:
 
 def _security(settings: Settings) -> None:
     protocol = settings.get("security.protocol", "PLAINTEXT")
+    for address in parse_addresses(settings["bootstrap.servers"]) if "bootstrap.servers" in settings else ():
+        if address.protocol not in (None, protocol):  # librdkafka passes over such an address without an error
+            raise _broken(settings, "security.protocol", f"{address.protocol}, because bootstrap.servers has {address}")
     uses_sasl = protocol.startswith("SASL_")
     has_sasl = settings.was_chosen("sasl.username") or settings.was_chosen("sasl.password")
     if has_sasl and not uses_sasl:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+from ottla.config.addresses import parse_addresses
 from ottla.config.catalog import ASYNCIO_ONLY, SPECS, Asyncio, Role
 from ottla.config.settings import Settings, is_for_threads_only
 from ottla.errors import ConfigError
@@ -41,7 +42,9 @@ def _in_aiokafkas_words(settings: Settings, kwargs: dict[str, Any]) -> None:
     if kwargs.get("connections_max_idle_ms") == 0:  # librdkafka's way to say never
         kwargs["connections_max_idle_ms"] = None
     if "bootstrap_servers" in kwargs:
-        kwargs["bootstrap_servers"] = [server.strip() for server in kwargs["bootstrap_servers"].split(",")]
+        kwargs["bootstrap_servers"] = [
+            address.host_and_port for address in parse_addresses(settings["bootstrap.servers"])
+        ]
     if kwargs.get("auto_offset_reset") == "error":  # aiokafka keeps the Java client's word
         kwargs["auto_offset_reset"] = "none"
     if settings.role is Role.PRODUCER:

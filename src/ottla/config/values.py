@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
+from ottla.config.addresses import BadAddress, parse_addresses
 from ottla.config.catalog import SPECS, Kind, Spec
 from ottla.errors import ConfigError
 
@@ -14,8 +14,6 @@ __all__ = ["parse"]
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
-_ADDRESS = re.compile(r"(\w+://)?(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?")
-"""A host name or address, its port (Kafka's 9092 where there is none), and before it librdkafka's protocol://."""
 
 
 def parse(name: str, value: Any, *, origin: str) -> Any:
@@ -51,10 +49,10 @@ def _text(spec: Spec, value: Any, origin: str) -> str:
 def _servers(spec: Spec, value: Any, origin: str) -> str:
     """Addresses: what can be seen to be wrong is refused at once, rather than looked for on the network."""
     text = _text(spec, value, origin)
-    for address in text.split(","):
-        match = _ADDRESS.fullmatch(address.strip())
-        if match is None or not 1 <= int(match["port"] or 9092) <= 65_535:
-            raise _wrong(spec, value, origin, wanted="host:port[,host:port...], each port from 1 to 65535")
+    try:
+        parse_addresses(text)
+    except BadAddress as error:
+        raise _wrong(spec, value, origin, wanted=str(error)) from None
     return text
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
 
 from ottla.clock import SystemClock
-from ottla.config import check_servers, for_admin, producer_settings
+from ottla.config import check_servers, for_admin, parse_addresses, producer_settings
 from ottla.errors import (
     ConfigError,
     DeliveryError,
@@ -287,7 +287,7 @@ class Producer:
             raise self._closed
         deadline = time.monotonic() + timeout_s
         if "test.mock.num.brokers" not in self.settings:
-            problem = first_listening(self._errors.servers, timeout_s=timeout_s)
+            problem = first_listening(parse_addresses(self._errors.servers), timeout_s=timeout_s)
             if problem is not None:
                 raise self._errors.unavailable(problem)
         try:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
-_DEFAULT_PORT = 9092
+from ottla.config import Address
 
 
-def first_listening(servers: str, *, timeout_s: float) -> str | None:
+def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
     """None when something accepts a connection at one of the addresses, else what was found at each of them."""
     problems = []
-    addresses = [address.strip() for address in servers.split(",") if address.strip()]
     for address in addresses:
-        host, _, port = address.removeprefix("PLAINTEXT://").rpartition(":")
         try:
-            if not host:
-                host, port = port, str(_DEFAULT_PORT)
-            socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s / len(addresses)).close()
+            socket.create_connection((address.host, address.port), timeout=timeout_s / len(addresses)).close()
             return None
-        except (OSError, ValueError, OverflowError) as error:
+        except (OSError, UnicodeError) as error:  # the latter from a name that no resolver can be asked for
             problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    return "; ".join(problems) or "no address given"
+    return "; ".join(problems)

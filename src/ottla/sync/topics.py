@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -11,7 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.config import Address, BadAddress, parse_addresses
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from ottla.sync.reachable import first_listening
 
 
 def create_topic(
@@ -66,7 +67,9 @@ def delete_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: fl
 
 def check_reachable(bootstrap_servers: str, *, timeout_s: float = 5.0) -> int:
     """The number of brokers that the cluster at this address has. Raises `BrokerUnavailable` when none answers."""
-    _check_sockets(bootstrap_servers, timeout_s)
+    problem = first_listening(_addresses(bootstrap_servers), timeout_s=timeout_s)
+    if problem is not None:
+        raise BrokerUnavailable(f"no Kafka broker answered at {problem}")
     try:
         return len(_admin(bootstrap_servers, timeout_s).list_topics(timeout=timeout_s).brokers)
     except KafkaException as error:
@@ -75,20 +78,15 @@ def check_reachable(bootstrap_servers: str, *, timeout_s: float = 5.0) -> int:
         ) from error
 
 
-def _check_sockets(bootstrap_servers: str, timeout_s: float) -> None:
-    """Raise when nothing listens at any address. librdkafka would go on trying until its time is up."""
-    problems = []
-    for address in bootstrap_servers.split(","):
-        host, _, port = address.strip().rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
-            return
-        except OSError as error:
-            problems.append(f"{address}: {error.strerror or error}")
-    raise BrokerUnavailable(f"no Kafka broker answered at {'; '.join(problems)}")
+def _addresses(bootstrap_servers: str) -> tuple[Address, ...]:
+    try:
+        return parse_addresses(bootstrap_servers)
+    except BadAddress as error:
+        raise ConfigError(f"bootstrap servers: found {bootstrap_servers!r}, wanted {error}") from None
 
 
 def _admin(bootstrap_servers: str, timeout_s: float) -> AdminClient:
+    _addresses(bootstrap_servers)  # librdkafka passes over what it cannot read, and waits
     # librdkafka logs each refused connection to stderr; the error that is raised in the end says it once.
     return AdminClient(
         {"bootstrap.servers": bootstrap_servers, "socket.timeout.ms": max(10, int(timeout_s * 1000)), "log_level": 0}

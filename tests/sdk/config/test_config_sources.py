@@ -137,7 +137,7 @@ def test_servers_that_cannot_be_addresses_are_refused_before_anything_is_connect
 
 @pytest.mark.parametrize(
     "servers",
-    ["localhost", "a:1, b:2", "10.0.0.1:65535", "[::1]:9092", "[fe80::1%eth0]", "SASL_SSL://kafka-0.example.com:9093"],
+    ["localhost", "a:1, b:2", "10.0.0.1:65535", "[::1]:9092", "[fe80::1%eth0]", "PLAINTEXT://kafka-0.example.com:9093"],
 )
 def test_servers_in_every_form_that_clients_take_are_accepted(servers: str) -> None:
     assert consumer_settings(servers, environ={})["bootstrap.servers"] == servers
