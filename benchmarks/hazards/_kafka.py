@@ -21,14 +21,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 
 @contextlib.contextmanager
-def kafka() -> Iterator[str]:
-    """The address that was given, or that of an embedded broker that ends with the block."""
+def kafka(*options: str) -> Iterator[str]:
+    """The address that was given, or that of an embedded broker, with these options, that ends with the block."""
     logging.disable(logging.CRITICAL)
     if len(sys.argv) > 1:
         yield sys.argv[1]
         return
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker_embedded", "--log-level", "error"],
+        [sys.executable, "-m", "broker_embedded", "--log-level", "error", *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

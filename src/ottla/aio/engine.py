@@ -57,6 +57,7 @@ from ottla.consumer.health import Health
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
+from ottla.consumer.static_members import SharedInstanceId
 from ottla.errors import RetriableError
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, log_event
@@ -98,6 +99,10 @@ class Engine:
         self._servers = settings["bootstrap.servers"]
         # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.
         is_ranged = settings.get("partition.assignment.strategy") == "range"
+        instance_id = settings.get("group.instance.id")
+        self._shared_id = instance_id and SharedInstanceId(
+            instance_id, session_timeout_ms=settings["session.timeout.ms"]
+        )
         self._assignor = {"partition_assignment_strategy": (RangePartitionAssignor,)} if is_ranged else {}
         self._dead_letters = dead_letters
         self._drain_s = drain_s
@@ -321,16 +326,23 @@ class Engine:
     # The client's listener
 
     async def on_assign(self, partitions: list[TopicPartition]) -> None:
+        if self._shared_id:
+            self._shared_id.assigned(self._clock.monotonic_ms())
         metadata = None
         if self._needs_metadata and partitions:
             metadata = await committed_metadata(self._client, partitions, group=self.group)
         self._step(events.Assigned(partitions, metadata))
 
     async def on_revoke(self, partitions: list[TopicPartition]) -> None:
-        if not partitions:
-            return
-        if self._is_lost():
+        is_lost = self._is_lost()
+        if is_lost and partitions:
             self._step(events.Lost(partitions))
+        fenced = self._shared_id.lost(self._clock.monotonic_ms()) if is_lost and self._shared_id else None
+        if fenced is not None:
+            self._end(fenced)
+            # Ends aiokafka's coordination before it joins once more: that would throw the other member out.
+            raise asyncio.CancelledError
+        if is_lost or not partitions:
             return
         self._step(events.Revoking(partitions))
         self._workers.give_back_cancelled()

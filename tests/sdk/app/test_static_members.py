@@ -1,17 +1,17 @@
-"""Two members with the same `group.instance.id`: one of them ends and says so.
+"""Two members with the same `group.instance.id`: one of them ends and says so, in both shells.
 
-In threads only. aiokafka names the id when it joins and in no heartbeat, so that the coordinator cannot tell it that
-another member took the id: there the two take the partitions from each other, with a `partitions_lost` each time.
+librdkafka is told so by the coordinator. aiokafka is not, because its heartbeats do not carry the id: there it is seen
+from the id being taken away again and again.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 
 from ottla import App, FencedError
+from ottla.consumer.static_members import SharedInstanceId
 
 
 def make(kafka: Any, topic: str, group: str, **settings: Any) -> App:
@@ -21,38 +21,57 @@ def make(kafka: Any, topic: str, group: str, **settings: Any) -> App:
 
 
 def owns(app: App) -> bool:
-    return bool(app.health().partitions)
+    return app._runner is not None and bool(app.health().partitions)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    ("shell", "protocol"),
+    [("threads", "classic"), ("threads", "consumer"), ("asyncio", "classic")],
+    indirect=["shell"],
+)
 def test_one_of_two_members_with_the_same_group_instance_id_ends_and_says_why(
-    kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, protocol: str
+    kafka: Any, kafka_topic: str, kafka_group: str, shell: Any, wait: Any, protocol: str
 ) -> None:
     """In a classic group the newer one takes over; under KIP-848 it is refused."""
-    apps = [make(kafka, kafka_topic, kafka_group, **{"group.protocol": protocol}) for _ in range(2)]
-    ended: list[tuple[App, BaseException]] = []
+    settings = {"heartbeat.interval.ms": 200} if protocol == "classic" else {}
+    apps = [make(kafka, kafka_topic, kafka_group, **{"group.protocol": protocol, **settings}) for _ in range(2)]
+    gone, other = apps if protocol == "classic" else reversed(apps)
+    shell.start(apps[0])
+    wait(lambda: owns(apps[0]), timeout_s=60)
+    shell.start(apps[1])
 
-    def run(app: App) -> None:
-        try:
-            app.run(handle_signals=False)
-        except BaseException as error:
-            ended.append((app, error))
+    error = shell.error_of(gone, timeout_s=60)
+    assert isinstance(error, FencedError)
+    assert "another member runs with the same group.instance.id" in str(error)
+    wait(lambda: owns(other) and other.health().is_ready, timeout_s=60)
 
-    threads = [threading.Thread(target=run, args=(app,)) for app in apps]
-    try:
-        threads[0].start()
-        wait(lambda: owns(apps[0]), timeout_s=60)
-        threads[1].start()
-        wait(lambda: ended, timeout_s=60)
-        ((gone, error),) = ended
-        assert gone is apps[0 if protocol == "classic" else 1]
-        assert isinstance(error, FencedError)
-        assert "another member runs with the same group.instance.id" in str(error)
-        (other,) = (app for app in apps if app is not gone)
-        wait(lambda: owns(other) and other.health().is_ready, timeout_s=60)
-    finally:
-        for app in apps:
-            app.stop()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join(60)
+
+class TestToldFromASlowMember:
+    SESSION_MS = 45_000
+
+    def lost_after(self, *held_ms: int) -> list[bool]:
+        watch, now_ms, ends = SharedInstanceId("till-1", session_timeout_ms=self.SESSION_MS), 0, []
+        for held in held_ms:
+            watch.assigned(now_ms)
+            now_ms += held
+            ends.append(watch.lost(now_ms) is not None)
+            now_ms += 1_000
+        return ends
+
+    def test_three_losses_in_a_row_sooner_than_a_session_can_end_are_another_member(self) -> None:
+        assert self.lost_after(3_000, 3_000, self.SESSION_MS - 1) == [False, False, True]
+
+    def test_a_session_that_may_have_expired_begins_the_count_anew(self) -> None:
+        assert self.lost_after(3_000, 3_000, self.SESSION_MS, 3_000, 3_000) == [False] * 5
+
+    def test_what_was_never_assigned_cannot_be_taken(self) -> None:
+        watch = SharedInstanceId("till-1", session_timeout_ms=self.SESSION_MS)
+        assert [watch.lost(now_ms) for now_ms in range(10)] == [None] * 10
+
+    def test_the_error_names_the_id_and_how_it_was_seen(self) -> None:
+        watch = SharedInstanceId("till-1", session_timeout_ms=self.SESSION_MS)
+        for now_ms in (0, 1_000, 2_000):
+            watch.assigned(now_ms)
+            error = watch.lost(now_ms + 500)
+        assert "'till-1' was taken from this member 3 times in a row" in str(error)
+        assert "session.timeout.ms=45000" in str(error)
