@@ -3,9 +3,9 @@
 Each program (tests/clients/<language>/) has up to three commands and prints one line per event, words between tabs. A
 line written to its standard input tells it to go on, or to stop.
 
-`produce BOOTSTRAP TOPIC`: create the topic by the admin client (`created PARTITIONS`); 50 records with each compression
-(`half SENT`); further records, until told; 50 with each compression again (`produced SENT`). Record n has the key `kn`,
-the header n = `n` and a value that begins with `n:`.
+`produce BOOTSTRAP TOPIC`: create the topic by the admin client if it has one (`created PARTITIONS`); 50 records with
+each compression (`half SENT`); further records, until told; 50 with each compression again (`produced SENT`). Record n
+has the key `kn`, the header n = `n` and a value that begins with `n:`.
 
 `consume BOOTSTRAP TOPIC GROUP PROTOCOL`: a member of a group (`assigned PARTITIONS`) that prints what it gets (`record
 PARTITION OFFSET KEY HEADER NUMBER`) and commits it (`committed PARTITION OFFSET`), until told (`closed`).
@@ -133,6 +133,9 @@ class ForeignClient:
     has_transactions: bool = True
     commits_offsets_in_transactions: bool = True
     finds_new_coordinators_in_transactions: bool = True
+    creates_topics: bool = True
+    has_headers: bool = True
+    """False where it gives the same headers to everything that it sends."""
     writes_once: bool = True
     """False where the client, or the program that tries again in its place, writes a record twice after a failure."""
 
@@ -236,6 +239,11 @@ def _python() -> Sequence[str]:
     return [sys.executable, str(PROGRAMS / "python" / "client.py")]
 
 
+def _kcat() -> Sequence[str]:
+    _need("kcat", "Debian's package of that name, or Homebrew's, has it")
+    return [sys.executable, str(PROGRAMS / "kcat" / "client.py")]
+
+
 KAFKA_PYTHON = ForeignClient(
     name="kafka-python",
     command=_python,
@@ -256,6 +264,9 @@ CLIENTS: Mapping[str, ForeignClient] = {
             commits_offsets_in_transactions=False,  # only together with its own group member
         ),
         ForeignClient(name="sarama", command=_go("sarama")),
+        ForeignClient(
+            name="kcat", command=_kcat, creates_topics=False, has_headers=False, commits_offsets_in_transactions=False
+        ),
         ForeignClient(name="kafkajs", command=_javascript("kafkajs"), codecs=("none", "gzip", "snappy")),
         ForeignClient(
             name="platformatic",
