@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from uuid import UUID
 
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.node import HOST, Node, NodeSettings, Surroundings, log_dirs
@@ -29,7 +28,7 @@ from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Network, Reservation, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
-from ottla_wire.protocol.primitives import uuid_text
+from ottla_wire.protocol.primitives import random_uuid, uuid_text
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +222,7 @@ class Cluster:
         return self._new_uuid_text()
 
     def _new_uuid_text(self) -> str:
-        return uuid_text(UUID(int=self._random.getrandbits(128), version=4).bytes)
+        return uuid_text(random_uuid(self._random))
 
     # --- life of a node
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from uuid import UUID
 
 from broker_embedded.common.config import BrokerConfig, InvalidConfig, topic_config
 from broker_embedded.common.errors import BrokerError
@@ -20,6 +19,7 @@ from broker_embedded.metadata.records import (
     SetConfig,
 )
 from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.primitives import random_uuid
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """As in Kafka: a typing error must not allocate a million logs."""
@@ -36,7 +36,7 @@ def create_topic(
     except InvalidConfig as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     replicas = _assigned(image, wanted) if wanted.assignments else _placed(image, wanted, config)
-    topic_id = UUID(int=random.getrandbits(128), version=4).bytes
+    topic_id = random_uuid(random)
     records: list[MetadataRecord] = [CreateTopic(name=wanted.name, topic_id=topic_id)]
     records += [
         SetConfig(resource_type=ResourceType.TOPIC, resource_name=wanted.name, name=name, value=value)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
-from uuid import UUID
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig, InvalidConfig
@@ -40,6 +39,7 @@ from broker_embedded.server.producer_ids import ProducerIds
 from broker_embedded.server.server import SocketServer
 from broker_embedded.server.topic_creation import TopicCreation
 from broker_embedded.storage.log_manager import LogManager
+from ottla_wire.protocol.primitives import random_uuid
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +223,7 @@ class Broker:
 
     def new_uuid(self) -> bytes:
         """A random uuid, as 16 bytes."""
-        return UUID(int=self._random.getrandbits(128), version=4).bytes
+        return random_uuid(self._random)
 
     def endpoints_of(self, nodes: Iterable[int]) -> list[dict[str, Any]]:
         """Where brokers listen, as responses name leaders (KIP-951)."""

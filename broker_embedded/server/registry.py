@@ -1,20 +1,20 @@
 """The table of APIs: key, versions and handler are bound in one place, and everyone else reads it.
 
 ApiVersions, the dispatcher and the protocol support page are derived from `TABLE`; no version number is written twice.
-A module under `server/apis/` declares its API by decorating its handler:
+`server.apis` lists what is served; the module of an API there has its handler, and may say how its errors look:
 
-    @api(ApiKey.LIST_OFFSETS, versions=(1, 9))
     def handle(ctx: RequestContext, request: Message) -> Response: ...
+    def on_error(request: Message, version: int, error: BrokerError) -> Body: ...
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.server.forwarding import to_controller as forwarded
 from broker_embedded.server.futures import Promise
 from ottla_wire.protocol import ApiKey
@@ -57,48 +57,41 @@ class RequestContext:
         return self.connection.client_host
 
 
-@fact
 class Api:
-    """One served API."""
+    """One served API. Its module is loaded when its handler is first asked for."""
 
-    key: ApiKey
-    min_version: int
-    max_version: int
+    __slots__ = ("handler", "key", "listed_from", "max_version", "min_version", "on_error", "to_controller")
+
     handler: Handler
     on_error: OnError | None
-    listed_from: int
-    """The lowest version that ApiVersions lists; lower than `min_version` only for Produce (KAFKA-18659)."""
+    """Shapes the response for a BrokerError that the handler raises."""
+
+    def __init__(
+        self, key: ApiKey, *, versions: tuple[int, int], listed_from: int | None = None, to_controller: bool = False
+    ) -> None:
+        """`listed_from`: the lowest version that ApiVersions lists; lower than the first of `versions` only for Produce
+        (KAFKA-18659). `to_controller`: the handler runs on the node whose controller is active, whichever was asked.
+        """
+        self.key = key
+        self.min_version, self.max_version = versions
+        self.listed_from = versions[0] if listed_from is None else listed_from
+        self.to_controller = to_controller
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what the module has to say, until it is loaded; from then on the slots answer."""
+        if name not in ("handler", "on_error"):
+            raise AttributeError(name)
+        module = import_module(f"broker_embedded.server.apis.{self.key.name.lower()}")
+        self.on_error = getattr(module, "on_error", None)
+        self.handler = forwarded(self.key, module.handle) if self.to_controller else module.handle
+        return getattr(self, name)
 
 
 TABLE: dict[int, Api] = {}
 
 
-def api(
-    key: ApiKey,
-    *,
-    versions: tuple[int, int],
-    on_error: OnError | None = None,
-    listed_from: int | None = None,
-    to_controller: bool = False,
-) -> Callable[[Handler], Handler]:
-    """Bind a handler to an API. `on_error` shapes the response for a BrokerError that the handler raises.
-
-    `to_controller`: the handler runs on the node whose controller is active, whichever node was asked.
-    """
-
-    def bind(handler: Handler) -> Handler:
-        if key in TABLE:
-            raise ValueError(f"{key.name} is bound twice: {TABLE[key].handler.__module__} and {handler.__module__}")
-        lowest = versions[0] if listed_from is None else listed_from
-        bound = forwarded(key, handler) if to_controller else handler
-        TABLE[int(key)] = Api(
-            key=key,
-            min_version=versions[0],
-            max_version=versions[1],
-            handler=bound,
-            on_error=on_error,
-            listed_from=lowest,
-        )
-        return handler
-
-    return bind
+def serve(
+    key: ApiKey, *, versions: tuple[int, int], listed_from: int | None = None, to_controller: bool = False
+) -> None:
+    """Put an API into the table."""
+    TABLE[int(key)] = Api(key, versions=versions, listed_from=listed_from, to_controller=to_controller)

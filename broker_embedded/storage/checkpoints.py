@@ -7,7 +7,6 @@ one or the new one.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Mapping
 
 from broker_embedded.common.filesystem import FileSystem, read_whole, write_whole
@@ -23,6 +22,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 
 _VERSION = "0"
+_CLEAN_SHUTDOWN_TEXT = b'{"version": 0, "brokerEpoch": -1}'
 
 
 class CorruptCheckpointError(Exception):
@@ -117,7 +117,7 @@ def read_meta_properties(fs: FileSystem, directory: str) -> dict[str, str] | Non
 
 def write_clean_shutdown(fs: FileSystem, directory: str) -> None:
     """Says that every log in the directory was flushed and closed: the next start reads none of them."""
-    write_whole(fs, f"{directory}/{CLEAN_SHUTDOWN}", json.dumps({"version": 0, "brokerEpoch": -1}).encode())
+    write_whole(fs, f"{directory}/{CLEAN_SHUTDOWN}", _CLEAN_SHUTDOWN_TEXT)
 
 
 def take_clean_shutdown(fs: FileSystem, directory: str) -> bool:

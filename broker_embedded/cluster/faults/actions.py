@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -132,6 +131,8 @@ def parse_error(value: ErrorCode | str | int) -> ErrorCode:
     else:
         name = value.strip().upper().replace("-", "_")
         if name not in ErrorCode.__members__:
+            import difflib
+
             close = difflib.get_close_matches(name, ErrorCode.__members__, n=1)
             hint = f"; did you mean {close[0]}?" if close else ", such as NOT_LEADER_OR_FOLLOWER"
             raise InvalidFault(f"error: found {value!r}, wanted the name of an error code{hint}")

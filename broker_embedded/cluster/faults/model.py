@@ -13,7 +13,6 @@ from typing import Any
 
 from broker_embedded.cluster.faults.actions import Action, Corrupt, Fail, Hold, Phase, action_to_json
 from broker_embedded.cluster.faults.disk_fault import DiskFault
-from broker_embedded.cluster.faults.injection import Injection
 from broker_embedded.cluster.faults.levels import Level, level_of
 from broker_embedded.cluster.faults.selector import InvalidFault, Selector
 from broker_embedded.cluster.faults.subject import Subject
@@ -147,6 +146,8 @@ class BrokerFaults(FaultHook):
         self._model = model
 
     def around(self, api: Any, handler: H) -> H:
+        from broker_embedded.cluster.faults.injection import Injection  # where there are no faults it is not loaded
+
         return Injection(self._model, self, api, handler)  # type: ignore[return-value]  # called as the handler is
 
     def check_partition(

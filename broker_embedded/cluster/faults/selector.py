@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -116,5 +115,7 @@ def parse_api(value: ApiKey | str | int) -> ApiKey:
 
 
 def _did_you_mean(found: str, known: dict[str, ApiKey]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(found, known, n=1)
     return f"; did you mean {known[close[0]].name}?" if close else ", such as PRODUCE or LIST_OFFSETS"

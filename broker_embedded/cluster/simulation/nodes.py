@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from uuid import UUID
 
 from broker_embedded.cluster.cluster import SEVERAL_NODES, VOTERS
 from broker_embedded.cluster.node import Node, NodeSettings, Surroundings
@@ -16,7 +15,7 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.peer_connections import GoodLinks
-from ottla_wire.protocol.primitives import uuid_text
+from ottla_wire.protocol.primitives import random_uuid, uuid_text
 
 PORT = 9092
 INTERNAL_PORT = 9093
@@ -133,4 +132,4 @@ class SimulatedNode:
         await self.node.stop()
 
     def _new_uuid_text(self) -> str:
-        return uuid_text(UUID(int=self._random.getrandbits(128), version=4).bytes)
+        return uuid_text(random_uuid(self._random))

@@ -7,7 +7,7 @@ import base64
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
@@ -18,12 +18,16 @@ from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.replica_manager import ReplicaManager
 from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.primitives import random_uuid
 
 from ..runtime.runtime import CoordinatorRuntime
-from .config import GroupConfig
-from .consumer.heartbeat import HeartbeatRequest
-from .requests import ListedGroup
-from .shard import GroupShard
+
+if TYPE_CHECKING:
+    from ..runtime.shard import ShardContext
+    from .config import GroupConfig
+    from .consumer.heartbeat import HeartbeatRequest
+    from .requests import ListedGroup
+    from .shard import GroupShard
 
 
 class GroupCoordinator:
@@ -46,7 +50,7 @@ class GroupCoordinator:
         self._parsed: tuple[BrokerConfig, GroupConfig] | None = None
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
-            make_shard=lambda partition, context: GroupShard(partition, context, self.config),
+            make_shard=self._make_shard,
             replicas=replicas,
             metadata=metadata,
             clock=clock,
@@ -64,8 +68,18 @@ class GroupCoordinator:
         """The settings as they are now; a dynamic change is seen by the next request."""
         broker = self._broker_config()
         if self._parsed is None or self._parsed[0] is not broker:
+            from .config import GroupConfig
+
             self._parsed = (broker, GroupConfig.of(broker))
         return self._parsed[1]
+
+    def _make_shard(self, partition: int, context: ShardContext) -> GroupShard:
+        """The state machines of groups are loaded with the first shard: a process without groups never pays for them
+        (forty modules, a tenth of its start).
+        """
+        from .shard import GroupShard
+
+        return GroupShard(partition, context, self.config)
 
     # -- finding
 
@@ -85,7 +99,8 @@ class GroupCoordinator:
 
     def new_member_id(self, prefix: str) -> str:
         """client id (or instance id) and a random uuid, as Kafka makes them."""
-        return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
+        digits = random_uuid(self._random).hex()
+        return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def with_member_id(self, request: HeartbeatRequest) -> HeartbeatRequest:
         """Version 0 of KIP-848's heartbeat leaves the choice of the member id to us: a uuid in Kafka's base64."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
@@ -18,13 +19,16 @@ from ottla_wire.protocol import ErrorCode
 
 from ..runtime.reply import Reply
 from ..runtime.runtime import CoordinatorRuntime
-from .config import TransactionConfig
 from .enlistment import Enlistment, OnChecked
 from .marker_writer import MarkerWriter, OffsetsOfTransactions
 from .markers import MarkerSender
 from .requests import AddPartitions, InitProducer, PartitionsChecked
-from .shard import OnProducerId, TransactionShard
-from .transaction import Transaction
+
+if TYPE_CHECKING:
+    from ..runtime.shard import ShardContext
+    from .config import TransactionConfig
+    from .shard import OnProducerId, TransactionShard
+    from .transaction import Transaction
 
 
 class TransactionCoordinator:
@@ -45,6 +49,7 @@ class TransactionCoordinator:
     ) -> None:
         """`peers` reaches the other brokers; without it only what this broker leads is told how transactions end."""
         self._broker_config = config
+        self._new_producer_id = new_producer_id
         self._replicas = replicas
         self._metadata = metadata
         self.marker_writer = MarkerWriter(replicas=replicas, clock=clock, offsets=offsets)
@@ -56,9 +61,7 @@ class TransactionCoordinator:
         )
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
-            make_shard=lambda partition, context: TransactionShard(
-                partition, context, config=self.config, markers=self._markers, new_producer_id=new_producer_id
-            ),
+            make_shard=self._make_shard,
             replicas=replicas,
             metadata=metadata,
             clock=clock,
@@ -75,7 +78,17 @@ class TransactionCoordinator:
 
     def config(self) -> TransactionConfig:
         """The settings as they are now."""
+        from .config import TransactionConfig
+
         return TransactionConfig.of(self._broker_config())
+
+    def _make_shard(self, partition: int, context: ShardContext) -> TransactionShard:
+        """The state machine is loaded with the first shard, as that of groups is."""
+        from .shard import TransactionShard
+
+        return TransactionShard(
+            partition, context, config=self.config, markers=self._markers, new_producer_id=self._new_producer_id
+        )
 
     # -- finding
 

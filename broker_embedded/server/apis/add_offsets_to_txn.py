@@ -10,14 +10,13 @@ from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import AddPartitions, PartitionsChecked
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_PRODUCER_FENCED = 2
 
 
-@api(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4))
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     shard = ctx.broker.transactions.shard_of(request.transactional_id)

@@ -16,7 +16,7 @@ from broker_embedded.coordinator.transaction.requests import AddPartitions, Part
 from broker_embedded.coordinator.transaction.transaction import EPOCH_BUMPED_AT_EVERY_END, ProducerIdentity
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -25,14 +25,13 @@ FIRST_WITH_PRODUCER_FENCED = 2
 FIRST_OF_BROKERS = 4
 
 
-def _error(request: Message, version: int, error: BrokerError) -> Body:
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
     if version >= FIRST_OF_BROKERS:
         return {"throttle_time_ms": 0, "error_code": int(error.code), "results_by_transaction": []}
     topics = request.v3_and_below_topics
     return _body_of_producer(topics, PartitionsChecked(error=error.code), version)
 
 
-@api(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     if ctx.api_version >= FIRST_OF_BROKERS:
         return _of_brokers(ctx, request)

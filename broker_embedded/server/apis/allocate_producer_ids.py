@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     block = ctx.broker.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
     return then(block, lambda ids: {"error_code": 0, "producer_id_start": ids.start, "producer_id_len": len(ids)})

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from broker_embedded.controller.requests import ConfigOperation
 from broker_embedded.server.config_changes import change_configs, refuse_all
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+on_error = refuse_all
 
-@api(ApiKey.ALTER_CONFIGS, versions=(0, 2), on_error=refuse_all, to_controller=True)
+
 def handle(ctx: RequestContext, request: Message) -> Response:
     operations = [
         [(config.name, ConfigOperation.SET, config.value) for config in resource.configs]

@@ -11,12 +11,11 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.isr_changes import UNKNOWN_EPOCH, IsrChange, IsrResult
 from broker_embedded.metadata.records import LeaderRecoveryState
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.ALTER_PARTITION, versions=(2, 3), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     wanted = [
         _change(topic.topic_id, partition, ctx.api_version)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.reassignment import Reassignment
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     allow = request.allow_replication_factor_change
     wanted = [

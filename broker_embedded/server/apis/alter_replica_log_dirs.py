@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
@@ -29,7 +29,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-@api(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {
         "results": [

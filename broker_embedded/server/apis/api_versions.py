@@ -17,7 +17,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.features import SUPPORTED
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.dispatcher import api_versions_body
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
 
@@ -31,7 +31,6 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _encoded: WeakKeyDictionary[Broker, dict[int, tuple[Mapping[str, int], bytes]]] = WeakKeyDictionary()
 
 
-@api(ApiKey.API_VERSIONS, versions=(0, 4))
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     if version >= 3:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from broker_embedded.controller.partition_requests import DirectoryAssignment
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     wanted = [
         DirectoryAssignment(topic_id=topic.topic_id, partition=each.partition_index, directory=directory.id)

@@ -5,11 +5,9 @@ Repeated while the voter does not fetch. Endpoints are not exchanged: each node 
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return ctx.broker.quorum.handle_begin_quorum_epoch(request)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from broker_embedded.controller.heartbeats import Heartbeat, HeartbeatReply
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.BROKER_HEARTBEAT, versions=(0, 1), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     heartbeat = Heartbeat(
         broker_id=request.broker_id,

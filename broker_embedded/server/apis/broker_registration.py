@@ -10,12 +10,11 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import RegisterBroker, SupportedFeature
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.BROKER_REGISTRATION, versions=(0, 4), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     if not request.listeners:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "a broker needs a listener")

@@ -8,14 +8,13 @@ from broker_embedded.coordinator.group.consumer.assignment import Assignment, by
 from broker_embedded.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from broker_embedded.coordinator.group.consumer.member import ConsumerMember
 from broker_embedded.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 MEMBER_USES_CONSUMER_PROTOCOL = 1
 
 
-@api(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1))
 def handle(ctx: RequestContext, request: Message) -> Response:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = [{**_describe(ctx, group_id), "authorized_operations": operations} for group_id in request.group_ids]

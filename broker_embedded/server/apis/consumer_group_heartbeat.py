@@ -12,15 +12,14 @@ from broker_embedded.coordinator.group.consumer.assignment import of_message, to
 from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, check_request
 from broker_embedded.coordinator.group.consumer.member import JOIN_EPOCH
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_CLIENT_MEMBER_IDS = 1
 
 
-@api(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1))
 def handle(ctx: RequestContext, request: Message) -> Response:
     coordinator = ctx.broker.groups
     if "consumer" not in ctx.broker.config.group_coordinator_rebalance_protocols:

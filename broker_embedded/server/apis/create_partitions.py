@@ -7,8 +7,8 @@ from collections import Counter
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import NewPartitions
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
@@ -16,7 +16,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"results": [_result(topic.name, error) for topic in request.topics]}
 
 
-@api(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
     wanted = [_new_partitions(topic) for topic in request.topics if counts[topic.name] == 1]

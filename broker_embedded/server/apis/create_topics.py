@@ -12,8 +12,8 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.server import config_view
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
@@ -21,7 +21,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"topics": [_refused(topic.name, error) for topic in request.topics]}
 
 
-@api(ApiKey.CREATE_TOPICS, versions=(2, 7), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
     wanted = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]

@@ -6,15 +6,14 @@ from functools import partial
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 Errors = dict[str, ErrorCode]
 
 
-@api(ApiKey.DELETE_GROUPS, versions=(0, 2))
 def handle(ctx: RequestContext, request: Message) -> Response:
     reply: Reply[Errors] = Reply(_body)
     waiting = dict.fromkeys(request.groups_names)

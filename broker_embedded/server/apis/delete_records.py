@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.DELETE_RECORDS, versions=(0, 2))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {
         "topics": [

@@ -8,8 +8,8 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 
 
@@ -19,7 +19,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"responses": [_response(name, ZERO_UUID, error) for name in request.topic_names]}
 
 
-@api(ApiKey.DELETE_TOPICS, versions=(1, 6), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     image = ctx.broker.controller.image
     if ctx.api_version >= 6:

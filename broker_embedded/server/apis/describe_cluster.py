@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 BROKERS = 1
 
 
-@api(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2))
 def handle(ctx: RequestContext, request: Message) -> Response:
     if request.endpoint_type != BROKERS:
         raise BrokerError(

@@ -9,12 +9,11 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.server import config_view
 from broker_embedded.server.config_view import SettingView
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {"results": [_resource(ctx, request, resource) for resource in request.resources]}
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.requests import DescribedGroup
 from broker_embedded.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_NOT_FOUND = 6
 
 
-@api(ApiKey.DESCRIBE_GROUPS, versions=(0, 6))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {"throttle_time_ms": 0, "groups": [_body(ctx, request, group_id) for group_id in request.groups]}
 

@@ -7,16 +7,15 @@ cordoned directories.
 from __future__ import annotations
 
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_manager import LogDirView
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 Wanted = set[TopicPartition] | None
 
 
-@api(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5))
 def handle(ctx: RequestContext, request: Message) -> Response:
     wanted: Wanted = None
     if request.topics is not None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {
         "topics": [

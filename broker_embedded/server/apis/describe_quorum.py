@@ -11,8 +11,8 @@ from typing import Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.quorum import QuorumReplica, QuorumView
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 LISTENER = "PLAINTEXT"
@@ -22,7 +22,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"error_code": int(error.code), "error_message": error.message, "topics": [], "nodes": []}
 
 
-@api(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     view: QuorumView | None = None
     topics: list[Body] = []

@@ -10,8 +10,8 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import INTERNAL_TOPICS, NO_LEADER
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.server.authorized_operations import TOPIC_OPERATIONS
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 
 MAX_PARTITIONS = 2000
@@ -25,7 +25,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-@api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     image = ctx.broker.metadata.image
     if request.response_partition_limit < 1:

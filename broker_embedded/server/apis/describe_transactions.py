@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {"throttle_time_ms": 0, "transaction_states": [_describe(ctx, each) for each in request.transactional_ids]}
 

@@ -11,8 +11,8 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller.partition_change import Election
 from broker_embedded.controller.partition_requests import Elected
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 _ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
@@ -25,7 +25,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _answer([(topic_partition, error) for topic_partition in asked])
 
 
-@api(ApiKey.ELECT_LEADERS, versions=(0, 2), on_error=on_error, to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     election = _ELECTIONS.get(request.election_type)
     if election is None:

@@ -6,11 +6,9 @@ The first of the successors it names stands for election at once, the others a l
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.END_QUORUM_EPOCH, versions=(0, 1))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return ctx.broker.quorum.handle_end_quorum_epoch(request)

@@ -11,20 +11,19 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import EndTransaction, Identified
 from broker_embedded.coordinator.transaction.transaction import EPOCH_BUMPED_AT_EVERY_END, ProducerIdentity
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_PRODUCER_FENCED = 2
 FIRST_WITH_EPOCH_BUMP = 5
 
 
-def _error(request: Message, version: int, error: BrokerError) -> Body:
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(Identified(error=error.code), version)
 
 
-@api(ApiKey.END_TXN, versions=(0, 5), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     shard = ctx.broker.transactions.shard_of(request.transactional_id)

@@ -18,8 +18,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.server.fetch_operation import Fetch
 from broker_embedded.server.fetch_request import is_for_metadata_log, replica_of, session_and_partitions
 from broker_embedded.server.follower_fetch import FollowerFetch
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
@@ -27,7 +26,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"error_code": int(error.code), "responses": []}
 
 
-@api(ApiKey.FETCH, versions=(4, 18), on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     if is_for_metadata_log(request, ctx.api_version):
         return ctx.broker.quorum.handle_fetch(request)

@@ -16,8 +16,8 @@ from broker_embedded.common.types import (
 )
 from broker_embedded.metadata.image import BrokerImage
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_BATCHES = 4
@@ -26,14 +26,13 @@ _TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
 NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 
-def _error(request: Message, version: int, error: BrokerError) -> Body:
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
     if version < FIRST_WITH_BATCHES:
         return _failed(error)
     coordinators = [{"key": key, **_failed(error)} for key in request.coordinator_keys]
     return {"throttle_time_ms": 0, "coordinators": coordinators}
 
 
-@api(ApiKey.FIND_COORDINATOR, versions=(0, 6), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     key_type = request.key_type
     topic = _TOPICS.get(key_type)

@@ -6,8 +6,8 @@ again.
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ZERO_UUID, ApiKey
+from broker_embedded.server.registry import RequestContext, Response
+from ottla_wire.protocol import ZERO_UUID
 from ottla_wire.protocol.message import Message
 
 PUSH_INTERVAL_MS = 300_000
@@ -16,7 +16,6 @@ SUBSCRIPTION_ID = 0
 ACCEPTED_COMPRESSIONS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy, as Kafka lists them
 
 
-@api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0))
 def handle(ctx: RequestContext, request: Message) -> Response:
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:

@@ -8,18 +8,17 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.classic import Heartbeat, HeartbeatAnswer
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-def _error(request: Message, version: int, error: BrokerError) -> Body:
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
     is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return _body(HeartbeatAnswer(error=ErrorCode.NONE if is_loading else error.code))
 
 
-@api(ApiKey.HEARTBEAT, versions=(0, 4), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     shard = ctx.broker.groups.shard_of(request.group_id)
     reply: Reply[HeartbeatAnswer] = Reply(_body)

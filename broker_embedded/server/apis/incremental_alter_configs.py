@@ -8,12 +8,13 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import ConfigOperation
 from broker_embedded.server.config_changes import change_configs, refuse_all
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+on_error = refuse_all
 
-@api(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), on_error=refuse_all, to_controller=True)
+
 def handle(ctx: RequestContext, request: Message) -> Response:
     operations = [
         [(config.name, _operation(config.config_operation), config.value) for config in resource.configs]

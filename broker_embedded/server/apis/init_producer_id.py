@@ -15,9 +15,9 @@ from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import NOBODY, Identified, InitProducer
 from broker_embedded.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_PRODUCER_FENCED = 4
@@ -27,7 +27,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(Identified(error=error.code), version)
 
 
-@api(ApiKey.INIT_PRODUCER_ID, versions=(0, 6), on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     if request.transactional_id is None:

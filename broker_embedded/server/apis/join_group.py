@@ -10,9 +10,9 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.classic import Join, JoinAnswer
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_REQUIRED_MEMBER_ID = 4
@@ -20,11 +20,10 @@ FIRST_WITH_NULLABLE_PROTOCOL_NAME = 7
 FIRST_WITH_SKIPPED_ASSIGNMENT = 9
 
 
-def _error(request: Message, version: int, error: BrokerError) -> Body:
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(JoinAnswer(error=error.code, member_id=request.member_id), version)
 
 
-@api(ApiKey.JOIN_GROUP, versions=(0, 9), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     coordinator = ctx.broker.groups
     version = ctx.api_version

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from broker_embedded.coordinator.group.classic import Leave, LeaveAnswer, Leaving
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_BATCHES = 3
 
 
-@api(ApiKey.LEAVE_GROUP, versions=(0, 5))
 def handle(ctx: RequestContext, request: Message) -> Response:
     shard = ctx.broker.groups.shard_of(request.group_id)
     if ctx.api_version >= FIRST_WITH_BATCHES:

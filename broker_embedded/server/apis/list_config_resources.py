@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1))
 def handle(ctx: RequestContext, request: Message) -> Response:
     if ctx.api_version == 0:
         wanted = {int(ResourceType.CLIENT_METRICS)}

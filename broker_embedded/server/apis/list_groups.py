@@ -6,12 +6,10 @@ Filters ignore case, as Kafka's do; an unknown state or type matches nothing.
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.LIST_GROUPS, versions=(0, 5))
 def handle(ctx: RequestContext, request: Message) -> Response:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}

@@ -11,8 +11,8 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.partition import Isolation, Partition
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 LATEST = -1
@@ -26,7 +26,6 @@ CONSUMER = -1
 OFFSET_NOT_AVAILABLE_FROM = 5
 
 
-@api(ApiKey.LIST_OFFSETS, versions=(1, 11))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return {
         "topics": [

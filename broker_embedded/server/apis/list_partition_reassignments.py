@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from broker_embedded.metadata.image import PartitionImage
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     image = ctx.broker.controller.image
     if request.topics is None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from broker_embedded.coordinator.group.consumer.topic_pattern import TopicPattern
 from broker_embedded.coordinator.transaction.states import TransactionState
 from broker_embedded.coordinator.transaction.transaction import Transaction
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 _LABELS = {state.label for state in TransactionState}
 
 
-@api(ApiKey.LIST_TRANSACTIONS, versions=(0, 2))
 def handle(ctx: RequestContext, request: Message) -> Response:
     now_ms = ctx.broker.clock.now_ms()
     states, producer_ids = set(request.state_filters), set(request.producer_id_filters)

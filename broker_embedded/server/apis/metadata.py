@@ -19,8 +19,8 @@ from broker_embedded.controller.requests import TopicResult
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 
 
@@ -34,7 +34,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-@api(ApiKey.METADATA, versions=(0, 13), on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     image = ctx.broker.metadata.image
     asks_for_all = request.topics is None or (ctx.api_version == 0 and not request.topics)

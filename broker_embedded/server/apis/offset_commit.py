@@ -14,7 +14,7 @@ from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCom
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.offset_commits import sort_out
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -23,12 +23,11 @@ FIRST_WITH_MEMBER_EPOCHS = 9
 FIRST_WITH_TOPIC_IDS = 10
 
 
-def _error(request: Message, version: int, error: BrokerError) -> Body:
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
     everything = {topic_id: topic_id.hex() for topic_id in {topic.topic_id for topic in request.topics}}
     return _body(request, version, OffsetsCommitted(error=error.code), everything, {})
 
 
-@api(ApiKey.OFFSET_COMMIT, versions=(2, 10), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     version = ctx.api_version
     image = ctx.broker.metadata.image

@@ -6,13 +6,12 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import DeleteOffsets, OffsetsDeleted
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.OFFSET_DELETE, versions=(0, 0))
 def handle(ctx: RequestContext, request: Message) -> Response:
     image = ctx.broker.metadata.image
     shard = ctx.broker.groups.shard_of(request.group_id)

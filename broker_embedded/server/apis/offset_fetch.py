@@ -13,8 +13,8 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import FetchedOffset, FetchOffsets, OffsetsFetched
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 
 FIRST_WITH_TOP_ERROR = 2
@@ -22,7 +22,6 @@ FIRST_WITH_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10
 
 
-@api(ApiKey.OFFSET_FETCH, versions=(1, 10))
 def handle(ctx: RequestContext, request: Message) -> Response:
     if ctx.api_version >= FIRST_WITH_GROUPS:
         return {"throttle_time_ms": 0, "groups": [_group(ctx, request, group) for group in request.groups]}

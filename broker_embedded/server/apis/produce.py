@@ -17,7 +17,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.replication.partition import Partition
 from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.transaction_guard import NO_REFUSALS, Refusals, guarded
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -39,7 +39,6 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-@api(ApiKey.PRODUCE, versions=(3, 13), listed_from=0, on_error=on_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     acks = request.acks
     if acks not in (-1, 0, 1):

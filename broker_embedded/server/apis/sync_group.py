@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from broker_embedded.coordinator.group.classic import Sync, SyncAnswer
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
-from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.SYNC_GROUP, versions=(0, 5))
 def handle(ctx: RequestContext, request: Message) -> Response:
     shard = ctx.broker.groups.shard_of(request.group_id)
     reply: Reply[SyncAnswer] = Reply(_body)

@@ -18,7 +18,7 @@ from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.enlistment import Enlisting
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.server.offset_commits import sort_out
-from broker_embedded.server.registry import Body, RequestContext, Response, api
+from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
 from broker_embedded.server.transaction_guard import enlist
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -27,11 +27,10 @@ from ottla_wire.protocol.message import Message
 FIRST_WITH_IMPLICIT_ADD = 5
 
 
-def _error(request: Message, version: int, error: BrokerError) -> Body:
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(request, OffsetsCommitted(error=error.code), {})
 
 
-@api(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), on_error=_error)
 def handle(ctx: RequestContext, request: Message) -> Response:
     groups = ctx.broker.groups
     groups.shard_of(request.group_id)

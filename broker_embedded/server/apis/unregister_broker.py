@@ -6,12 +6,10 @@ Its replicas stay assigned to it until they are reassigned. A broker that is ali
 from __future__ import annotations
 
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.UNREGISTER_BROKER, versions=(0, 0), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     unregistered = ctx.broker.controller.lives.unregister(request.broker_id)
     return then(unregistered, lambda _: {"error_code": 0, "error_message": None})

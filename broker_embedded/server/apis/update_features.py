@@ -11,12 +11,11 @@ from collections import Counter
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.features import FeatureUpdate, UpgradeType
 from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.UPDATE_FEATURES, versions=(0, 2), to_controller=True)
 def handle(ctx: RequestContext, request: Message) -> Response:
     counts = Counter(each.feature for each in request.feature_updates)
     if not counts or max(counts.values()) > 1:

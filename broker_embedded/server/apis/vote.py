@@ -7,11 +7,9 @@ node ids.
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response, api
-from ottla_wire.protocol import ApiKey
+from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.VOTE, versions=(0, 2))
 def handle(ctx: RequestContext, request: Message) -> Response:
     return ctx.broker.quorum.handle_vote(request)

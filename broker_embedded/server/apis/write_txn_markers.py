@@ -11,12 +11,11 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.marker_writer import Marker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response, api
-from ottla_wire.protocol import ApiKey, ErrorCode
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-@api(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
 def handle(ctx: RequestContext, request: Message) -> Response:
     answers = _Answers()
     markers = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 _LONG_KEY_BYTES = 32
 
 
@@ -40,4 +38,6 @@ def _short(key: bytes) -> bytes:
     """Long keys by their 128-bit digest, as Kafka keeps all of them; a digest never collides with a shorter key."""
     if len(key) <= _LONG_KEY_BYTES:
         return key
+    import hashlib  # few logs have such keys; loading it takes a millisecond of a start
+
     return b"digest of a long key, longer than 32: " + hashlib.blake2b(key, digest_size=16).digest()

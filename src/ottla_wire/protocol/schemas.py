@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from typing import NamedTuple
 
 from ottla_wire.protocol.api_keys import ApiKey
 from ottla_wire.protocol.exceptions import UnsupportedVersion
 from ottla_wire.protocol.schema import NO_VERSION_LIMIT, MessageSchema, parse_message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiSchema:
+class ApiSchema(NamedTuple):
     """What a module of `messages/` says about its API."""
 
     api_key: ApiKey
