@@ -206,7 +206,10 @@ class ReadableLog:
         """Those of a slice that `read(start_offset, ...)` gave; its end comes from the offset index, not by parsing."""
         if not fetched.size:
             return []
-        segment = self.segments[self.segments.floor_index(fetched.segment_base_offset)]
+        first = self.segments.floor_index(fetched.segment_base_offset)
+        if not any(self.segments[i].txn_index.entries for i in range(first, len(self.segments))):
+            return []  # most logs never had one; finding where the slice ends costs a tenth of a small fetch
+        segment = self.segments[first]
         end = segment.offset_index.upper_bound_offset(position=fetched.position, fetch_bytes=fetched.size)
         if end is None:
             end = self.segments.next_base_offset(segment) or self.log_end_offset

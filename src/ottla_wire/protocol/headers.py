@@ -22,6 +22,8 @@ _INT32 = Struct(">i")
 _SIZED_RESPONSE = Struct(">ii")
 _SIZED_FLEXIBLE_RESPONSE = Struct(">iix")
 
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
 _flexible_from: dict[int, int] = {}  # by API key, filled on first use
 
 
@@ -71,7 +73,9 @@ def decode_request_header(frame: Buffer, offset: int = 0) -> RequestHeader:
     elif size != -1:
         raise ProtocolError(f"its length is {size}", message="request header", field="client_id", position=position)
     if is_flexible(api_key, api_version):
-        position = _skip_tags(frame, position)
+        # Clients send no tags here; the byte that says so is not worth three calls.
+        is_untagged = position < len(frame) and frame[position] == 0
+        position = position + 1 if is_untagged else _skip_tags(frame, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
 
@@ -86,7 +90,7 @@ def encode_request_frame(api_key: ApiKey, version: int, correlation_id: int, cli
 
 
 def has_flexible_response_header(api_key: int, version: int) -> bool:
-    return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
+    return api_key != _API_VERSIONS and is_flexible(api_key, version)
 
 
 def encode_response_frame(api_key: ApiKey, version: int, correlation_id: int, body: Any) -> list[Part]:
