@@ -66,6 +66,24 @@ class Transactional:
         self.kafka.until(lambda: results[-1] != ErrorCode.CONCURRENT_TRANSACTIONS or bool(results.append(ask())))
         return results[-1]
 
+    def add_as_a_broker_does(self, topic: str) -> int:
+        """Versions 4 and 5 are meant for brokers; one client uses them, and the older ones of everything else."""
+        transaction = {
+            "transactional_id": self.transactional_id,
+            **self.ids,
+            "verify_only": False,
+            "topics": [{"name": topic, "partitions": [0]}],
+        }
+
+        def ask() -> int:
+            answer = self.kafka.call(ApiKey.ADD_PARTITIONS_TO_TXN, 5, {"transactions": [transaction]})
+            (result,) = answer.results_by_transaction
+            return int(result.topic_results[0].results_by_partition[0].partition_error_code)
+
+        results = [ask()]
+        self.kafka.until(lambda: results[-1] != ErrorCode.CONCURRENT_TRANSACTIONS or bool(results.append(ask())))
+        return results[-1]
+
     def produce(self, topic: str, *values: bytes) -> Any:
         sequence = self.sequences.get(topic, 0)
         records = self.make_records(*values, base_sequence=sequence, is_transactional=True, **self.ids)
@@ -109,6 +127,19 @@ def test_a_committed_transaction_ends_with_a_marker(kafka: Any, producer: Transa
         (2, True, True),
     ]
     assert committed_view(kafka, topic).aborted_transactions == []
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_begun_in_one_generation_of_requests_ends_in_another(
+    kafka: Any, producer: Transactional, commit: bool
+) -> None:
+    topic = kafka.create_topic()
+    for number in range(2):
+        assert producer.add_as_a_broker_does(topic) == 0
+        assert producer.produce(topic, b"a").base_offset == 2 * number
+        assert producer.end(commit=commit) == 0
+        kafka.until(lambda end=2 * number + 2: committed_view(kafka, topic).last_stable_offset == end)
+    assert len(committed_view(kafka, topic).aborted_transactions) == (0 if commit else 2)
 
 
 def test_an_open_transaction_holds_the_last_stable_offset(kafka: Any, producer: Transactional) -> None:

@@ -33,7 +33,9 @@ def end_transaction(
         return Refused(error=error)
     if known.state is _S.ONGOING:
         state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
-        return Write(transaction=known.move_to(state, now_ms=now_ms))
+        # The marker follows this request's rules, not those of the requests before it: where the epoch has not risen,
+        # a partition refuses a marker that claims it has, and the transaction would stay open there.
+        return Write(transaction=known.move_to(state, now_ms=now_ms, client_version=client_version))
     return _repeated_end(known, commit=commit)
 
 
