@@ -219,10 +219,17 @@ def test_offsets_in_a_transaction_are_visible_when_it_commits(kafka: Any, produc
 
     def committed() -> Any:
         wanted = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
-        answer = kafka.call(ApiKey.OFFSET_FETCH, 8, {"groups": [wanted], "require_stable": False})
-        return answer.groups[0].topics[0].partitions[0]
+        answers: list[Any] = []
 
-    kafka.until(lambda: committed().error_code == 0)
+        def is_loaded() -> bool:
+            answer = kafka.call(ApiKey.OFFSET_FETCH, 8, {"groups": [wanted], "require_stable": False})
+            answers.append(answer.groups[0])
+            return bool(answers[-1].error_code == 0)
+
+        kafka.until(is_loaded)
+        return answers[-1].topics[0].partitions[0]
+
+    assert committed().error_code == 0
     added = kafka.call(
         ApiKey.ADD_OFFSETS_TO_TXN,
         3,
