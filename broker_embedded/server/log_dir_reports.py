@@ -1,8 +1,9 @@
 """A broker tells the controller where its replicas are, and which log directory it has lost (KIP-858).
 
-With one directory there is nothing to tell until it fails; then the broker has nothing left and asks to be fenced. With
-several, each replica is reported once it has its place, so that the controller knows which partitions need another
-leader when a directory fails, and which replicas are empty when one has been replaced.
+With several directories each replica is reported once it has its place, so that the controller knows which partitions
+need another leader when a directory fails, and which replicas are empty when one has been replaced. With one directory
+there is little to tell: when it fails the broker has nothing left and asks to be fenced; and where the metadata still
+names a directory that the broker no longer has, it is told which one took its place, as nobody could lead from there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from broker_embedded.common.peers import ControllerRequests
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
-from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionImage
 from broker_embedded.server.broker_lifecycle import BrokerLifecycle
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_manager import LogManager
@@ -58,9 +59,13 @@ class LogDirReports:
         self._timer: asyncio.TimerHandle | None = None
         self._is_under_way = False
         self._is_closed = False
+        self._has_begun = False
+        is_only_one = len(directory_ids) == 1
+        self._settled = {*directory_ids.values(), UNASSIGNED_DIRECTORY, LOST_DIRECTORY} if is_only_one else set()
+        """What the metadata may say of a replica without there being anything to tell. (A lost one that is whole again
+        is noticed by the controller.)"""
         logs.add_dir_listener(self._on_dir_failed)
-        if len(directory_ids) > 1:
-            metadata.add_listener(self._on_metadata)
+        metadata.add_listener(self._on_metadata)
 
     def close(self) -> None:
         self._is_closed = True
@@ -75,10 +80,26 @@ class LogDirReports:
     # --- what there is to report
 
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
-        own = [name for name, state in delta.changed_partitions.items() if self._node_id in state.replicas]
-        if own:
-            self._unreported.update(own)
+        if self._has_begun:
+            news = {name for name, state in delta.changed_partitions.items() if self._is_news(state)}
+        else:
+            registered = image.brokers.get(self._node_id)
+            if registered is None or registered.epoch != self._lifecycle.epoch:
+                return  # what it finds on its disks gets its place when this life of the broker has begun
+            self._has_begun = True
+            news = {
+                TopicPartition(topic.name, state.partition)
+                for topic in image.topics.values()
+                for state in topic.partitions.values()
+                if self._is_news(state)
+            }
+        if news:
+            self._unreported.update(news)
             self._report_in(GATHER_MS)
+
+    def _is_news(self, state: PartitionImage) -> bool:
+        """Whether this broker's replica may be elsewhere than the metadata says."""
+        return self._node_id in state.replicas and state.directory_of(self._node_id) not in self._settled
 
     def _on_dir_failed(self, path: str, logs: Sequence[Log]) -> None:
         directory = self._directory_ids.get(path)

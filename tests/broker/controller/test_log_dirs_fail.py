@@ -149,3 +149,56 @@ def test_a_replaced_directory_of_several_fills_again_while_the_other_broker_lead
     new = {state.directory_of(2) for state in running.partitions}
     assert len(new & old) == 1
     assert LOST_DIRECTORY not in new
+
+
+def restart_with_what_is_left(running: Running, failed: str, data_dir: Path) -> None:
+    """Start broker 2 again with its remaining directory only, as after the broken disk was taken out."""
+    (left,) = {path for path in (running.path_of(2, number) for number in range(4)) if path != failed}
+    running.cluster.stop_broker(2)
+    Path(left).rename(data_dir / "left")
+    shutil.rmtree(data_dir / "broker-2")
+    (data_dir / "left").rename(data_dir / "broker-2")
+    running.cluster._cluster._log_dirs = 1
+    running.cluster.start_broker(2)
+
+
+def test_a_broker_that_comes_back_with_the_remaining_directory_alone_serves_everything_from_there(
+    run: Callable[..., Running], tmp_path: Path
+) -> None:
+    running = run(log_dirs=2, data_dir=tmp_path)
+    running.until(running.knows_all_places, what="the controller to know where replicas are")
+    failed = running.path_of(2, 0)
+    running.fail(2, failed)
+    running.until(lambda: len(running.image.brokers[2].log_dirs) == 1, what="the directory to be struck off")
+    restart_with_what_is_left(running, failed, tmp_path)
+    running.until(lambda: all(set(state.isr) == {1, 2} for state in running.partitions), what="full ISRs")
+    running.until(
+        lambda: not any(running.image.offline_replicas(state) for state in running.partitions),
+        what="the controller to know that nothing is in the lost directory any more",
+    )
+
+
+def test_a_partition_whose_only_replica_was_in_the_failed_directory_is_led_again_empty(
+    run: Callable[..., Running], tmp_path: Path
+) -> None:
+    running = run(log_dirs=2, data_dir=tmp_path)
+
+    async def create() -> None:
+        alone = NewTopic(name="alone", assignments=dict.fromkeys(range(4), (2,)))
+        (result,) = await running.controller.create_topics([alone], validate_only=False)
+        assert result.error is None
+
+    def alone() -> list[PartitionImage]:
+        return list(running.image.topics["alone"].partitions.values())
+
+    running.cluster._call(create())
+    running.until(
+        lambda: running.knows_all_places() and all(state.directory_of(2) != UNASSIGNED_DIRECTORY for state in alone()),
+        what="the controller to know where replicas are",
+    )
+    failed = running.path_of(2, 0)
+    running.fail(2, failed)
+    running.until(lambda: any(state.leader < 0 for state in alone()), what="partitions without a leader")
+    running.until(lambda: len(running.image.brokers[2].log_dirs) == 1, what="the directory to be struck off")
+    restart_with_what_is_left(running, failed, tmp_path)
+    running.until(lambda: {state.leader for state in alone()} == {2}, what="everything to be led")
