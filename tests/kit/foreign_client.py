@@ -136,6 +136,7 @@ class ForeignClient:
     creates_topics: bool = True
     has_headers: bool = True
     """False where it gives the same headers to everything that it sends."""
+    leaves_out_what_was_aborted: bool = True
     writes_once: bool = True
     """False where the client, or the program that tries again in its place, writes a record twice after a failure."""
 
@@ -273,8 +274,10 @@ CLIENTS: Mapping[str, ForeignClient] = {
             command=_javascript("platformatic"),
             writes_once=False,
             codecs=("none", "gzip", "snappy", "lz4"),  # zstd from Node.js 22.15 on
-            protocols=(),
-            has_transactions=False,
+            commits_offsets_in_transactions=False,  # only those of its own consumer's messages
+            finds_new_coordinators_in_transactions=False,  # 1.35.0 keeps the first one it was told of,
+            protocols=("classic", "consumer"),
+            leaves_out_what_was_aborted=False,  # and hands out aborted records to read_committed
         ),
     )
 }
