@@ -46,6 +46,7 @@ SEVERAL_NODES: Mapping[str, object] = {
     "controller.quorum.election.timeout.ms": 200,
     "controller.quorum.election.backoff.max.ms": 100,
     "replica.fetch.backoff.ms": 50,
+    "peer.death.detection.enable": True,
 }
 """What a cluster of several nodes uses in place of Kafka's defaults, so that tests of failures take a second and not
 ten. Any of them may be set to Kafka's value again.
@@ -206,6 +207,8 @@ class Cluster:
 
     async def _stop_nodes(self) -> None:
         """The quorum's voters last: the others close their logs while there still is a controller."""
+        for node in self.nodes.values():
+            node.expect_the_end()
         for node in sorted(self.nodes.values(), key=lambda node: -node.node_id):
             if self._data_dir is None:
                 await node.kill()  # its directories are removed next: nobody would read what a clean end writes

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from broker_embedded.cluster.facts import NO_NODE, ClusterFacts, FaultFacts, NodeState, PartitionFacts, ReplicaFacts
+from broker_embedded.controller.broker_lives import LINGER_MS
 
 _READ_OR_WRITE = (None, "PRODUCE", "FETCH")
 """APIs whose faults concern a partition also if they name no topic."""
@@ -133,6 +134,8 @@ def _leader_is_down(facts: ClusterFacts, state: PartitionFacts) -> Iterator[str]
     if leader is None or leader.is_up:
         return
     session = facts.settings.get("broker.session.timeout.ms")
+    if session and facts.settings.get("peer.death.detection.enable") == "True":
+        session = str(max(int(session), LINGER_MS))  # who could be replaced has been, the rest waits for the fencing
     within = f" at most {session} ms after its last heartbeat" if session else ""
     yield (
         f"Its leader {state.leader} is {leader.state.value} and the controller has not noticed yet: it fences the"

@@ -25,7 +25,7 @@ from broker_embedded.replication.follower_state import NEVER_MS
 from broker_embedded.replication.partition import Partition, effective_min_isr
 from broker_embedded.server.broker import Broker
 
-_NAMED_SETTINGS = ("broker.session.timeout.ms", "replica.lag.time.max.ms")
+_NAMED_SETTINGS = ("broker.session.timeout.ms", "peer.death.detection.enable", "replica.lag.time.max.ms")
 
 
 def gather(

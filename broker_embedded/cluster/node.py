@@ -98,6 +98,7 @@ class Node:
             addresses=around.addresses,
             loop=around.loop,
             links=around.links,
+            detects_deaths=settings.config.peer_death_detection_enable,
         )
         self.quorum = self._make_quorum()
         self.controller = Controller(
@@ -107,6 +108,7 @@ class Node:
             random=around.random,
             loop=around.loop,
             clock=around.clock,
+            death_probe=self.peers,
         )
         self.logs = self._open_logs(log_dirs(around.data_dir, self.node_id, settings.log_dirs), self._log_config)
         self.broker = Broker(
@@ -132,6 +134,7 @@ class Node:
                 config=settings.config,
                 clock=around.clock,
                 dispatcher=self.broker.dispatcher,
+                on_disconnect=self.controller.deaths.line_closed,
             )
 
     def _listen(self, port: int) -> Listener:
@@ -223,6 +226,10 @@ class Node:
         await self.broker.hand_over(HAND_OVER_MS)
         await self.quorum.resign()
 
+    def expect_the_end(self) -> None:
+        """The whole cluster is being stopped: nobody takes over from those that end first."""
+        self.peers.detects_deaths = False
+
     def pause(self) -> None:
         """Do nothing from now on: what arrives stays in the sockets, what would be asked waits."""
         self.is_paused = True
@@ -261,7 +268,6 @@ class Node:
         self.quorum.close()
         if self.internal_server is not None:
             await self.internal_server.stop()
-        self._around.addresses.pop(self.node_id, None)
 
 
 def log_dirs(data_dir: Path, node_id: int, count: int) -> list[str]:

@@ -206,6 +206,12 @@ class BrokerConfig:
     broker_heartbeat_interval_ms: int = setting(
         _INT, 2_000, "how often a broker tells the controller that it is alive", check=at_least(1)
     )
+    peer_death_detection_enable: bool = setting(
+        _BOOLEAN,
+        False,
+        "a node that refuses connections is taken for dead at once, not when its session or the quorum's timeout ends. "
+        "Kafka has no such setting, and waits",
+    )
     controller_quorum_fetch_timeout_ms: int = setting(
         _INT,
         2_000,

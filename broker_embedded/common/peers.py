@@ -24,6 +24,13 @@ class PeerUnavailable(BrokerError):
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
+class PeerDead(PeerUnavailable):
+    """Nobody listens where the peer did: the process has ended.
+
+    Never said of a peer that is slow, paused or behind a cut link: the kernel of a process that lives accepts.
+    """
+
+
 class Peers(Protocol):
     """All nodes of the cluster, this one included: a request to it leaves the process's sockets alone."""
 
@@ -55,6 +62,14 @@ class Peers(Protocol):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> asyncio.Future[bytes]:
         """The same for a body that is encoded already; the answer stays encoded: a request that is passed on."""
+        ...
+
+
+class DeathProbe(Protocol):
+    """How a node finds out whether another one is dead."""
+
+    def is_dead(self, node: int) -> asyncio.Future[bool]:
+        """Whether nobody listens where `node` did. False when somebody does, and when it cannot be known."""
         ...
 
 

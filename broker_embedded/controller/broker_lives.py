@@ -24,6 +24,12 @@ from ottla_wire.protocol import ErrorCode
 
 log = logging.getLogger(__name__)
 
+LINGER_MS = 1_500
+"""So long a dead broker whose partitions have moved stays in the metadata, as it does while Kafka waits for a session.
+librdkafka asks for metadata once a second. When a broker has vanished and its partitions have moved in one answer, it
+forgets the new leaders together with the broker, and waits a second more.
+"""
+
 
 class BrokerLives:
     """Part of the controller; acts only while that is active."""
@@ -141,6 +147,24 @@ class BrokerLives:
         for node in gone:
             log.warning("broker %d has sent no heartbeat for %d ms: fenced", node, self._sessions.timeout_ms)
         return brokers.fence(image, gone, config=self._config), None
+
+    def replace_dead(self, node: int, epoch: int) -> None:
+        """The process that registered with `epoch` has ended: others lead what it led, and its successor may come.
+
+        It is fenced later, when a session has passed as for any broker that is silent, and not before `LINGER_MS`.
+        """
+
+        def decide() -> Decision[None]:
+            image = self._changes.image
+            broker = image.brokers.get(node)
+            if broker is None or broker.fenced or broker.epoch != epoch:
+                return [], None
+            self._sessions.end(node, linger_ms=LINGER_MS)
+            records = brokers.replace_dead(image, node, config=self._config)
+            log.warning("broker %d is dead, it refuses connections: %d partitions change", node, len(records))
+            return records, None
+
+        self._changes.submit(decide)
 
     def _unfenced(self) -> list[int]:
         return [broker.broker_id for broker in self._committed().live_brokers()]

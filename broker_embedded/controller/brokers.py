@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.types import NO_LEADER
 from broker_embedded.controller import elections, features
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import LOST_DIRECTORY, BrokerImage, ClusterImage, PartitionImage
@@ -109,6 +110,13 @@ def fence(image: ClusterImage, nodes: Collection[int], *, config: BrokerConfig) 
         records += changes
         after = image_after(after, changes)
     return records
+
+
+def replace_dead(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
+    """A broker has died and is not fenced yet. In-sync replicas elsewhere lead, as when it is; the rest waits."""
+    fencing = BrokerRegistrationChange(broker_id=node, broker_epoch=image.brokers[node].epoch, fenced=True)
+    changes = elections.remove_from_isr(image_after(image, [fencing]), node, config=config)
+    return [change for change in changes if change.leader != NO_LEADER]
 
 
 def unfence(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:

@@ -16,9 +16,11 @@ from typing import TypeVar
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.peers import DeathProbe
 from broker_embedded.controller import brokers, configs, elections, features, topics
 from broker_embedded.controller.broker_lives import BrokerLives
 from broker_embedded.controller.change_queue import ChangeQueue, Decision
+from broker_embedded.controller.deaths import DeathWatch
 from broker_embedded.controller.features import FeatureUpdate
 from broker_embedded.controller.partition_requests import Outcome, PartitionRequests
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
@@ -50,7 +52,9 @@ class Controller:
         random: Random,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
+        death_probe: DeathProbe | None = None,
     ) -> None:
+        """`death_probe`: how brokers are found dead before their sessions end; None: they are not."""
         self._quorum = quorum
         self._config = config
         self._random = random
@@ -64,6 +68,9 @@ class Controller:
             changes=self._changes,
             sessions=sessions,
             config=config,
+        )
+        self.deaths = DeathWatch(
+            alive=lambda: self.image.live_brokers(), probe=death_probe, on_death=self.lives.replace_dead
         )
         self.partitions = PartitionRequests(changes=self._changes, config=config)
         balancing_s = config.leader_imbalance_check_interval_seconds
@@ -121,6 +128,7 @@ class Controller:
     def _activate(self) -> None:
         log.info("the controller is active, epoch %d", self._active_epoch or 0)
         self.lives.activate(silence_of=self._quorum.silence_of)
+        self.deaths.activate()  # the one whose controller was active before, for one
 
         def decide() -> Decision[None]:
             records = features.initial_levels(self._changes.image)
@@ -133,6 +141,7 @@ class Controller:
 
     def _deactivate(self) -> None:
         self._active_epoch = None
+        self.deaths.deactivate()
         for timer in self._timers:
             timer.stop()
         self._changes.fail_all()

@@ -33,7 +33,7 @@ def allows_unclean(image: ClusterImage, topic: str, config: BrokerConfig) -> boo
     return config.unclean_leader_election_enable
 
 
-def remove_from_isr(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[MetadataRecord]:
+def remove_from_isr(image: ClusterImage, node: int, *, config: BrokerConfig) -> list[ChangePartition]:
     """A broker is gone or goes: it leaves every ISR that has another member, and leads nothing any more."""
 
     def target(state: PartitionImage) -> Target:

@@ -58,6 +58,11 @@ class BrokerSessions:
         self._sessions.pop(node, None)
         self.touch(node)
 
+    def end(self, node: int, *, linger_ms: int) -> None:
+        """A broker is dead: its successor may come at once. It expires when a session has passed, or `linger_ms`."""
+        session = self._sessions[node] = _Session(self._clock.monotonic_ms())
+        session.last_contact_ms += max(0, linger_ms - self.timeout_ms)
+
     def forget(self, node: int) -> None:
         self._sessions.pop(node, None)
 
@@ -79,7 +84,8 @@ class BrokerSessions:
         self._checked_ms = now_ms
         if lateness_ms > 0:
             for session in self._sessions.values():
-                session.last_contact_ms = min(session.last_contact_ms + lateness_ms, now_ms)
+                later_ms = min(session.last_contact_ms + lateness_ms, now_ms)
+                session.last_contact_ms = max(session.last_contact_ms, later_ms)
         return [node for node in nodes if now_ms - self._session(node).last_contact_ms >= self.timeout_ms]
 
     # --- controlled shutdown

@@ -33,6 +33,7 @@ from broker_embedded.server.broker_lifecycle import BrokerLifecycle
 from broker_embedded.server.controller_channel import ControllerChannel
 from broker_embedded.server.dispatcher import Dispatcher
 from broker_embedded.server.log_dir_reports import LogDirReports
+from broker_embedded.server.lost_leaders import LostLeaders
 from broker_embedded.server.network import Listener
 from broker_embedded.server.peer_connections import PeerConnections
 from broker_embedded.server.producer_ids import ProducerIds
@@ -81,6 +82,8 @@ class Broker:
         peers.serve_locally(self.dispatcher)
         self.metadata = MetadataCache(cluster_id)
         self.metadata.add_listener(self._on_metadata)
+        self.lost_leaders = LostLeaders(probe=peers, metadata=self.metadata, loop=loop, clock=clock)
+        peers.on_loss = self.lost_leaders.lost
         self.controller_channel = ControllerChannel(
             peers=peers,
             quorum=quorum,

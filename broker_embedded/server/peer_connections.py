@@ -3,6 +3,9 @@
 One connection per node and channel, made when it is first needed and again after it was lost. Whatever was under way
 when a connection ends fails with PeerUnavailable: who asked knows best whether to ask again. Before anything leaves,
 the links between the nodes are asked, so that a test can cut or slow them.
+
+A connection that is refused says more than silence: a process listens before it joins the cluster and until it ends, so
+it has ended. Where deaths are to be detected (`peer.death.detection.enable`) the refusal is told as that.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerUnavailable
+from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerDead, PeerUnavailable
 from broker_embedded.server.connection import Connection
 from broker_embedded.server.dispatcher import Dispatcher, Parts
 from broker_embedded.server.futures import Promise
@@ -64,16 +67,21 @@ class PeerConnections:
         addresses: Mapping[int, Address],
         loop: asyncio.AbstractEventLoop,
         links: Links | None = None,
+        detects_deaths: bool = False,
     ) -> None:
         """`addresses`: where each node listens for the others; read at every connect, so it may grow."""
         self.node_id = node_id
         self.loop = loop
         self.links: Links = links or GoodLinks()
+        self.detects_deaths = detects_deaths
+        self.on_loss: Callable[[int], None] | None = None
+        """Called when a connection ends that was not ended here, where deaths are detected."""
         self._network = network
         self._addresses = addresses
         self._dispatcher: Dispatcher | None = None
         self._local = _LocalConnection()
         self._lines: dict[tuple[int, str], _Line] = {}
+        self._knocks: set[asyncio.Task[bool]] = set()
         self._is_closed = False
         self._held: list[Callable[[], None]] | None = None
         self._correlation_id = 0
@@ -114,9 +122,20 @@ class PeerConnections:
         self._ask(node, api, version, frame, channel, timeout_ms, answer, _keep_encoded)
         return answer
 
+    def is_dead(self, node: int) -> asyncio.Future[bool]:
+        """Implements `DeathProbe`, by a connection that is closed as soon as it is made."""
+        answer: asyncio.Future[bool] = self.loop.create_future()
+        if self._held is not None:
+            self._held.append(lambda: self._knock(node, answer))
+        else:
+            self._knock(node, answer)
+        return answer
+
     def close(self) -> None:
         """Cut every connection; what waits fails."""
         self._is_closed = True
+        for knock in list(self._knocks):
+            knock.cancel()
         for line in list(self._lines.values()):
             line.end("this node stopped")
         self._lines.clear()
@@ -225,7 +244,33 @@ class PeerConnections:
         try:
             await self._network.connect(*address, lambda: line)
         except OSError as error:
-            line.end(f"node {line.node} cannot be reached: {error.strerror or error}")
+            is_dead = self.detects_deaths and isinstance(error, ConnectionRefusedError)
+            line.end(f"node {line.node} cannot be reached: {error.strerror or error}", is_dead=is_dead)
+
+    def _knock(self, node: int, answer: asyncio.Future[bool]) -> None:
+        if self._is_closed or not self.detects_deaths or self.links.problem(self.node_id, node) is not None:
+            answer.set_result(False)
+            return
+        knock = self.loop.create_task(self._is_refused(node))
+        self._knocks.add(knock)
+        knock.add_done_callback(self._knocks.discard)
+        knock.add_done_callback(lambda done: _settle(answer, not done.cancelled() and done.result()))
+
+    async def _is_refused(self, node: int) -> bool:
+        address = self._addresses.get(node)
+        if address is None:
+            return False
+        try:
+            await self._network.connect(*address, _Knock)
+        except ConnectionRefusedError:
+            return self.detects_deaths  # it may have been switched off meanwhile
+        except OSError:
+            return False
+        return False
+
+    def line_lost(self, line: _Line) -> None:
+        if self.on_loss is not None and self.detects_deaths and not self._is_closed:
+            self.on_loss(line.node)
 
     def line_ended(self, line: _Line) -> None:
         if self._lines.get((line.node, line.channel)) is line:
@@ -252,9 +297,9 @@ class _Asked:
         self.correlation_id = int.from_bytes(frame[8:12], "big")
         self._decode = decode
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, *, is_dead: bool = False) -> None:
         if not self.answer.done():
-            self.answer.set_exception(PeerUnavailable(reason))
+            self.answer.set_exception(PeerDead(reason) if is_dead else PeerUnavailable(reason))
 
     def answer_with_parts(self, parts: Parts | None) -> None:
         if parts is None:
@@ -323,8 +368,8 @@ class _Line(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
 
-    def end(self, reason: str) -> None:
-        """The connection is over; everything that waits on it fails."""
+    def end(self, reason: str, *, is_dead: bool = False) -> None:
+        """The connection is over; everything that waits on it fails. `is_dead`: because it was refused."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -335,7 +380,7 @@ class _Line(asyncio.BufferedProtocol):
             self.connecting.cancel()
         waiting, self._waiting = self._waiting, deque()
         for asked in waiting:
-            asked.fail(reason)
+            asked.fail(reason, is_dead=is_dead)
 
     # --- the connection
 
@@ -353,6 +398,8 @@ class _Line(asyncio.BufferedProtocol):
             transport.write(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._is_ended:
+            self._peers.line_lost(self)
         self.end(f"the connection to node {self.node} was closed")
 
     # --- receiving
@@ -387,11 +434,22 @@ class _Line(asyncio.BufferedProtocol):
             self._kept = len(rest)
 
     def eof_received(self) -> bool:
+        if (
+            not self._is_ended
+        ):  # now, not in the loop's next turn: what clients ask meanwhile waits for what comes of it
+            self._peers.line_lost(self)
         return False
 
     def _answer(self, frame: memoryview) -> None:
         if self._waiting:
             self._waiting.popleft().answer_with(frame)
+
+
+class _Knock(asyncio.Protocol):
+    """Somebody listens: that is all there was to know."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 class _LocalConnection(Connection):
@@ -418,6 +476,11 @@ def _bytes_of(parts: Parts) -> list[Any]:
     for part in parts:
         found += part.buffers() if isinstance(part, Region) else [part]
     return found
+
+
+def _settle(answer: asyncio.Future[bool], value: bool) -> None:
+    if not answer.done():
+        answer.set_result(value)
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:

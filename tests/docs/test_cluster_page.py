@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -20,8 +21,7 @@ def test_the_examples_run() -> None:
 
 
 def test_the_times_are_those_that_a_cluster_uses_and_those_of_kafka() -> None:
-    shown = {
-        name: (int(here), int(kafka)) for name, here, kafka in re.findall(r"\| `([\w.]+)` \| (\d+) \| (\d+) \|", PAGE)
-    }
+    rows = re.findall(r"\| `([\w.]+)` \| (\d+|true) \| (?:no such setting: )?(\d+|false) \|", PAGE)
+    shown = {name: (json.loads(here), json.loads(kafka)) for name, here, kafka in rows}
     used = {name: (value, BROKER_SETTINGS[name].default) for name, value in SEVERAL_NODES.items()}
     assert shown == used

@@ -35,6 +35,8 @@ class Scenario:
     """Mean time between two batches of a producer."""
     fault_every_s: float
     """Mean time between two faults; 0 for none."""
+    detects_deaths: bool
+    """Otherwise a killed node is missed when its session ends, as in Kafka."""
 
     def describe(self) -> str:
         faults = f"a fault every {self.fault_every_s:.1f} s" if self.fault_every_s else "no faults"
@@ -42,7 +44,8 @@ class Scenario:
             f"seed {self.seed}: {self.brokers} brokers, {self.minutes:g} min, {TOPIC} with {self.partitions} "
             f"partitions × {self.replication_factor} (min.insync.replicas {self.min_insync_replicas}), "
             f"{self.producers} producers, {self.transactional} transactional, "
-            f"{self.copiers} copiers, {self.consumers} consumers, {faults}"
+            f"{self.copiers} copiers, {self.consumers} consumers, {faults}, deaths are "
+            f"{'noticed' if self.detects_deaths else 'waited for'}"
         )
 
 
@@ -64,6 +67,7 @@ def draw(seed: int, *, brokers: int = 3, minutes: float = 2.0) -> Scenario:
         batch_records=random.choice((1, 3, 10)),
         pause_s=random.choice((0.1, 0.3, 1.0)),
         fault_every_s=random.choice((0.5, 1.0, 3.0, 8.0)),
+        detects_deaths=random.random() < 0.7,
     )
 
 

@@ -44,6 +44,7 @@ def _settings(scenario: Scenario) -> dict[str, object]:
         "transaction.state.log.num.partitions": 2,
         "transaction.state.log.replication.factor": scenario.replication_factor,
         "transaction.state.log.min.isr": scenario.min_insync_replicas,
+        "peer.death.detection.enable": scenario.detects_deaths,
     }
 
 

@@ -146,6 +146,25 @@ class Elections(Member):
             return True
         return False
 
+    # --- the leader's process has ended
+
+    def _on_leader_dead(self) -> None:
+        """Nobody grants it a pre-vote's refusal any more, and nobody waits for it."""
+        if self.role is Role.FOLLOWER and self.is_voter:
+            self._has_fetched = False
+            self._set_deadline_if_earlier(self._succession_ms())
+        elif self.role is Role.PROSPECTIVE:
+            self._rejected.add(self.leader_id)
+            self._count_votes()
+
+    def _succession_ms(self) -> int:
+        """The first voter that is left stands when the others can have noticed, each later one after those before it.
+
+        One that is refused, because they have not, asks the leader again, is refused, and stands again.
+        """
+        position = [voter for voter in self.voters if voter != self.leader_id].index(self.node_id)
+        return 2 * self.timeouts.retry_ms + position * (self.timeouts.election_ms // 4)
+
     # --- the end of a timeout
 
     def _on_deadline(self) -> None:

@@ -36,10 +36,11 @@ class Answered:
 
 @fact
 class NotAnswered:
-    """No usable answer to `request` will come from `peer`."""
+    """No usable answer to `request` will come from `peer`. `is_dead`: its process has ended."""
 
     peer: int
     request: Request
+    is_dead: bool = False
 
 
 @fact

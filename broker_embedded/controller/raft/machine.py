@@ -12,6 +12,8 @@ ends, durably, and the leader tells a follower whose log does not agree where th
 Beyond Kafka: a follower's fetch timeout has up to a quarter of chance on top, because here one loop wakes all
 followers of a dead leader in the same millisecond, and their votes would split. The first voter of the list asks for
 pre-votes as soon as it starts: a fresh cluster need not wait for a timeout, and a living leader is not disturbed by it.
+A follower whose leader's process has ended, which refused connections tell, waits for no timeout; the voters that are
+left stand one after the other, in the order of the list, so that their votes do not split.
 A timer that itself ran late waits a little longer, once: a stalled loop says nothing about the others, and what they
 said meanwhile may be next in its queue.
 """
@@ -58,6 +60,8 @@ class RaftMachine(Replication):
                 self._on_response(event.sender, event.request, event.response)
             case NotAnswered():
                 self._on_no_response(event.peer, event.request)
+                if event.is_dead and event.peer == self.leader_id:
+                    self._on_leader_dead()
             case LogChanged():
                 self._on_log_changed()
             case TimerFired():

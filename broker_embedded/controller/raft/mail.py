@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.peers import Peers
+from broker_embedded.common.peers import PeerDead, Peers
 from broker_embedded.controller.raft import wire
 from broker_embedded.controller.raft.events import Answered, Event, NotAnswered
 from broker_embedded.controller.raft.member import Timeouts
@@ -79,6 +79,6 @@ class QuorumMail:
         elif error is None and not future.cancelled():
             response = wire.decode_response(request, peer, future.result())
         if response is None:
-            self._on_outcome(NotAnswered(peer=peer, request=request))
+            self._on_outcome(NotAnswered(peer=peer, request=request, is_dead=isinstance(error, PeerDead)))
         else:
             self._on_outcome(Answered(sender=peer, request=request, response=response))

@@ -243,6 +243,10 @@ class Member:
         self._deadline_ms = None if after_ms is None else self._now_ms + after_ms
         self._is_forgiven = False
 
+    def _set_deadline_if_earlier(self, after_ms: int) -> None:
+        if self._deadline_ms is None or self._now_ms + after_ms < self._deadline_ms:
+            self._set_deadline(after_ms)
+
     def _look_for_leader(self) -> None:
         """Whoever is asked for the log says who leads. A voter lets a candidate come first."""
         self._fetch_failures = 0

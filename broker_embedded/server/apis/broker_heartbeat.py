@@ -21,6 +21,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         want_shut_down=request.want_shut_down,
         offline_log_dirs=tuple(request.offline_log_dirs),
     )
+    ctx.broker.controller.deaths.heard_over(heartbeat.broker_id, ctx.connection)
     return then(ctx.broker.controller.lives.heartbeat(heartbeat), _answer)
 
 

@@ -2,7 +2,8 @@
 
 Brokers, topics, partitions and leaders from this broker's image. A missing topic is created if the client and
 auto.create.topics.enable allow it, and the answer already shows it, so that clients need not ask again: it waits until
-this broker's own metadata has the topic, for a second at most. As controller it names itself: it passes requests on,
+this broker's own metadata has the topic, for a second at most. It also waits, for a quarter of a second at most, while
+a leader that has just died is being replaced (`lost_leaders`). As controller it names itself: it passes requests on,
 and a client that was sent to a node which has died would not ask again for minutes. Not done: authorized operations
 under ACLs (all are listed), version 13's REBOOTSTRAP_REQUIRED.
 """
@@ -18,7 +19,7 @@ from broker_embedded.controller import topic_names
 from broker_embedded.controller.requests import TopicResult
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker_embedded.server.futures import then
+from broker_embedded.server.futures import Promise, resolve, then
 from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -35,11 +36,35 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 
 def handle(ctx: RequestContext, request: Message) -> Response:
+    wait = ctx.broker.lost_leaders.wait(lambda: _asked_for(ctx, request))
+    if wait is None:
+        return _handle(ctx, request)
+    answer: Promise[Body] = Promise()
+    wait.add_done_callback(lambda _: None if answer.done() else resolve(answer, lambda: _handle(ctx, request)))
+    return answer
+
+
+def _asks_for_all(ctx: RequestContext, request: Message) -> bool:
+    return request.topics is None or (ctx.api_version == 0 and not request.topics)
+
+
+def _asked_for(ctx: RequestContext, request: Message) -> Iterable[TopicImage]:
+    """Those topics that are there."""
     image = ctx.broker.metadata.image
-    asks_for_all = request.topics is None or (ctx.api_version == 0 and not request.topics)
+    if _asks_for_all(ctx, request):
+        return image.topics.values()
+    found = (
+        image.topic(each.name or "") if each.topic_id == ZERO_UUID else image.topic_by_id(each.topic_id)
+        for each in request.topics
+    )
+    return [topic for topic in found if topic is not None]
+
+
+def _handle(ctx: RequestContext, request: Message) -> Response:
+    image = ctx.broker.metadata.image
     if ctx.api_version < 12 and any(each.name is None for each in request.topics or ()):
         raise BrokerError(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
-    if asks_for_all:
+    if _asks_for_all(ctx, request):
         return _answer(ctx, request, [_topic(image, topic, request) for topic in image.topics.values()])
     missing = [
         each.name

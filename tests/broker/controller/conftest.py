@@ -29,6 +29,7 @@ from broker_embedded.server.broker_lifecycle import BrokerLifecycle
 from broker_embedded.server.controller_channel import ControllerChannel
 from broker_embedded.server.dispatcher import Dispatcher
 from broker_embedded.server.futures import Promise
+from broker_embedded.server.lost_leaders import LostLeaders
 from broker_embedded.server.topic_creation import TopicCreation
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers
 from ottla_wire.protocol.message import Message
@@ -155,6 +156,7 @@ class Node:
         self.quorum.forget_process()
         self.metadata = MetadataCache("c")
         self.quorum.subscribe(self._replay)
+        self.peers = NodePeers(world, node)
         self.controller = Controller(
             cluster_id="c",
             quorum=self.quorum,  # type: ignore[arg-type]  # it takes no part in raft
@@ -162,8 +164,9 @@ class Node:
             random=world.random,
             loop=world.loop,
             clock=world.clock,
+            death_probe=self.peers,
         )
-        self.peers = NodePeers(world, node)
+        self.lost_leaders = LostLeaders(probe=self.peers, metadata=self.metadata, loop=world.loop, clock=world.clock)
         self.dispatcher = Dispatcher(self)  # type: ignore[arg-type]
         self.channel = ControllerChannel(
             peers=self.peers,
@@ -194,11 +197,14 @@ class Node:
         )
 
     def kill(self) -> None:
-        """The process is gone: no goodbye, no answer."""
+        """The process is gone: no goodbye, no answer. The others see its connections end."""
         self.is_running = False
         self.life.close()
         self.channel.close()
         self.controller.close()
+        for other in self.world.nodes.values():
+            if other is not self and self.world.is_connected(self.node_id, other.node_id):
+                self.loop.call_later(LATENCY_S, other.controller.deaths.line_closed, self.peers.connection)
 
 
 class _Connection:
@@ -217,6 +223,7 @@ class NodePeers:
         self.world = world
         self.client_id = f"broker-{source}" if source else "client"
         self.source = source
+        self.connection = _Connection()
 
     def send(
         self,
@@ -234,6 +241,17 @@ class NodePeers:
         self, node: int, api: ApiKey, version: int, body: bytes, *, channel: str = "", timeout_ms: int = 30_000
     ) -> asyncio.Future[bytes]:
         return self._ask(node, api, version, body, timeout_ms, lambda api, version, frame, at: bytes(frame[at:]))
+
+    def is_dead(self, node: int) -> asyncio.Future[bool]:
+        """Known one latency later, unless the way there is cut or nothing is to be detected."""
+        answer: asyncio.Future[bool] = self.world.loop.create_future()
+        if not (self.world.config.peer_death_detection_enable and self.world.is_connected(self.source, node)):
+            answer.set_result(False)
+        else:
+            self.world.loop.call_later(
+                LATENCY_S, lambda: answer.done() or answer.set_result(not self.world.nodes[node].is_running)
+            )
+        return answer
 
     def _ask(
         self, node: int, api: ApiKey, version: int, body: Any, timeout_ms: int, decode: Callable[..., Any]
@@ -260,7 +278,7 @@ class NodePeers:
             if not self.world.nodes[node].is_running:
                 fail("connection refused")
                 return
-            result = self.world.nodes[node].dispatcher.dispatch(_Connection(), memoryview(frame)[4:])
+            result = self.world.nodes[node].dispatcher.dispatch(self.connection, memoryview(frame)[4:])
             if isinstance(result, Promise):
                 result.add_done_callback(
                     lambda done: None if done.cancelled() else loop.call_later(LATENCY_S, answered, done.result())

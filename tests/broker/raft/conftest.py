@@ -12,7 +12,7 @@ import pytest
 from broker_embedded.cluster.simulation.loop import SimulatedClock, SimulatedLoop
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
-from broker_embedded.common.peers import PeerUnavailable
+from broker_embedded.common.peers import PeerDead, PeerUnavailable
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.controller.quorum import MetadataQuorum, SingleVoterQuorum
@@ -100,6 +100,8 @@ class World:
         self.members: dict[int, RaftQuorum | SingleVoterQuorum] = {}
         self.subscribers: dict[int, Subscriber] = {}
         self.cut: set[tuple[int, int]] = set()
+        self.detects_deaths = False
+        self.timeouts = TIMEOUTS
         self.answered: list[BrokerError | None] = []
 
     # --- life
@@ -121,7 +123,7 @@ class World:
             random=Random(node),
             peers=Wires(self, node),
             cluster_id=CLUSTER_ID,
-            timeouts=TIMEOUTS,
+            timeouts=self.timeouts,
         )
         self.adopt(node, quorum)
         quorum.start()
@@ -154,8 +156,10 @@ class World:
 
     def reach(self, source: int, target: int) -> RaftQuorum | SingleVoterQuorum:
         member = self.members.get(target)
-        if member is None or (source, target) in self.cut:
+        if (source, target) in self.cut:
             raise PeerUnavailable(f"node {target} cannot be reached")
+        if member is None:
+            raise (PeerDead if self.detects_deaths else PeerUnavailable)(f"node {target} refuses")
         return member
 
     @staticmethod

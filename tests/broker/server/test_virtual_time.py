@@ -246,7 +246,11 @@ def test_a_week_makes_no_broker_doubt_another_one():
 
 
 def test_a_killed_broker_is_missed_when_its_session_ends():
-    settings = {"broker.session.timeout.ms": 30_000, "broker.heartbeat.interval.ms": 2_000}
+    settings = {
+        "broker.session.timeout.ms": 30_000,
+        "broker.heartbeat.interval.ms": 2_000,
+        "peer.death.detection.enable": False,
+    }
     with EmbeddedCluster(brokers=3, clock=VirtualClock(), config=settings) as cluster:
         cluster.create_topic("t", replication_factor=3)
         controller = cluster.controller_id
