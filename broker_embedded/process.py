@@ -21,6 +21,7 @@ from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.time import VirtualClock, new_event_loop
 from broker_embedded.common.errors import StartupError
 from broker_embedded.common.os_filesystem import OsFileSystem
+from broker_embedded.server.warm_up import warm_up
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.control import ControlServer
@@ -86,14 +87,18 @@ async def _serve(cluster: Cluster, control: ControlServer | None) -> None:
         if control is not None:
             sys.stdout.write(f"control={control.url}\n")
         sys.stdout.flush()
-        # What the start has made stays: the collector need not look at it again, which would stop the loop for 15 ms.
-        gc.freeze()
-        gc.enable()
+        warm_up(loop, on_done=_collect_from_now_on)
         await stopped.wait()
     finally:
         if control is not None:
             await control.stop()
         await cluster.stop()
+
+
+def _collect_from_now_on() -> None:
+    """What the start has made stays: the collector need not look at it again, which would stop the loop for 15 ms."""
+    gc.freeze()
+    gc.enable()
 
 
 def _parser() -> argparse.ArgumentParser:
