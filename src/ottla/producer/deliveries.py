@@ -3,15 +3,15 @@
 A failed record is reported at least once: to whoever waits for its delivery, or else by the next `flush` or `close`.
 A callback does not count as a report: code that logs a failure in a callback and commits after a flush would lose it.
 
-Pure bookkeeping. Adding and sweeping happen in the sending threads without a lock (`deque.append` and `popleft` are
-atomic); failures are rare and take one.
+Pure bookkeeping. Adding happens in the sending threads without a lock (`deque.append` is atomic), sweeping in one
+thread at a time; failures are rare and take a lock.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -59,9 +59,12 @@ class DeliveryTracker(Generic[D]):
     KEEP_FAILURES: Final = 1_000
     """Failures kept in full until someone flushes. Those beyond are counted, so that memory stays bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, pending: Callable[[Iterable[D]], list[D]] | None = None) -> None:
+        """`pending` picks those that are not done, where asking each of them would cost too much."""
         self.outstanding: deque[D] = deque()
         """Hot paths append to it. It may hold deliveries that are done, until they are swept."""
+        self._pending = _not_done if pending is None else pending
+        self._sweeping = threading.Lock()
         self._lock = threading.Lock()
         self._failures: dict[int, tuple[D, Failure]] = {}
         self._failures_beyond = 0
@@ -72,18 +75,20 @@ class DeliveryTracker(Generic[D]):
         Called every few hundred sends, this keeps the line about as long as there are unfinished deliveries, also when
         one partition is stuck and the others go on.
         """
-        outstanding = self.outstanding
-        for _ in range(min(most, len(outstanding))):
-            try:
-                delivery = outstanding.popleft()
-            except IndexError:  # another thread sweeps as well
-                return
-            if not delivery.done():
-                outstanding.append(delivery)
+        if not self._sweeping.acquire(blocking=False):  # another thread does it
+            return
+        try:
+            outstanding = self.outstanding
+            popleft = outstanding.popleft
+            oldest = [popleft() for _ in range(min(most, len(outstanding)))]
+            outstanding.extend(self._pending(oldest))
+        finally:
+            self._sweeping.release()
 
     def unfinished(self) -> list[D]:
         """The deliveries that are not done."""
-        return [delivery for delivery in self.outstanding.copy() if not delivery.done()]
+        with self._sweeping:  # what a sweep has in its hands is not in the line
+            return self._pending(self.outstanding.copy())
 
     def failed(self, delivery: D, failure: Failure) -> None:
         """A record was not delivered, and nobody has been told yet."""
@@ -134,3 +139,7 @@ def unsettled(unfinished: Iterable[Tracked], reason: str) -> list[UndeliveredRec
         for delivery in unfinished
         for _ in range(getattr(delivery, "pending", 1))
     ]
+
+
+def _not_done(deliveries: Iterable[D]) -> list[D]:
+    return [delivery for delivery in deliveries if not delivery.done()]

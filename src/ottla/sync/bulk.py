@@ -27,6 +27,7 @@ class Bulk:
     """The delivery of many records. Failures that `result` does not raise are raised by the producer's next flush."""
 
     key = None  # what the tracker lists of records that are not settled
+    _message: bool | None = None  # as a Delivery's: None until it is settled
 
     def __init__(self, topic: str, owner: ReportService) -> None:
         self.topic = topic
@@ -34,8 +35,20 @@ class Bulk:
         """Records handed to the buffer, once `send_many` has returned."""
         self._owner = owner
         # One byte per settled record. Reports may run in two threads at once: an append is atomic, `+= 1` is not.
-        self._settled = bytearray()
+        self._settled = settled = bytearray()
         self._all_sent = False
+        settle, is_over = settled.append, self._is_over
+
+        def reported(error: Any, message: Any) -> None:
+            if error is None:
+                settle(0)
+                if self._all_sent:
+                    is_over()
+            else:
+                self._not_delivered(error, message)
+
+        self.reported: Callable[[Any, Any], None] = reported
+        """The client's delivery report for one of the records."""
         self._done = threading.Event()
         self._callbacks: list[Callable[[Any], None]] = []
         self._failed: list[tuple[FailedPart | Delivery, Failure]] = []
@@ -81,13 +94,9 @@ class Bulk:
         if self._done.is_set():
             self._owner.run_callbacks(self, self._callbacks)
 
-    def reported(self, error: Any, message: Any) -> None:
-        """The client's delivery report for one of the records."""
-        if error is not None:
-            key, partition = message.key(), message.partition()
-            self._owner.explain_then(error, message, lambda explained: self._gave_up(key, partition, explained))
-            return
-        self.settled_one()
+    def _not_delivered(self, error: Any, message: Any) -> None:
+        key, partition = message.key(), message.partition()
+        self._owner.explain_then(error, message, lambda explained: self._gave_up(key, partition, explained))
 
     def _gave_up(self, key: bytes | None, partition: int | None, error: OttlaError) -> None:
         self.failed(key, partition, error)
@@ -103,8 +112,8 @@ class Bulk:
     def settled_one(self) -> None:
         """One of the records is acknowledged, or failed."""
         self._settled.append(0)
-        if self._all_sent and len(self._settled) >= self.sent:
-            self._is_done()
+        if self._all_sent:
+            self._is_over()
 
     def settled_as(self, delivery: Delivery) -> None:
         """One of the records was sent with a delivery of its own, and that is settled."""
@@ -117,10 +126,12 @@ class Bulk:
         """No more records come."""
         self.sent = sent
         self._all_sent = True
-        if len(self._settled) >= sent:
-            self._is_done()
+        self._is_over()
 
-    def _is_done(self) -> None:
+    def _is_over(self) -> None:
+        if len(self._settled) < self.sent:
+            return
+        self._message = True
         self._done.set()
         if self._callbacks:
             self._owner.run_callbacks(self, self._callbacks)
@@ -145,15 +156,17 @@ def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
-    has_serdes = producer.has_serdes
+    has_serdes, serve = producer.has_serdes, producer.reports.serve_in_passing
     try:
         for record in records:
             size = len(record)
-            partition, timestamp_ms, headers = -1, 0, None
+            partition = -1
+            timestamp_ms = 0
             if size == 3:
                 value, key, headers = record
             elif size == 2:
                 value, key = record
+                headers = None
             else:
                 value, key, headers, explicit, timestamp = record if size == 5 else Outgoing(*record)
                 if explicit is not None:
@@ -172,17 +185,24 @@ def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[
                     key = as_bytes(topic, "key", key)
                 most += len(key)
             if headers:
-                for name, content in headers:
-                    most += 10 + 4 * len(name)
-                    if content.__class__ is bytes:
-                        most += len(content)
-                    elif content is not None:
-                        raise bad_header(topic, name, content)
                 if headers.__class__ is not list:
                     headers = list(headers)
+                length = 0
+                for name, content in headers:
+                    if content.__class__ is bytes:
+                        length += len(name) + len(content)
+                    elif content is None:
+                        length += len(name)
+                    else:
+                        raise bad_header(topic, name, content)
+                most += 10 * len(headers) + 4 * length  # a character is at most four bytes of UTF-8
             else:
                 headers = None
-            if topic not in limit_of or most > limit_of[topic]:
+            try:
+                limit = limit_of[topic]
+            except KeyError:
+                limit = -1
+            if most > limit:
                 producer.check_size(topic, key, value, headers or ())
             try:
                 produce(topic, value, key, partition, report, None, timestamp_ms, headers)
@@ -190,7 +210,7 @@ def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[
                 _produce_again(producer, bulk, error, topic, value, key, partition, timestamp_ms, headers)
             sent += 1
             if not sent & _IN_PASSING:
-                producer.reports.serve_in_passing()
+                serve()
     finally:
         bulk.all_sent(sent)
 

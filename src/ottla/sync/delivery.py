@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import OttlaError, RetriableError
@@ -122,3 +122,8 @@ class Delivery:
                 raise RetriableError(f"{self.topic}: not acknowledged after {limit_s:g} s; it is still being tried")
             if not owner.serve_here(min(left_s, 0.05)):
                 waiter.wait(min(left_s, 0.5))
+
+
+def pending(deliveries: Iterable[Any]) -> list[Any]:
+    """Those that are not settled: of `Delivery` and `Bulk`, without a call each."""
+    return [delivery for delivery in deliveries if delivery._message is _PENDING]

@@ -185,15 +185,22 @@ class Producer:
                 key = as_bytes(topic, "key", key)
             most += len(key)
         if headers:
-            for name, content in headers:
-                most += 10 + 4 * len(name)
-                if content.__class__ is bytes:
-                    most += len(content)
-                elif content is not None:
-                    raise bad_header(topic, name, content)
             if headers.__class__ is not list:
                 headers = list(headers)
-        if topic not in self._limit_of or most > self._limit_of[topic]:
+            length = 0
+            for name, content in headers:
+                if content.__class__ is bytes:
+                    length += len(name) + len(content)
+                elif content is None:
+                    length += len(name)
+                else:
+                    raise bad_header(topic, name, content)
+            most += 10 * len(headers) + 4 * length  # a character is at most four bytes of UTF-8
+        try:
+            limit = self._limit_of[topic]
+        except KeyError:
+            limit = -1
+        if most > limit:
             self.check_size(topic, key, value, headers)
 
         delivery = Delivery()
@@ -378,7 +385,7 @@ class Producer:
             still_out = self.reports.flush(max(0.0, min(left_s, 0.2)))
             is_settled = still_out == 0 and self._out.held == 0
             if is_settled and not tracker.unfinished():
-                tracker.outstanding.clear()
+                tracker.sweep(len(tracker.outstanding))  # not cleared: another thread may have sent since
                 return
             if left_s <= 0:
                 return

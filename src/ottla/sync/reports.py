@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryTracker, Failure
 from ottla.producer.deliveries import Tracked
-from ottla.sync.delivery import Delivery
+from ottla.sync.delivery import Delivery, pending
 from ottla.telemetry import log_event
 
 SERVE_EVERY: Final = 256
@@ -33,7 +33,7 @@ class ReportService:
     def __init__(
         self, client: Any, *, explain: Callable[[Any, Any], OttlaError], longest_wait_s: float, name: str
     ) -> None:
-        self.tracker: DeliveryTracker[Tracked] = DeliveryTracker()
+        self.tracker: DeliveryTracker[Tracked] = DeliveryTracker(pending)
         self.longest_wait_s = longest_wait_s
         self.on_failure: Callable[[Any, str], None] = lambda error, topic: None
         self.wants_to_know_first: Callable[[Any, str, Callable[[], None]], bool] = lambda error, topic, then: False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from hypothesis import given
@@ -87,3 +90,25 @@ def test_an_error_lists_failures_first_then_what_is_still_out() -> None:
     assert error.total == 2
     assert isinstance(error.__cause__, RetriableError)
     assert delivery_error([], 0, []) is None
+
+
+def test_what_a_sweep_has_in_its_hands_is_not_missed_by_a_flush() -> None:
+    is_sweeping, may_go_on = threading.Event(), threading.Event()
+
+    def pending(deliveries: Iterable[Sent]) -> list[Sent]:
+        is_sweeping.set()
+        assert may_go_on.wait(60)
+        return [delivery for delivery in deliveries if not delivery.is_done]
+
+    tracker: DeliveryTracker[Sent] = DeliveryTracker(pending)
+    sent = [Sent(), Sent(is_done=True), Sent()]
+    tracker.outstanding.extend(sent)
+    with ThreadPoolExecutor(2) as threads:
+        sweep = threads.submit(tracker.sweep)
+        assert is_sweeping.wait(60)
+        flush = threads.submit(tracker.unfinished)
+        tracker.sweep()  # while another thread does it there is nothing to do, and nothing to wait for
+        may_go_on.set()
+        assert flush.result(60) == [sent[0], sent[2]]
+        sweep.result(60)
+    assert list(tracker.outstanding) == [sent[0], sent[2]]
