@@ -5,7 +5,7 @@ The broker has about a hundred and fifty such classes, and `dataclasses.dataclas
 made (most are of requests that a process may never see); the fields are described when somebody asks for them; the
 other methods are shared.
 `dataclasses.replace` and `dataclasses.fields` work on a fact as on any dataclass. Not supported, because nobody here
-needs it: inheritance between facts, `init=False`, `__post_init__`, ordering.
+needs it: inheritance between facts, `init=False`, ordering.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Call
             parameters.append(name)
         lines.append(f" set_{name}(self, {value})")
     arguments = f"self, *, {', '.join(parameters)}" if parameters else "self"
+    if hasattr(made, "__post_init__"):
+        lines.append(" self.__post_init__()")
     source = f"def __init__({arguments}):\n" + ("\n".join(lines) or " pass")
     scope: dict[str, Any] = {}
     exec(source, names, scope)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -36,7 +35,7 @@ class Disconnect:
     phase: Phase = Phase.BEFORE_APPLY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Delay:
     """Everything else goes on; this request (and what its connection sends after it) is late."""
 
@@ -57,7 +56,7 @@ class Hold:
     phase: Phase = Phase.BEFORE_APPLY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Corrupt:
     """Change bytes of the records in the response. Every client that checks CRCs notices."""
 

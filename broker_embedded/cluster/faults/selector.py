@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any
 
 from broker_embedded.cluster.faults.subject import Subject
+from broker_embedded.common.facts import fact
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
@@ -29,7 +29,7 @@ class Source(Enum):
     ANY = "any"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Selector:
     """See the module. `client_id` may be a shell pattern (`billing-*`), the other names are exact."""
 

@@ -30,6 +30,15 @@ class One:
 
 
 @fact
+class Positive:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise ValueError(f"number: found {self.number}, wanted 1 or more")
+
+
+@fact
 class Empty:
     """Nothing in it."""
 
@@ -44,6 +53,15 @@ def test_it_is_made_by_keyword_with_defaults() -> None:
         Point(x=1, z=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         Point(1)  # type: ignore[misc]
+
+
+def test_what_it_checks_of_itself_is_checked_for_the_first_one_and_for_every_other() -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="found 0"):
+            Positive(number=0)
+        assert Positive(number=1).number == 1
+        with pytest.raises(ValueError, match="found 0"):
+            dataclasses.replace(Positive(number=2), number=0)
 
 
 def test_it_cannot_be_changed() -> None:
