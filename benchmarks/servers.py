@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,8 @@ class Server:
     bootstrap: str
     pid: int | None
     """None: it runs in this process, where its CPU time and memory cannot be told from the client's."""
+    begun_at: float = 0.0
+    """When its process was started, as `time.perf_counter` says it."""
     figures: dict[str, list[float]] = field(default_factory=dict)
 
     def cpu_s(self) -> float:
@@ -60,10 +62,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def started(name: str, command: list[str]) -> Iterator[Server]:
+def started(name: str, command: list[str], *, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     begun = time.perf_counter()
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=None if environment is None else dict(environment),
     )
     try:
         assert process.stdout is not None
@@ -71,7 +78,7 @@ def started(name: str, command: list[str]) -> Iterator[Server]:
         ready_ms = (time.perf_counter() - begun) * 1000
         if not line.startswith("ready bootstrap="):
             raise SystemExit(f"{name} did not start: {line!r}")
-        server = Server(name, line.strip().removeprefix("ready bootstrap="), process.pid)
+        server = Server(name, line.strip().removeprefix("ready bootstrap="), process.pid, begun_at=begun)
         server.note("process start to ready, ms", ready_ms)
         server.note("RSS empty, MB", server.rss_mb())
         yield server
