@@ -28,6 +28,7 @@ def to_batches(name: TopicPartition, messages: Sequence[Any]) -> Iterator[Fetche
         for message in messages[start : start + SLICE_RECORDS]:
             key = message.key
             value = message.value
+            headers: Any = list(message.headers) if message.headers else None
             size_bytes += RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
             records.append(
                 Record(
@@ -37,7 +38,7 @@ def to_batches(name: TopicPartition, messages: Sequence[Any]) -> Iterator[Fetche
                     message.timestamp,
                     key,
                     value,
-                    list(message.headers),
+                    headers,
                     key,
                     value,
                     _TIMESTAMP_TYPES.get(message.timestamp_type, TimestampType.NOT_AVAILABLE),

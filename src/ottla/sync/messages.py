@@ -59,7 +59,7 @@ def _fetched(name: TopicPartition, messages: list[Any]) -> Fetched:
                 timestamp_ms,
                 key,
                 value,
-                message.headers() or [],
+                message.headers(),
                 key,
                 value,
                 kinds[kind],
