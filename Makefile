@@ -7,7 +7,7 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 FLIGHTS ?= 20000
 
-.PHONY: help setup demo test lint torture contract clients bench bench-page soak clean client-suites
+.PHONY: help setup demo test lint torture contract spark-oldest clients bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
@@ -17,7 +17,8 @@ help:
 	@echo "make lint     ruff, mypy and import contracts alone"
 	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real: on Apache Kafka (needs Maven)"
 	@echo "make clients  Kafka clients of other languages on the embedded broker (needs their tools and registries)"
-	@echo "make bench    Ottla beside its peers, a quarter of an hour (ONLY=broker|cluster|sdk|columnar|spark|growth QUICK=1)"
+	@echo "make bench    Ottla beside its peers, a quarter of an hour (ONLY=broker|cluster|sdk|columnar|spark|connector|growth QUICK=1)"
+	@echo "make spark-oldest  the Spark tests on the oldest PySpark, with Spark Connect and Spark's own connector (needs Maven)"
 	@echo "make soak     the demo's services under load and faults (MINUTES=30): flat memory, nothing lost"
 
 setup: $(STAMP)
@@ -54,7 +55,12 @@ torture: $(STAMP)
 	@PYTHONPATH=tests/torture $(PY) -m torture_kit --seconds $(SECONDS) --seed $(SEED) --shells $(SHELLS) \
 		--records $(RECORDS) --faults $(FAULTS)
 
-# The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages.
+# The Spark tests once more, with all that can be had beside PySpark only for some of its versions.
+spark-oldest: setup
+	@$$($(PY) tools/spark_connector.py) -m pytest tests/spark
+
+# The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages: `make test` runs
+# there what one node is enough for, this also what takes three, and the exchange of files.
 contract: $(STAMP)
 	@KAFKA=$(KAFKA) $(PY) -m pytest tests/contract
 
@@ -78,11 +84,14 @@ simulate: $(STAMP)
 test: setup lint
 	@echo "==> tests"
 	@$(PY) -m pytest
+	@echo "==> what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"
+	@KAFKA=real $(PY) -m pytest -q tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py files.py)
 
 # Peers that are Python packages live in an environment of their own: Quix Streams asks for an older confluent-kafka.
 # BENCH_VENV names another place for it; results go to bench-results/, the page and its plots to docs/.
 BENCH_VENV ?= build/bench-venv
 bench: setup $(BENCH_VENV)/.installed
+	@$(PY) tools/spark_connector.py > /dev/null || true
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --python $(PY) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 bench-page: $(BENCH_VENV)/.installed

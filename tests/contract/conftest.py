@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafka, Unavailable
+from apache_kafka import ApacheKafka, Unavailable, libraries
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
@@ -23,6 +24,18 @@ from ottla_wire.records.record import RecordData, encode_batch
 _numbers = count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where Apache Kafka cannot be had, every test that wants it is skipped for the same reason."""
+    if os.environ.get("KAFKA") != "real":
+        return
+    try:
+        libraries()
+    except Unavailable as reason:
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=str(reason)))
+
+
 @pytest.fixture(scope="session")
 def bootstrap_servers() -> Iterator[str]:
     """One broker with Kafka's own defaults, but for what makes groups start at once."""
@@ -30,11 +43,7 @@ def bootstrap_servers() -> Iterator[str]:
         with EmbeddedCluster(config={"auto.create.topics.enable": "true"}) as embedded:
             yield embedded.bootstrap_servers
         return
-    try:
-        real = ApacheKafka()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with real:
+    with ApacheKafka() as real:
         yield real.bootstrap_servers
 
 
