@@ -49,7 +49,7 @@ def test_names_are_case_insensitive_as_spark_hands_them_over():
     )
     assert options.start.offsets == {P0: 5, P1: LATEST}
     assert (options.max_per_trigger, options.min_per_trigger, options.max_trigger_delay_ms) == (10, 5, 30_000)
-    assert options.on_data_loss is OnDataLoss.EARLIEST
+    assert options.on_data_loss.of(P0) is OnDataLoss.EARLIEST
     assert options.fairness is Fairness.PROPORTIONAL
     assert options.min_tasks == 6
     assert options.wire.fetch_max_bytes == 99
@@ -67,6 +67,15 @@ def test_a_time_goes_before_times_by_partition_and_those_before_offsets():
     assert source_options(NEEDED | every, is_streaming=True).start.timestamps_ms == {P0: 7}
     every.pop("startingOffsetsByTimestamp")
     assert source_options(NEEDED | every, is_streaming=True).start.special == EARLIEST
+
+
+def test_what_to_do_about_lost_data_may_be_said_for_each_topic_and_partition():
+    text = '{"orders": {"1": "latest"}, "logs": "skip"}'
+    options = source_options(NEEDED | {"onDataLoss": text, "failOnDataLoss": "false"}, is_streaming=True)
+    policy = options.on_data_loss
+    assert [policy.of(p) for p in (P0, P1)] == [OnDataLoss.EARLIEST, OnDataLoss.LATEST]
+    assert policy.of(TopicPartition("logs", 7)) is OnDataLoss.SKIP
+    assert source_options(NEEDED | {"on_data_loss": text}, is_streaming=True).on_data_loss.of(P0) is OnDataLoss.FAIL
 
 
 def test_columns_are_sparks_and_headers_come_when_asked_for():
@@ -87,7 +96,9 @@ def test_columns_are_sparks_and_headers_come_when_asked_for():
         ({"startingOffsets": "newest"}, "startingOffsets: found 'newest', wanted JSON"),
         ({"startingOffsets": "latest"}, "makes a batch read empty"),
         ({"endingOffsets": "earliest"}, "is no end"),
-        ({"onDataLoss": "ignore"}, "onDataLoss: found 'ignore', wanted fail, earliest, latest"),
+        ({"onDataLoss": "ignore"}, "onDataLoss: found 'ignore', wanted fail, earliest, latest, skip"),
+        ({"onDataLoss": '{"orders": "ignore"}'}, "onDataLoss: found 'ignore', wanted fail, earliest, latest, skip"),
+        ({"onDataLoss": '{"orders": 5}'}, "onDataLoss: found '{.*}', wanted a word, or JSON like"),
         ({"columns": "value,colour"}, "columns: found 'value,colour', wanted some of key"),
         ({"kafka.auto.offset.reset": "earliest"}, "cannot be set here: use startingOffsets"),
         ({"kafka.fetch.max.byte": "1"}, "did you mean fetch.max.bytes"),

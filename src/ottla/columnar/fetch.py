@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -33,13 +33,19 @@ _LARGEST_FETCH_BYTES = 1 << 30
 class OnDataLoss(Enum):
     """What to do when wanted offsets are no longer in the partition.
 
-    FAIL: an error that names them. EARLIEST: go on at the first offset that is left, and log it. LATEST: give up the
-    rest of the range, and log it.
+    FAIL: an error that names them. The others are logged. EARLIEST: go on at the first offset that is left. LATEST:
+    give up the rest of the range. SKIP: go on at the next offset that is there, and never at an earlier one: where a
+    partition has become shorter, what was read is not read again.
     """
 
     FAIL = "fail"
     EARLIEST = "earliest"
     LATEST = "latest"
+    SKIP = "skip"
+
+
+LossRule: TypeAlias = OnDataLoss | Callable[[TopicPartition], OnDataLoss]
+"""One policy for all partitions, or a function that knows the policy of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +108,7 @@ def read_ranges(
     ranges: Sequence[OffsetRange],
     *,
     columns: Sequence[str] = ALL_COLUMNS,
-    on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+    on_data_loss: LossRule = OnDataLoss.FAIL,
     report_loss: Callable[[DataLoss], None] | None = None,
 ) -> Generator[pa.RecordBatch, None, None]:
     """The records of all ranges, a partition's in order, partitions mixed. Abandoning the iterator is safe."""
@@ -119,7 +125,7 @@ class _Reading:
         cluster: Cluster,
         ranges: Sequence[OffsetRange],
         columns: Sequence[str],
-        on_data_loss: OnDataLoss,
+        on_data_loss: LossRule,
         report_loss: Callable[[DataLoss], None] | None,
     ) -> None:
         self._cluster = cluster
@@ -276,12 +282,13 @@ class _Reading:
         if earliest <= cursor.position <= latest:
             self._stand_still([cursor], cursor.last_error, pause=False)  # a leader that has not caught up: ask again
             return
-        if self._on_data_loss is OnDataLoss.FAIL:
+        policy = self._on_data_loss if isinstance(self._on_data_loss, OnDataLoss) else self._on_data_loss(cursor.key)
+        if policy is OnDataLoss.FAIL:
             raise OffsetOutOfRange(
                 topic=cursor.topic, partition=cursor.partition, wanted=cursor.position, earliest=earliest, latest=latest
             )
         first_missing = cursor.position
-        can_go_on = self._on_data_loss is OnDataLoss.EARLIEST and earliest > cursor.position
+        can_go_on = policy in (OnDataLoss.EARLIEST, OnDataLoss.SKIP) and earliest > cursor.position
         cursor.position = min(earliest, cursor.end) if can_go_on else cursor.end
         loss = DataLoss(
             topic=cursor.topic, partition=cursor.partition, first_missing=first_missing, resumed_at=cursor.position

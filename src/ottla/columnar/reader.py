@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from ottla.columnar.cluster import EARLIEST, LATEST, Cluster
-from ottla.columnar.fetch import OffsetRange, OnDataLoss, read_ranges
+from ottla.columnar.fetch import LossRule, OffsetRange, OnDataLoss, read_ranges
 from ottla.columnar.positions import Position, resolve
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.settings import wire_settings
@@ -21,7 +21,7 @@ def read(
     since: Position = "earliest",
     until: Position = "latest",
     columns: Sequence[str] = ALL_COLUMNS,
-    on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+    on_data_loss: LossRule = OnDataLoss.FAIL,
     settings: Mapping[str, object] | None = None,
 ) -> pa.RecordBatchReader:
     """Everything between two positions of one or more topics, as it stands when the call is made.

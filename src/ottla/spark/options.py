@@ -18,6 +18,7 @@ from ottla.columnar.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
 from ottla.columnar.transactions import DEFAULT_TIMEOUT_MS
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
+from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
 from ottla.spark.offsets import Offsets, parse_assign_option, parse_offsets_option
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
 
@@ -112,7 +113,7 @@ class SourceOptions:
     start: Start
     end: Start
     is_latest_if_too_late: bool = False  # startingOffsetsByTimestampStrategy=latest
-    on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    on_data_loss: LossPolicy = DEFAULT_LOSS_POLICY
     max_per_trigger: int | None = None
     min_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -274,14 +275,10 @@ def _special_or_offsets(name: str, text: str, *, missing: int) -> Start:
     return Start(offsets=parse_offsets_option(name, text), special=missing)
 
 
-def _on_data_loss(given: Mapping[str, str]) -> OnDataLoss:
+def _on_data_loss(given: Mapping[str, str]) -> LossPolicy:
+    default = OnDataLoss.FAIL if _flag(given, "failOnDataLoss", True) else OnDataLoss.EARLIEST
     text = given.get("ondataloss", given.get("on_data_loss"))
-    if text is not None:
-        try:
-            return OnDataLoss(text.strip().lower())
-        except ValueError:
-            raise ConfigError(f"onDataLoss: found {text!r}, wanted {', '.join(p.value for p in OnDataLoss)}") from None
-    return OnDataLoss.FAIL if _flag(given, "failOnDataLoss", True) else OnDataLoss.EARLIEST
+    return LossPolicy(default=default) if text is None else parse_loss_policy(text, default=default)
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class Task(InputPartition):
 def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
     """The records of one task, as Arrow record batches; decoded, where that was asked for."""
     cluster = cluster_for(options.wire)
-    batches = read_ranges(cluster, task.ranges, columns=options.columns, on_data_loss=options.on_data_loss)
+    batches = read_ranges(cluster, task.ranges, columns=options.columns, on_data_loss=options.on_data_loss.of)
     if options.decode is None:
         yield from batches
         return

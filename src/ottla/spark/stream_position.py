@@ -121,12 +121,13 @@ class StreamPosition:
         """`start`, unless the partition has become shorter than that: offsets were lost, or it is another topic."""
         if start <= end:
             return start
-        if self._options.on_data_loss is OnDataLoss.FAIL:
+        policy = self._options.on_data_loss.of(partition)
+        if policy is OnDataLoss.FAIL:
             raise OffsetOutOfRange(
                 topic=partition.topic, partition=partition.partition, wanted=start, earliest=0, latest=end
             )
         log.warning("%s: the query is at offset %d, but the partition ends at %d", partition, start, end)
-        if self._options.on_data_loss is OnDataLoss.LATEST:
+        if policy in (OnDataLoss.LATEST, OnDataLoss.SKIP):
             return end
         return offsets_at(self._cluster, [partition], EARLIEST)[partition]
 
@@ -148,7 +149,7 @@ class StreamPosition:
         for name in sorted(recreated):
             read = {p.partition: o for p, o in starts.items() if p.topic == name}
             text = f"{name} was deleted and created anew: the query had read {read} of the old topic"
-            if self._options.on_data_loss is OnDataLoss.FAIL:
+            if any(self._options.on_data_loss.of(p) is OnDataLoss.FAIL for p in starts if p.topic == name):
                 raise TopicRecreated(
                     f"{text}. Set onDataLoss to earliest to read the new topic from its beginning,"
                     " or use a new checkpoint"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from ottla.columnar import EARLIEST, LATEST, Cluster, OffsetOutOfRange, OffsetRange, OnDataLoss, group_offsets
@@ -9,6 +10,8 @@ from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.offsets import Offsets
 from ottla.spark.options import SourceOptions, Start
+
+log = logging.getLogger(__name__)
 
 
 def subscribed_partitions(cluster: Cluster, options: SourceOptions) -> list[TopicPartition]:
@@ -55,12 +58,19 @@ def batch_ranges(cluster: Cluster, options: SourceOptions) -> list[OffsetRange]:
     for p in partitions:
         start, end = starts[p], ends[p]
         if start < earliest[p] or end > latest[p]:
-            if options.on_data_loss is OnDataLoss.FAIL:
+            policy = options.on_data_loss.of(p)
+            if policy is OnDataLoss.FAIL:
                 wanted = start if start < earliest[p] else end
                 raise OffsetOutOfRange(
                     topic=p.topic, partition=p.partition, wanted=wanted, earliest=earliest[p], latest=latest[p]
                 )
             start, end = max(start, earliest[p]), min(end, latest[p])
+            if policy is OnDataLoss.LATEST:
+                start = end
+            log.warning(
+                "%s: offsets %d to %d were asked for, and the partition holds %d to %d; %d records are read",
+                p, starts[p], ends[p], earliest[p], latest[p], max(0, end - start),
+            )  # fmt: skip
         if start < end:
             ranges.append(OffsetRange(topic=p.topic, partition=p.partition, start=start, end=end))
     return ranges
