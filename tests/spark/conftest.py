@@ -5,10 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import time
+from pathlib import Path
 
 import pytest
+from spark_processes import Service, Submitted
 
 from ottla.spark import JavaMissing, find_java, session
+
+PROCESSES = "test_spark_processes.py"
 
 
 def pytest_collection_modifyitems(items):
@@ -16,14 +20,32 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
+    # What is done with processes of their own comes last: they start while the other tests run.
+    late = [item for item in items if item.path.name == PROCESSES]
+    rest = [item for item in items if item.path.name != PROCESSES]
+    ends = [n for n, item in enumerate(rest, 1) if item.path.parent == Path(__file__).parent] or [len(rest)]
+    items[:] = [*rest[: ends[-1]], *late, *rest[ends[-1] :]]
 
 
 @pytest.fixture(scope="session")
-def spark():
+def processes(kafka, tmp_path_factory):
+    """Two pipelines in processes of their own: one under spark-submit, one by `ottla pipeline run`."""
+    _find_java()
+    started = []
     try:
-        find_java()
-    except JavaMissing as error:
-        pytest.skip(f"needs Java: {error}")
+        for name, kind in (("submitted", Submitted), ("service", Service)):
+            started.append(kind(kafka, tmp_path_factory.mktemp(name)))
+        yield started
+    finally:
+        for each in started:
+            each.end()
+
+
+@pytest.fixture(scope="session")
+def spark(request):
+    _find_java()
+    if any(item.path.name == PROCESSES for item in request.session.items):
+        request.getfixturevalue("processes")
     running = session(
         "ottla-tests",
         master="local[2]",
@@ -43,6 +65,13 @@ def spark():
     yield running
     running.stop()
     gc.collect()
+
+
+def _find_java():
+    try:
+        find_java()
+    except JavaMissing as error:
+        pytest.skip(f"needs Java: {error}")
 
 
 class Topics:
@@ -78,6 +107,15 @@ class Topics:
             if error is None or "Python worker failed to connect back" not in str(error):
                 break
         return query
+
+    def wait(self, query, reached):
+        """Until a running query has got there."""
+        deadline = time.monotonic() + 120
+        while not reached():
+            if not query.isActive:
+                raise AssertionError(f"the query ended: {query.exception()}")
+            assert time.monotonic() < deadline, query.status
+            time.sleep(0.02)
 
     def run(self, frame, *, checkpoint="checkpoint", **options):
         """Run a stream into a topic until it has read all there is; answer the query."""

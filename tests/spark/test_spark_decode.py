@@ -11,6 +11,7 @@ from ottla.delivery.dead_letter import PREFIX
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, Json, SerdeContext, Str
 from ottla.spark import dead_letters, decode, read, read_stream, split
+from ottla.testing.registry import EmbeddedRegistry
 
 pytestmark = pytest.mark.spark
 
@@ -29,6 +30,17 @@ class Checked:
     def __post_init__(self):
         if self.amount < 0:
             raise ValueError("an amount is not negative")
+
+
+OLDER_FIELDS = {"shop": "string", "amount": "long"}
+SALE = {
+    "type": "record",
+    "name": "Sale",
+    "fields": [
+        *({"name": name, "type": kind} for name, kind in OLDER_FIELDS.items()),
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
 
 
 def encoded(serde, *values):
@@ -53,7 +65,7 @@ def test_good_rows_are_columns_and_bad_rows_keep_their_bytes(topics, kafka, make
 
 def test_json_keys_and_rules_of_a_type(topics, kafka, make_topic):
     topic = make_topic()
-    kafka.produce(topic, [b'{"amount": 1}', b'{"amount": -1}', b"{"], keys=["a", "b", b"\xff"])
+    kafka.produce(topic, [b'{"amount": 1}', b'{"amount": -1}', b"{", b""], keys=["a", "b", b"\xff", "c"])
     decoded = decode(topics.read(topic), value=Json(Checked), key=Str())
     assert dict(decoded.dtypes)["key"] == "string"
     rows = {r.offset: r for r in decoded.collect()}
@@ -62,6 +74,7 @@ def test_json_keys_and_rules_of_a_type(topics, kafka, make_topic):
     assert "not negative" in rows[1]._error.message
     assert rows[2]._error.part == "key"
     assert (rows[2]._raw.key, rows[2]._raw.value) == (b"\xff", b"{")
+    assert (rows[3]._error.kind, rows[3]._raw.value) == ("malformed", b"")  # Spark's from_json says nothing of these
 
 
 def test_what_cannot_be_decoded_is_said_when_the_query_is_built(topics, make_topic):
@@ -83,6 +96,31 @@ def test_a_function_makes_the_serde_where_it_cannot_travel(topics, kafka, make_t
     kafka.produce(topic, [b'{"shop": "a", "amount": 1, "note": null}'])
     decoded = decode(topics.read(topic), value=lambda: Json(Sale))
     assert decoded.first().value.shop == "a"
+
+
+def test_several_schema_ids_of_a_registry_are_in_one_topic(topics, kafka, make_topic):
+    """Workers ask the registry themselves, so a function makes the serde where they are."""
+    topic, context = make_topic(), SerdeContext("sales")
+    older = {"type": "record", "name": "Sale", "fields": [{"name": n, "type": t} for n, t in OLDER_FIELDS.items()]}
+    with EmbeddedRegistry() as registry:
+        url = registry.url
+        old, new = Avro(older, registry=url), Avro(SALE, registry=url)
+        kafka.produce(topic, [old.serialize({"shop": "a", "amount": 1}, context)])
+        kafka.produce(
+            topic,
+            [
+                new.serialize({"shop": "b", "amount": 2, "note": "new"}, context),
+                b"\0\0\0\xff\xff\x04",
+                b"",
+                b"unframed",
+            ],
+        )
+        frame = read(
+            topics.spark, topic, bootstrap_servers=kafka.bootstrap_servers, value=lambda: Avro(SALE, registry=url)
+        )
+        good, bad = split(frame)
+        assert sorted(tuple(r.value) for r in good.collect()) == [("a", 1, None), ("b", 2, "new")]
+        assert [r._error.kind for r in bad.collect()] == ["malformed"] * 3
 
 
 def test_bad_rows_of_a_stream_become_the_sdks_dead_letters(topics, kafka, make_topic):

@@ -6,9 +6,13 @@ import dataclasses
 import json
 import os
 import signal
+import sys
+from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli import main
 from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import NotCaughtUp, Pipeline, PipelineFailed
@@ -80,7 +84,20 @@ def lake(spark, tmp_path, version="v1"):
     return sorted((r.city, r.id) for r in spark.read.parquet(str(tmp_path / f"lake-{version}")).collect())
 
 
-def test_one_definition_runs_as_a_stream_as_a_batch_and_as_a_replay(spark, kafka, declare, tmp_path):
+@pytest.fixture
+def command(monkeypatch):
+    """`ottla pipeline COMMAND`, of a pipeline in a module, on the session that is there."""
+
+    def run(pipeline, name, *arguments):
+        module = ModuleType("its_reports")
+        module.pipeline = pipeline
+        monkeypatch.setitem(sys.modules, "its_reports", module)
+        return CliRunner().invoke(main, ["pipeline", name, "its_reports:pipeline", *arguments])
+
+    return run
+
+
+def test_one_definition_runs_as_a_stream_as_a_batch_and_as_a_replay(spark, kafka, declare, tmp_path, command):
     pipeline, topic, counters = declare(maxOffsetsPerTrigger=3)
     send(kafka, topic, [sale(1), sale(2), sale(2), sale(3, shop="south"), b"{broken"], partition=0)
     expected = [("Oslo", "s1"), ("Oslo", "s2"), ("Rome", "s3")]
@@ -98,17 +115,18 @@ def test_one_definition_runs_as_a_stream_as_a_batch_and_as_a_replay(spark, kafka
     dead = kafka.consume_all(f"{topic}.dead", at_least=1)
     assert [(r.raw_value, r.header_text("ottla-dlq-group")) for r in dead] == [(b"{broken", "sales")]
 
-    batch = pipeline.at(version="batch")
-    report = batch.batch(spark)
-    assert (report.records, set(report.outputs)) == (5, {"lake", "big"})
+    report = command(pipeline, "batch", "--version", "batch")
+    assert report.stdout.startswith(f"5 records read\nlake: {tmp_path}/lake-batch\nbig: {topic}.big-batch\n"), report
     assert lake(spark, tmp_path, "batch") == expected
     big = [(r.raw_key, json.loads(r.raw_value)) for r in kafka.consume_all(f"{topic}.big-batch", at_least=2)]
     assert sorted((k, v["id"]) for k, v in big) == [(b"Oslo", "s2"), (b"Rome", "s3")]
 
-    replayed = pipeline.replay(spark, version="v2", only=["lake"])
+    replayed = command(pipeline, "replay", "--version", "v2", "--only", "lake")
+    assert replayed.stdout.startswith("sales v2 has read everything up to now; v1 is live\n"), replayed
+    assert "\nlake: 0 records behind\n" in replayed.stdout
     assert lake(spark, tmp_path, "v2") == expected
-    assert replayed.live_version() == "v1"
-    pipeline.switch_over("v2")
+    assert pipeline.live_version() == "v1"
+    assert command(pipeline, "switch", "v2").stdout == "sales: v2 is live, v1 was\n"
     assert pipeline.live_version() == "v2"
     assert len(kafka.consume_all(f"{topic}.dead")) == 1  # replayed, and not dead-lettered again
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from ottla.serdes import Avro, SerdeContext
-from ottla.spark import read, read_stream, split
+from ottla.spark import Pipeline, read, read_stream, split
 
 pytestmark = pytest.mark.spark
 
@@ -112,6 +112,35 @@ def test_a_stream_joins_a_topic_read_as_a_table(topics, kafka, make_topic):
     assert sorted((r.city, r.amount) for rows in batches for r in rows) == [
         ("Oslo", 1), ("Oslo", 1), ("Oslo", 2), ("Oslo", 7), ("Rome", 5),
     ]  # fmt: skip
+
+
+def test_two_streams_are_joined_within_a_time_and_what_comes_too_late_is_counted(topics, kafka, make_topic, tmp_path):
+    orders, payments, joined = make_topic("orders"), make_topic("payments"), []
+    # One micro-batch each. What is late is judged by the watermark of the batch before: c's, which b has moved.
+    minutes = {"a": 0, "b": 60, "c": 61, "late": 1}
+    for name, minute in minutes.items():
+        sent_ms = START_MS + minute * MINUTE_MS
+        kafka.produce(orders, [name], timestamp_ms=sent_ms)
+        kafka.produce(payments, [f"{name} paid"], keys=[name], timestamp_ms=sent_ms + MINUTE_MS // 2)
+    pipeline = Pipeline("paid", bootstrap_servers=kafka.bootstrap_servers, checkpoint=str(tmp_path))
+    each = {"watermark": ("at", "10 minutes"), "maxOffsetsPerTrigger": 1}
+    pipeline.read_topic("orders", orders, value=str, select=["value AS id", "timestamp AS at"], **each)
+    pipeline.read_topic(
+        "payments", payments, key=str, value=str, select=["key AS id", "value AS text", "timestamp AS at"], **each
+    )
+    pipeline.sql(
+        "paid",
+        """
+        SELECT orders.id, payments.text FROM orders JOIN payments
+        ON orders.id = payments.id AND payments.at BETWEEN orders.at AND orders.at + INTERVAL 5 MINUTES
+        """,
+    )
+    pipeline.write_each("paid", lambda rows, number: joined.extend(tuple(r) for r in rows.collect()))
+    with pipeline.start(topics.spark, available_now=True) as running:
+        assert running.await_end(timeout_s=200)
+        metrics = running.metrics()["paid"]
+    assert sorted(joined) == [("a", "a paid"), ("b", "b paid"), ("c", "c paid")]
+    assert (metrics.rows, metrics.late_rows) == (8, 2)
 
 
 def test_results_in_parquet_are_exactly_once_over_a_failure(topics, kafka, make_topic, tmp_path):

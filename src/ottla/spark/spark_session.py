@@ -55,6 +55,11 @@ DEFAULTS = (
         "true",
         "a worker that dies in native code says where",
     ),
+    SparkDefault(
+        "spark.python.authenticate.socketTimeout",
+        "120s",
+        "a new worker has 15 s to say who it is, and on a busy machine it needs longer",
+    ),
     SparkDefault("spark.ui.showConsoleProgress", "false", "progress bars overwrite the log lines of a service"),
 )
 
