@@ -14,7 +14,13 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import NO_LEADER
 from broker_embedded.controller import elections, features
 from broker_embedded.metadata.delta import image_after
-from broker_embedded.metadata.image import LOST_DIRECTORY, BrokerImage, ClusterImage, PartitionImage
+from broker_embedded.metadata.image import (
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+)
 from broker_embedded.metadata.records import (
     BrokerRegistrationChange,
     ChangePartition,
@@ -69,7 +75,8 @@ def register(
 
 
 def _lost_directories(image: ClusterImage, before: BrokerImage, now: RegisterBroker) -> list[MetadataRecord]:
-    """Marks for replicas whose log directory has not come back (KAFKA-3410).
+    """Marks for replicas whose log directory has not come back (KAFKA-3410), whether it was there until the broker
+    stopped or had failed before.
 
     Such a broker has an empty log. It may be the last member of an ISR; led by it, the other replicas would delete what
     they have. A partition that nobody else has a replica of is left alone: there is nothing to protect.
@@ -81,7 +88,7 @@ def _lost_directories(image: ClusterImage, before: BrokerImage, now: RegisterBro
 
     def is_lost(state: PartitionImage) -> bool:
         directory = state.directory_of(now.broker_id)
-        return knows_none or (directory in before.log_dirs and directory not in came_back)
+        return knows_none or directory not in (came_back | {UNASSIGNED_DIRECTORY, LOST_DIRECTORY})
 
     return [
         ChangePartition(

@@ -60,10 +60,6 @@ class LogDirReports:
         self._is_under_way = False
         self._is_closed = False
         self._has_begun = False
-        is_only_one = len(directory_ids) == 1
-        self._settled = {*directory_ids.values(), UNASSIGNED_DIRECTORY, LOST_DIRECTORY} if is_only_one else set()
-        """What the metadata may say of a replica without there being anything to tell. (A lost one that is whole again
-        is noticed by the controller.)"""
         logs.add_dir_listener(self._on_dir_failed)
         metadata.add_listener(self._on_metadata)
 
@@ -98,8 +94,14 @@ class LogDirReports:
             self._report_in(GATHER_MS)
 
     def _is_news(self, state: PartitionImage) -> bool:
-        """Whether this broker's replica may be elsewhere than the metadata says."""
-        return self._node_id in state.replicas and state.directory_of(self._node_id) not in self._settled
+        """Whether there may be something to tell of this broker's replica."""
+        if self._node_id not in state.replicas:
+            return False
+        said = state.directory_of(self._node_id)
+        if said == LOST_DIRECTORY and len(state.replicas) > 1:
+            return False  # it is empty; who has copied everything again is noticed by the controller
+        is_only_one = len(self._directory_ids) == 1
+        return not is_only_one or not (said == UNASSIGNED_DIRECTORY or said in self._directory_ids.values())
 
     def _on_dir_failed(self, path: str, logs: Sequence[Log]) -> None:
         directory = self._directory_ids.get(path)
@@ -157,7 +159,7 @@ class LogDirReports:
         for topic_partition in sorted(names):
             state = image.partition(topic_partition)
             replica = self._logs.get(*topic_partition)
-            if state is None or replica is None or self._node_id not in state.replicas:
+            if state is None or replica is None or not self._is_news(state):
                 continue
             directory = self._directory_ids.get(replica.directory.rpartition("/")[0])
             if directory is None or state.directory_of(self._node_id) == directory:

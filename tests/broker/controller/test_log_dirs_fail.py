@@ -202,3 +202,41 @@ def test_a_partition_whose_only_replica_was_in_the_failed_directory_is_led_again
     running.until(lambda: len(running.image.brokers[2].log_dirs) == 1, what="the directory to be struck off")
     restart_with_what_is_left(running, failed, tmp_path)
     running.until(lambda: {state.leader for state in alone()} == {2}, what="everything to be led")
+
+
+def test_the_last_in_sync_replica_does_not_lead_empty_when_its_directory_is_replaced(
+    run: Callable[..., Running], tmp_path: Path
+) -> None:
+    running = run(log_dirs=2, data_dir=tmp_path)
+    running.until(running.knows_all_places, what="the controller to know where replicas are")
+    here = running.path_of(1, 0)
+    running.fail(1, here)
+    alone = {number for number in range(4) if running.path_of(1, number) == here}
+    running.until(lambda: all(running.partitions[each].isr == (2,) for each in alone), what="broker 2 to be alone")
+    running.until(lambda: len(running.image.brokers[1].log_dirs) == 1, what="the directory to be struck off")
+    (number, *_) = alone
+    there = running.path_of(2, number)
+    gone = {each for each in alone if running.path_of(2, each) == there}
+    running.cluster.stop_broker(2)
+    shutil.rmtree(there)
+    running.cluster.start_broker(2)
+    running.until(
+        lambda: all(set(running.partitions[each].isr) == {1, 2} for each in range(4) if each not in alone),
+        what="full ISRs of what both have",
+    )
+    running.until(
+        lambda: all(running.partitions[each].leader == 2 for each in alone - gone), what="what broker 2 has to be led"
+    )
+
+    async def create() -> None:
+        (result,) = await running.controller.create_topics(
+            [NewTopic(name="later", assignments={0: (2,)})], validate_only=False
+        )
+        assert result.error is None
+
+    running.cluster._call(create())
+    running.until(
+        lambda: running.image.topics["later"].partitions[0].directory_of(2) != UNASSIGNED_DIRECTORY,
+        what="broker 2 to have told everything that it has to tell",
+    )
+    assert {(running.partitions[each].leader, running.partitions[each].isr) for each in gone} == {(-1, (2,))}
