@@ -268,6 +268,10 @@ class _Scripted(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
     def log_message(self, format: str, *args: Any) -> None:
         return
 
@@ -319,6 +323,89 @@ def test_an_answer_that_says_nothing_about_the_schema_is_an_outage_not_a_dead_le
     registry = _client(scripted.url, [])
     with pytest.raises(RegistryUnavailable, match=wanted):
         Avro("long", registry=registry).deserialize(b"\0\0\0\0\1\2", CTX)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("{}", "[]", "5", "null", '"text"', "[" * 100_000, '{"schema": 5, "id": "x"}', '{"schema": null, "id": null}'),
+        *('{"schema": "\\"long\\"", "references": 5}', '{"schema": "\\"long\\"", "references": [{"name": 1}]}'),
+        *('{"schema": "\\"long\\"", "schemaType": 7}', '{"id": -1}', '{"id": 99999999999}', '{"id": true}'),
+    ],
+)
+def test_json_that_is_not_a_registrys_answer_is_an_outage_too(scripted: Any, answer: str) -> None:
+    scripted.answers = [(200, answer.encode())]
+    serde = Avro("long", registry=_client(scripted.url, []))
+    for use in (lambda: serde.deserialize(b"\0\0\0\0\1\2", CTX), lambda: serde.serialize(5, CTX)):
+        with pytest.raises(RegistryUnavailable, match="not a registry's answer"):
+            use()
+    scripted.answers = [GOOD]
+    assert serde.deserialize(b"\0\0\0\0\1\2", CTX) == 1, "nothing of it was kept"
+
+
+@pytest.mark.parametrize(
+    ("says", "problem"),
+    [
+        (b"", "TimeoutError"),
+        (b"HTTP/1.1 200 OK\r\n\r\n{", "TimeoutError"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}<hangs up>", "97 bytes too early"),
+        (b"<hangs up>", "(RemoteDisconnected|ConnectionResetError)"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n<hangs up>", "BadStatusLine"),
+    ],
+    ids=["silent", "stalls", "ends early", "hangs up", "another protocol"],
+)
+def test_a_registry_that_does_not_answer_whole_and_in_time_is_an_outage(says: bytes, problem: str) -> None:
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            open_connections.append(connection)
+            connection.recv(65_536)
+            connection.sendall(says.removesuffix(b"<hangs up>"))
+            if says.endswith(b"<hangs up>"):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    open_connections: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        slept: list[float] = []
+        timeout_s = 0.2 if problem == "TimeoutError" else 60
+        registry = _client(f"http://127.0.0.1:{listener.getsockname()[1]}", slept, timeout_s=timeout_s, attempts=2)
+        try:
+            with pytest.raises(RegistryUnavailable, match=f"tried 2 times: .*{problem}"):
+                Avro("long", registry=registry).deserialize(b"\0\0\0\0\1\2", CTX)
+        finally:
+            over.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(60)
+            for connection in open_connections:
+                connection.close()
+    assert slept == [0.2]
+
+
+def test_an_answer_that_drips_or_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dripping:
+        length = None
+
+        def __init__(self, chunk: bytes) -> None:
+            self.chunk = chunk
+
+        def read1(self, most: int) -> bytes:
+            now[0] += 0.1
+            return self.chunk
+
+    now = [0.0]
+    monkeypatch.setattr("ottla.serdes.registry_http.time", SimpleNamespace(monotonic=lambda: now[0]))
+    client = RegistryHttp(["http://registry:8081"], timeout_s=5)
+    with pytest.raises(TimeoutError, match="not complete after 5 s"):
+        client._body_of(Dripping(b" "))  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="longer than 16,777,216 bytes"):
+        client._body_of(Dripping(b" " * 2**22))  # type: ignore[arg-type]
 
 
 def test_the_second_address_is_tried_when_the_first_is_down(scripted: Any) -> None:

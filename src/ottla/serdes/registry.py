@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import threading
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from ottla.clock import Clock, SystemClock
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.serdes.registry_http import RegistryHttp, RegistryRefused
 
 if TYPE_CHECKING:
     import ssl
 
+T = TypeVar("T")
 SchemaType: TypeAlias = Literal["AVRO", "JSON", "PROTOBUF"]
 
 UNKNOWN_FOR_MS: Final = 10_000
@@ -127,7 +128,7 @@ class SchemaRegistry:
             answer = self._http.request("POST", f"/subjects/{_quoted(subject)}", _body(text, type, references))
         except RegistryRefused as refused:
             raise UnknownSchema(f"schema registry {self.url}: {subject} has no such schema: {refused}") from refused
-        return int(answer["version"])
+        return self._read(answer, lambda: _number(answer["version"]))
 
     def version(self, subject: str, version: int | Literal["latest"] = "latest") -> RegisteredSchema:
         """One version of a subject. Raises `UnknownSchema` when there is none."""
@@ -135,22 +136,22 @@ class SchemaRegistry:
             answer = self._http.request("GET", f"/subjects/{_quoted(subject)}/versions/{version}")
         except RegistryRefused as refused:
             raise UnknownSchema(f"schema registry {self.url}: {subject} version {version}: {refused}") from refused
-        return _registered(answer["id"], answer)
+        return self._read(answer, lambda: _registered(_number(answer["id"]), answer))
 
     def subjects(self) -> list[str]:
         """Every subject."""
-        found: list[str] = self._http.request("GET", "/subjects")
-        return found
+        answer = self._http.request("GET", "/subjects")
+        return self._read(answer, lambda: _list_of(str, answer))
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject, oldest first; none when there is no such subject."""
         try:
-            found: list[int] = self._http.request("GET", f"/subjects/{_quoted(subject)}/versions")
+            answer = self._http.request("GET", f"/subjects/{_quoted(subject)}/versions")
         except RegistryRefused as refused:
             if refused.is_not_found:
                 return []
             raise
-        return found
+        return self._read(answer, lambda: _list_of(int, answer))
 
     def is_compatible(self, subject: str, text: str, type: SchemaType = "AVRO") -> bool:
         """Whether this schema could become the subject's next version. True for a subject that has none."""
@@ -161,7 +162,7 @@ class SchemaRegistry:
             if refused.is_not_found:
                 return True
             raise
-        return bool(answer["is_compatible"])
+        return self._read(answer, lambda: bool(answer["is_compatible"]))
 
     def set_compatibility(self, level: str, subject: str | None = None) -> None:
         """Set the rule for new versions (`BACKWARD`, `FULL`, `NONE`, ...), of one subject or of all."""
@@ -172,10 +173,11 @@ class SchemaRegistry:
         if self._unknown_until_ms.get(schema_id, 0) > self._clock.monotonic_ms():
             raise UnknownSchema(f"schema registry {self.url} has no schema {schema_id}")
         try:
-            return _registered(schema_id, self._http.request("GET", f"/schemas/ids/{schema_id}"))
+            answer = self._http.request("GET", f"/schemas/ids/{schema_id}")
         except RegistryRefused as refused:
             self._unknown_until_ms[schema_id] = self._clock.monotonic_ms() + UNKNOWN_FOR_MS
             raise UnknownSchema(f"schema registry {self.url} has no schema {schema_id}: {refused}") from refused
+        return self._read(answer, lambda: _registered(schema_id, answer))
 
     def _id_of(
         self, path: str, subject: str, text: str, type: SchemaType, references: Sequence[SchemaReference]
@@ -189,25 +191,57 @@ class SchemaRegistry:
             is_incompatible = refused.code // 100 == _INCOMPATIBLE
             problem = "is not compatible with the versions before it" if is_incompatible else "was refused"
             raise ConfigError(f"schema registry {self.url}: schema for {subject} {problem}: {refused}") from refused
-        schema_id = self._ids[subject, text, type] = int(answer["id"])
+        schema_id = self._ids[subject, text, type] = self._read(answer, lambda: _number(answer["id"]))
         return schema_id
+
+    def _read(self, answer: Any, read: Callable[[], T]) -> T:
+        """What an answer says. One that is JSON and not a registry's (a proxy's, say) tells nothing about the schema,
+        so it is an outage: no record becomes a dead letter because of it."""
+        try:
+            return read()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            shown = repr(answer)
+            shown = shown if len(shown) <= 100 else f"{shown[:97]}..."
+            raise RegistryUnavailable(
+                f"schema registry {self.url}: answered {shown}, which is not a registry's answer"
+            ) from error
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({self.url!r})"
 
 
 def _registered(schema_id: int, answer: Mapping[str, Any]) -> RegisteredSchema:
+    type = answer.get("schemaType") or "AVRO"
     return RegisteredSchema(
         id=schema_id,
-        type=answer.get("schemaType") or "AVRO",
-        text=answer["schema"],
+        type=cast(SchemaType, _text(type)),
+        text=_text(answer["schema"]),
         references=tuple(
-            SchemaReference(reference["name"], reference["subject"], reference["version"])
+            SchemaReference(_text(reference["name"]), _text(reference["subject"]), _number(reference["version"]))
             for reference in answer.get("references") or ()
         ),
         subject=answer.get("subject"),
         version=answer.get("version"),
     )
+
+
+def _number(value: Any) -> int:
+    """An id or a version: what fits into the four bytes in front of a record."""
+    if type(value) is int and 0 <= value < 2**31:
+        return value
+    raise ValueError(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError(value)
+
+
+def _list_of(kind: type[T], value: Any) -> list[T]:
+    if isinstance(value, list) and all(isinstance(each, kind) for each in value):
+        return value
+    raise TypeError(value)
 
 
 def _body(text: str, type: SchemaType, references: Sequence[SchemaReference]) -> dict[str, Any]:

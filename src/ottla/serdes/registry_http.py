@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
+_MOST_BYTES: Final = 16 * 1024 * 1024
 _NOT_FOUND: Final = 404
 _WORTH_ANOTHER_TRY: Final = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -115,13 +116,28 @@ class RegistryHttp:
             payload = None if body is None else json.dumps(body).encode()
             connection.request(method, parts.path + path, body=payload, headers=self._headers)
             response = connection.getresponse()
-            raw = response.read()
+            raw = self._body_of(response)
         finally:
             connection.close()
         try:
             return response.status, json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             return response.status, None
+
+    def _body_of(self, response: http.client.HTTPResponse) -> bytes:
+        """All of it, within the time and the size that an answer may have. (The connection's own time-out begins anew
+        with every byte.)"""
+        deadline_s = time.monotonic() + self._timeout_s
+        body = bytearray()
+        while chunk := response.read1(65_536):
+            body += chunk
+            if len(body) > _MOST_BYTES:
+                raise OSError(f"the answer is longer than {_MOST_BYTES:,} bytes")
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the answer was not complete after {self._timeout_s:g} s")
+        if response.length:
+            raise OSError(f"the answer ended {response.length:,} bytes too early")
+        return bytes(body)
 
 
 def _split(url: str) -> urllib.parse.SplitResult:
