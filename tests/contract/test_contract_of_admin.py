@@ -206,6 +206,21 @@ class TestMetadata:
             assert partition.replica_nodes == partition.isr_nodes == [partition.leader_id]
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_without_an_authorizer_there_are_no_acls(kafka: Any, version: int) -> None:
+    any_acl = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    described = kafka.call(ApiKey.DESCRIBE_ACLS, version, any_acl)
+    assert (described.error_code, list(described.resources)) == (ErrorCode.SECURITY_DISABLED, [])
+    topic = {"resource_type": 2, "resource_name": "t", "resource_pattern_type": 3, "principal": "User:a", "host": "*"}
+    creations = [{**topic, "operation": operation, "permission_type": 3} for operation in (3, 4)]
+    created = kafka.call(ApiKey.CREATE_ACLS, version, {"creations": creations})
+    assert [each.error_code for each in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
+    deleted = kafka.call(ApiKey.DELETE_ACLS, version, {"filters": [any_acl]})
+    assert [(each.error_code, list(each.matching_acls)) for each in deleted.filter_results] == [
+        (ErrorCode.SECURITY_DISABLED, [])
+    ]
+
+
 def test_each_api_has_the_versions_of_kafka(kafka: Any) -> None:
     """What Kafka 4.1 lists for the APIs that clients use, (lowest, highest), is listed; a later one may be as well."""
     answer = kafka.call(ApiKey.API_VERSIONS, 4, {"client_software_name": "contract", "client_software_version": "1"})
@@ -242,6 +257,9 @@ KAFKA_4_1 = {
     ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DESCRIBE_ACLS: (1, 3),
+    ApiKey.CREATE_ACLS: (1, 3),
+    ApiKey.DELETE_ACLS: (1, 3),
     ApiKey.DELETE_GROUPS: (0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.OFFSET_DELETE: (0, 0),

@@ -1,0 +1,12 @@
+"""CreateAcls (key 30), versions 1 to 3: there is no authorizer, so none is created. Each is told so."""
+
+from __future__ import annotations
+
+from broker_embedded.server.registry import RequestContext, Response
+from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+def handle(ctx: RequestContext, request: Message) -> Response:
+    refused = {"error_code": int(ErrorCode.SECURITY_DISABLED), "error_message": "No Authorizer is configured."}
+    return {"throttle_time_ms": 0, "results": [refused for _ in request.creations]}

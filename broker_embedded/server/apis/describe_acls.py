@@ -1,0 +1,16 @@
+"""DescribeAcls (key 29), versions 1 to 3: there is no authorizer, as on a Kafka broker without one."""
+
+from __future__ import annotations
+
+from broker_embedded.server.registry import RequestContext, Response
+from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.message import Message
+
+
+def handle(ctx: RequestContext, request: Message) -> Response:
+    return {
+        "throttle_time_ms": 0,
+        "error_code": int(ErrorCode.SECURITY_DISABLED),
+        "error_message": "No Authorizer is configured.",
+        "resources": [],
+    }
