@@ -357,14 +357,36 @@ class TestHandlerSlowerThanMaxPollInterval:
 class TestRebalanceMidWork:
     """Elsewhere: late results are marked for a partition that somebody else has, or the whole pool stops."""
 
+    @pytest.mark.parametrize(
+        ("shell", "settings"),
+        [
+            pytest.param("threads", {"heartbeat.interval.ms": 200}, id="threads-cooperative"),
+            pytest.param(
+                "threads", {"heartbeat.interval.ms": 200, "partition.assignment.strategy": "range"}, id="threads-eager"
+            ),
+            pytest.param("threads", {"group.protocol": "consumer"}, id="threads-next-generation"),
+            pytest.param("asyncio", {"heartbeat.interval.ms": 200}, id="asyncio-eager"),
+        ],
+        indirect=["shell"],
+    )
     def test_the_old_owner_finishes_and_commits_before_the_new_one_begins(
-        self, kafka: Any, make_topic: Any, kafka_group: str, shell: Any, committed: Any, wait: Any
+        self,
+        kafka: Any,
+        make_topic: Any,
+        kafka_group: str,
+        shell: Any,
+        committed: Any,
+        wait: Any,
+        settings: dict[str, Any],
     ) -> None:
         topic = make_topic("orders", partitions=4)
-        for partition in range(4):
-            kafka.produce(topic, [f"{partition}-{number}" for number in range(300)], partition=partition, value=Json())
         handled: list[tuple[str, str]] = []
         lock = threading.Lock()
+
+        def send(numbers: range) -> None:
+            for partition in range(4):
+                values = [f"{partition}-{number}" for number in numbers]
+                kafka.produce(topic, values, partition=partition, value=Json())
 
         def make(name: str) -> App:
             app = App(
@@ -372,7 +394,7 @@ class TestRebalanceMidWork:
                 bootstrap_servers=kafka.bootstrap_servers,
                 commit=CommitPolicy(every_s=0.05),
                 hooks=Counters(),
-                settings={"heartbeat.interval.ms": 200},
+                settings=settings,
             )
 
             @app.handler(topic, value=Json(), concurrency=2, name="handle")
@@ -383,10 +405,13 @@ class TestRebalanceMidWork:
 
             return app
 
+        send(range(150))
         first = shell.start(make("first"))
-        wait(lambda: len(handled) > 50)
+        wait(lambda: len(handled) > 50, timeout_s=60)
         second = shell.start(make("second"))
-        wait(lambda: sum(committed(kafka_group, topic, p) for p in range(4)) == 1_200, timeout_s=30)
+        wait(lambda: second._runner is not None and len(second.health().partitions) == 2, timeout_s=60)
+        send(range(150, 300))
+        wait(lambda: sum(committed(kafka_group, topic, p) for p in range(4)) == 1_200, timeout_s=60)
         shell.stop(first)
         shell.stop(second)
 
