@@ -6,10 +6,11 @@ UTF-8. Reading one as text is a view (`header_text`), never a conversion of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +18,16 @@ V = TypeVar("V")
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
+
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def topic_problem(name: object) -> str | None:
+    """What is wrong with the name of a topic by Kafka's rule for them, or None. A broker would say no more than no."""
+    if isinstance(name, str) and _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
+        return None
+    return f"topic: found {name!r}, wanted a name of 1 to 249 letters, digits, '.', '_' or '-'"
 
 
 class TopicPartition(NamedTuple):

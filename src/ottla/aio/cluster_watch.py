@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError, for_code
 from ottla.clock import Clock
 from ottla.producer import Limit, LimitsCache, limit_from_config
 from ottla.producer.limits import TOPIC_CONFIG_NAME
+from ottla.telemetry import log_event
 
 # Where a value comes from, as DescribeConfigs numbers it (KIP-226).
 _TOPICS_OWN: Final = 1
@@ -113,6 +114,9 @@ class ClusterWatch:
             answers = await self._ask(resources)
         except (TimeoutError, KafkaError, OSError):
             return found, refused
+        except Exception as problem:  # whatever it is: without this task no limit would be looked up any more
+            log_event("topic_limits_unknown", "warning", {"topics": topics, "error": repr(problem)})
+            return found, topics  # asked again, but not at once
         for error_code, topic, entries in answers:
             error = for_code(error_code)
             if error_code != 0:

@@ -125,6 +125,11 @@ class App:
         that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
         are none in place.
         """
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise ConfigError(
+                    f"handler: found {topic!r} for a topic, wanted names: @app.handler('orders', 'returns')"
+                )
         if fair_by not in ("records", "bytes"):
             raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
 

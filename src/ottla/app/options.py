@@ -19,7 +19,7 @@ from ottla.delivery.outcomes import Outcome
 from ottla.delivery.retry import RetryPolicy
 from ottla.delivery.retry_topics import RetryTopics
 from ottla.errors import ConfigError
-from ottla.records import TopicPartition
+from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import as_serde
 
 DEFAULT_BATCH_RECORDS = 500
@@ -52,6 +52,20 @@ class Route:
     def __post_init__(self) -> None:
         if not self.topics:
             raise ConfigError(f"{self.name}: a handler needs at least one topic")
+        for topic in (*self.topics, *(() if self.dead_letter_topic is None else (self.dead_letter_topic,))):
+            problem = topic_problem(topic)
+            if problem is not None:
+                raise ConfigError(f"{self.name}: {problem}")
+        for option, value, kind in (
+            ("concurrency", self.concurrency, int),
+            ("max_batch" if self.is_batch else "quantum", self.quantum, int),
+            ("linger_ms", self.linger_ms, int),
+            ("retry", self.retry, RetryPolicy),
+            ("retry_topics", self.retry_topics, RetryTopics),
+            ("budget", self.budget, DeadLetterBudget),
+        ):
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise ConfigError(f"{self.name}: {option} must be of type {kind.__name__}, got {value!r}")
         if self.dead_letter_topic in self.topics:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a topic it handles and its dead letter topic; "

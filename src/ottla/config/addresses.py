@@ -69,6 +69,8 @@ def _address(item: str) -> Address:
         raise BadAddress(f"{_FORM}; an IPv6 address stands in brackets: [::1]:9092")
     if not host or _NOT_IN_A_HOST.search(host):
         raise BadAddress(f"{_FORM}, and {host!r} is no host name")
+    if host.isdecimal():  # a port alone, as a rule; resolvers would take it for an address of four bytes
+        raise BadAddress(f"{_FORM}; {host!r} has no host, as in localhost:{host}")
     return Address(host, _port(port) if colon else DEFAULT_PORT, protocol)
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ottla.errors import SerializationError
+from ottla.errors import InputError, SerializationError
+from ottla.records import topic_problem
 
-__all__ = ["as_bytes", "bad_header"]
+__all__ = ["as_bytes", "bad_arguments", "bad_header", "bad_headers", "check_topic"]
+
+
+def check_topic(topic: object) -> None:
+    """Raise InputError for what cannot be a topic's name. Asked once per topic, before anything is asked about it."""
+    problem = topic_problem(topic)
+    if problem is not None:
+        raise InputError(problem)
 
 
 def as_bytes(topic: str, part: str, value: Any) -> bytes:
@@ -19,6 +28,25 @@ def as_bytes(topic: str, part: str, value: Any) -> bytes:
     )
 
 
-def bad_header(topic: str, name: str, content: object) -> SerializationError:
-    """The error for a header whose value is not bytes."""
+def bad_header(topic: str, name: object, content: object) -> SerializationError:
+    """The error for a header whose name is not text, or whose value is not bytes."""
+    if not isinstance(name, str):
+        return SerializationError(f"{topic}: header {name!r}: expected a name of type str, got {type(name).__name__}")
     return SerializationError(f"{topic}: header {name}: expected bytes or None, got {type(content).__name__}")
+
+
+def bad_headers(topic: str, headers: object, error: Exception) -> SerializationError:
+    """The error for headers that are not a list of pairs; `error` is what came of reading them as such."""
+    if isinstance(error, SerializationError):
+        return error
+    advice = "; write list(headers.items())" if isinstance(headers, Mapping) else ""
+    return SerializationError(f"{topic}: headers: expected (name, value) pairs, got {headers!r:.200}{advice}")
+
+
+def bad_arguments(topic: str, headers: Any, error: Exception, **arguments: object) -> InputError:
+    """The error for what the client refuses to take, with the arguments that it may mean."""
+    for name, content in headers or ():
+        if not isinstance(name, str):
+            return bad_header(topic, name, content)
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return InputError(f"{topic}: found {shown}, which the client does not take: {error}")

@@ -19,6 +19,7 @@ from confluent_kafka.admin._resource import ResourceType
 from ottla.clock import Clock
 from ottla.producer import Limit, LimitsCache, limit_from_config
 from ottla.producer.limits import TOPIC_CONFIG_NAME
+from ottla.telemetry import log_event
 
 _RETRY_MS: Final = 500
 
@@ -161,7 +162,11 @@ class ClusterWatch:
         self._on_partitions(topic, every, available)
 
     def _ask_for_limits(self, topics: list[str]) -> None:
-        found, refused = self._describe(topics, self._timeout_s)
+        try:
+            found, refused = self._describe(topics, self._timeout_s)
+        except Exception as error:  # whatever it is: without this thread no limit would be looked up any more
+            log_event("topic_limits_unknown", "warning", {"topics": topics, "error": repr(error)})
+            found, refused = {}, topics  # asked again, but not at once
         with self._changed:
             now_ms = self._clock.monotonic_ms()
             for topic, limit in found.items():

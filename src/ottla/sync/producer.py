@@ -34,7 +34,7 @@ from ottla.producer import (
     unsettled,
 )
 from ottla.producer.bulk import Outgoing
-from ottla.producer.encoded import as_bytes, bad_header
+from ottla.producer.encoded import as_bytes, bad_arguments, bad_header, bad_headers, check_topic
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
@@ -185,16 +185,20 @@ class Producer:
                 key = as_bytes(topic, "key", key)
             most += len(key)
         if headers:
+            given = headers
             if headers.__class__ is not list:
                 headers = list(headers)
             length = 0
-            for name, content in headers:
-                if content.__class__ is bytes:
-                    length += len(name) + len(content)
-                elif content is None:
-                    length += len(name)
-                else:
-                    raise bad_header(topic, name, content)
+            try:
+                for name, content in headers:
+                    if content.__class__ is bytes and name.__class__ is str:
+                        length += len(name) + len(content)
+                    elif content is None and name.__class__ is str:
+                        length += len(name)
+                    else:
+                        raise bad_header(topic, name, content)
+            except (TypeError, ValueError) as error:
+                raise bad_headers(topic, given, error) from None
             most += 10 * len(headers) + 4 * length  # a character is at most four bytes of UTF-8
         try:
             limit = self._limit_of[topic]
@@ -225,6 +229,8 @@ class Producer:
                 )
             except (BufferError, KafkaException) as error:
                 self._out.produce_again(error, delivery, value, partition, timestamp_ms, headers)
+            except (TypeError, AttributeError, ValueError, OverflowError) as error:
+                raise bad_arguments(topic, headers, error, partition=partition, timestamp_ms=timestamp_ms) from error
         else:
             self._send_with_care(delivery, value, partition, timestamp_ms, headers)
         outstanding = self._outstanding
@@ -355,6 +361,7 @@ class Producer:
     def check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for a record near the limit and for a topic that is new."""
         if topic not in self._limit_of:
+            check_topic(topic)
             self._watch.watch(topic, partitions=self._out.places_itself)
         try:
             self.sizes.check(topic, key, value, headers)

@@ -26,6 +26,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from ottla.errors import BrokerUnavailable, LifecycleError, UnknownTopic
 from ottla.records import Header, Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
+from ottla.sync.topics import addresses_of
 
 _TIMESTAMP_TYPES: Final = {
     TIMESTAMP_CREATE_TIME: TimestampType.CREATE_TIME,
@@ -53,8 +54,10 @@ class TopicReader:
         self._key, self._key_ctx = as_serde(key), SerdeContext(topic, "key")
         self._value, self._value_ctx = as_serde(value), SerdeContext(topic, "value")
         self._waiting: list[Record[Any]] = []
+        addresses_of(bootstrap_servers)
         self._consumer: Consumer | None = Consumer(
             {
+                "log_level": 0,  # its errors are raised; on stderr they would come once per attempt
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": "ottla-topic-reader",  # required by the client; never joined, nothing is committed under it
                 "enable.auto.commit": False,

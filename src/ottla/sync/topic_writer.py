@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from ottla.errors import DeliveryError, UndeliveredRecord
 from ottla.records import Headers
 from ottla.serdes import SerdeContext, as_serde, serde_of
+from ottla.sync.topics import addresses_of
 
 
 def write_all(
@@ -29,6 +30,7 @@ def write_all(
     timeout_s: float = 30.0,
 ) -> int:
     """Send every value in order and return how many, once all are acknowledged. Raises `DeliveryError` otherwise."""
+    addresses_of(bootstrap_servers)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,

@@ -67,7 +67,7 @@ def delete_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: fl
 
 def check_reachable(bootstrap_servers: str, *, timeout_s: float = 5.0) -> int:
     """The number of brokers that the cluster at this address has. Raises `BrokerUnavailable` when none answers."""
-    problem = first_listening(_addresses(bootstrap_servers), timeout_s=timeout_s)
+    problem = first_listening(addresses_of(bootstrap_servers), timeout_s=timeout_s)
     if problem is not None:
         raise BrokerUnavailable(f"no Kafka broker answered at {problem}")
     try:
@@ -78,7 +78,8 @@ def check_reachable(bootstrap_servers: str, *, timeout_s: float = 5.0) -> int:
         ) from error
 
 
-def _addresses(bootstrap_servers: str) -> tuple[Address, ...]:
+def addresses_of(bootstrap_servers: str) -> tuple[Address, ...]:
+    """The addresses, or ConfigError. librdkafka passes over what it cannot read, and waits."""
     try:
         return parse_addresses(bootstrap_servers)
     except BadAddress as error:
@@ -86,7 +87,7 @@ def _addresses(bootstrap_servers: str) -> tuple[Address, ...]:
 
 
 def _admin(bootstrap_servers: str, timeout_s: float) -> AdminClient:
-    _addresses(bootstrap_servers)  # librdkafka passes over what it cannot read, and waits
+    addresses_of(bootstrap_servers)
     # librdkafka logs each refused connection to stderr; the error that is raised in the end says it once.
     return AdminClient(
         {"bootstrap.servers": bootstrap_servers, "socket.timeout.ms": max(10, int(timeout_s * 1000)), "log_level": 0}

@@ -186,6 +186,10 @@ class TestDeclarations:
             ({"value": object()}, "value="),
             ({"key": dict}, "key="),
             ({"concurrency": 0}, "concurrency"),
+            ({"concurrency": "4"}, "concurrency must be of type int, got '4'"),
+            ({"retry": 5}, "retry must be of type RetryPolicy, got 5"),
+            ({"retry_topics": (10, 60)}, "retry_topics must be of type RetryTopics"),
+            ({"dead_letter_topic": "dead letters"}, "topic: found 'dead letters', wanted a name of"),
             ({"quantum": 0}, "quantum"),
             ({"ordering": "random"}, "'partition', 'key', 'unordered'"),
             ({"fair_by": "topics"}, "fair_by"),
@@ -198,6 +202,11 @@ class TestDeclarations:
 
         with pytest.raises(ConfigError, match=named):
             app.handler("orders", **options)(lambda value: None)
+
+    @pytest.mark.parametrize("topics", [("or ders",), ("",), ("orders", "x" * 250), (["orders"],), (print,)])
+    def test_what_is_no_topics_name_is_refused(self, topics: tuple[Any, ...]) -> None:
+        with pytest.raises(ConfigError, match=r"found .* wanted .*name"):
+            App("g").handler(*topics)(lambda value: None)
 
     def test_a_batch_of_a_partition_has_no_order_by_key(self) -> None:
         with pytest.raises(ConfigError, match="'key' has no meaning"):

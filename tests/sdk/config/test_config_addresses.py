@@ -14,9 +14,13 @@ from ottla.columnar import wire_settings
 from ottla.config import Address, BadAddress, admin_settings, consumer_settings, parse_addresses, producer_settings
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.sync.reachable import first_listening
+from ottla.sync.topic_reader import TopicReader
+from ottla.sync.topic_writer import write_all
 from ottla.sync.topics import check_reachable, create_topic
 
-NAMES = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,20}[A-Za-z0-9_])?", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,20}[A-Za-z0-9_])?", fullmatch=True).filter(
+    lambda name: not name.isdecimal()
+)
 HOSTS = st.one_of(NAMES, st.ip_addresses(v=4).map(str), st.ip_addresses(v=6).map(str))
 PROTOCOLS = st.sampled_from([None, "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 ADDRESSES = st.builds(Address, HOSTS, st.integers(1, 65_535), PROTOCOLS)
@@ -68,6 +72,7 @@ def test_ipv6_without_brackets_is_refused_because_its_port_cannot_be_told(
         ("a:65536", "each port from 1 to 65535"),
         ("a:²", "each port from 1 to 65535"),
         (":9092", "'' is no host name"),
+        ("9092", "'9092' has no host, as in localhost:9092"),
         ("a b:1", "'a b' is no host name"),
         ("user@a:1", "'user@a' is no host name"),
         ("http://a:1", "before it nothing or one of PLAINTEXT://, SSL://, SASL_PLAINTEXT://, SASL_SSL://"),
@@ -88,6 +93,8 @@ def test_what_is_wrong_is_said_and_every_way_in_refuses_it_alike(text: str, want
         lambda: wire_settings({"bootstrap.servers": text}),
         lambda: check_reachable(text),
         lambda: create_topic(text, "orders"),
+        lambda: TopicReader(text, "orders"),
+        lambda: write_all(text, "orders", [b"v"]),
     ]
     for way_in in ways_in:
         with pytest.raises(ConfigError) as refused:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,6 +93,9 @@ def test_the_child_of_a_fork_gets_its_own(kafka: Any, kafka_topic: str) -> None:
             own.send(kafka_topic, b"child").result(30)
             own.close(10)
             code = 0 if own is not parents else 2
+        except BaseException:
+            traceback.print_exc()  # all that is ever seen of it
+            sys.stderr.flush()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,103 @@
+"""What cannot be sent is refused by `send`, in both shells, with what was found and what was wanted."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import AsyncProducer, Producer
+from ottla.errors import InputError, SerializationError
+from ottla.testing.waiting import wait_until, wait_until_async
+
+if TYPE_CHECKING:
+    from ottla.testing.kafka import Kafka
+
+NOT_HEADERS = pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        ({"trace": b"1"}, "headers: expected (name, value) pairs, got {'trace': b'1'}; write list(headers.items())"),
+        ([("trace", b"1", 2)], "headers: expected (name, value) pairs, got [('trace', b'1', 2)]"),
+        ([7], "headers: expected (name, value) pairs, got [7]"),
+        ([("trace", "1")], "header trace: expected bytes or None, got str"),
+        ([(b"trace", b"1")], "header b'trace': expected a name of type str, got bytes"),
+    ],
+    ids=["a mapping", "triples", "numbers", "text", "a name in bytes"],
+)
+NO_TOPICS = ["", "a b", "x" * 250, "..", None, 7]
+
+
+@NOT_HEADERS
+def test_what_is_not_headers_is_said(kafka: Kafka, kafka_topic: str, headers: Any, problem: str) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        for _ in ("a topic nobody wrote to", "one that is known"):
+            with pytest.raises(SerializationError, match=re.escape(problem)):
+                producer.send(kafka_topic, b"v", headers=headers)
+            with pytest.raises(SerializationError, match=re.escape(problem)):
+                producer.send_many(kafka_topic, [(b"v", b"k", headers)])
+            producer.send(kafka_topic, b"v").result(60)
+
+
+@NOT_HEADERS
+async def test_what_is_not_headers_is_said_on_asyncio(
+    kafka: Kafka, kafka_topic: str, headers: Any, problem: str
+) -> None:
+    async with AsyncProducer(kafka.bootstrap_servers) as producer:
+        for _ in ("a topic nobody wrote to", "one that is known"):
+            with pytest.raises(SerializationError, match=re.escape(problem)):
+                producer.send(kafka_topic, b"v", headers=headers)
+            with pytest.raises(SerializationError, match=re.escape(problem)):
+                await producer.send_many(kafka_topic, [(b"v", b"k", headers)])
+            await producer.send(kafka_topic, b"v")
+
+
+@pytest.mark.parametrize("arguments", [{"partition": "1"}, {"timestamp_ms": 1.5}, {"partition": 2**40}])
+def test_what_the_client_would_not_take_is_named(kafka: Kafka, kafka_topic: str, arguments: dict[str, Any]) -> None:
+    ((name, value),) = arguments.items()
+    with Producer(kafka.bootstrap_servers) as producer:
+        with pytest.raises(InputError, match=re.escape(f"{name}={value!r}")):
+            producer.send(kafka_topic, b"v", **arguments)
+        record = (b"v", None, None, arguments.get("partition"), arguments.get("timestamp_ms"))
+        with pytest.raises(InputError, match=re.escape(f"{name}={value!r}")):
+            producer.send_many(kafka_topic, [record])
+
+
+def test_a_topic_that_cannot_exist_is_refused_and_limits_are_looked_up_all_the_same(
+    kafka: Kafka, kafka_topic: str
+) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        for topic in NO_TOPICS:
+            with pytest.raises(InputError, match=r"topic: found .*, wanted a name of 1 to 249"):
+                producer.send(topic, b"v")  # type: ignore[arg-type]
+        producer.send(kafka_topic, b"v").result(60)
+        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+
+
+async def test_a_topic_that_cannot_exist_is_refused_and_limits_are_looked_up_all_the_same_on_asyncio(
+    kafka: Kafka, kafka_topic: str
+) -> None:
+    async with AsyncProducer(kafka.bootstrap_servers) as producer:
+        for topic in NO_TOPICS:
+            with pytest.raises(InputError, match=r"topic: found .*, wanted a name of 1 to 249"):
+                producer.send(topic, b"v")  # type: ignore[arg-type]
+        await producer.send(kafka_topic, b"v")
+        await wait_until_async(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+
+
+def test_a_question_that_fails_does_not_end_the_thread_that_asks(
+    kafka: Kafka, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer(kafka.bootstrap_servers, settings={"metadata.max.age.ms": 100}) as producer:
+        describe, failed = producer._watch._describe_configs, []
+
+        def fails_once(*arguments: Any) -> Any:
+            if failed:
+                return describe(*arguments)
+            failed.append(True)
+            raise RuntimeError("unforeseen")
+
+        monkeypatch.setattr(producer._watch, "_describe_configs", fails_once)
+        producer.send(kafka_topic, b"v").result(60)
+        wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
+        assert failed
