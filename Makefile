@@ -57,7 +57,7 @@ torture: $(STAMP)
 
 # The Spark tests once more, with all that can be had beside PySpark only for some of its versions.
 spark-oldest: setup
-	@$$($(PY) tools/spark_connector.py) -m pytest tests/spark
+	@$$($(PY) tools/spark_connector.py) -m pytest tests/spark tests/columnar
 
 # The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages: `make test` runs
 # there what one node is enough for, this also what takes three, and the exchange of files.

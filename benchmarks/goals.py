@@ -294,6 +294,7 @@ GOALS: tuple[Goal, ...] = (
         for kind in ("leader", "leader and controller")
     ),
     _columnar("columnar", "read into Arrow, 8 columns", "consume(10000), ignored", 1.5),
+    _columnar("columnar", "decode alone", "consume(10000), ignored", 3),
     _columnar(
         "columnar",
         "write, idempotent, lz4",
@@ -314,5 +315,5 @@ GOALS: tuple[Goal, ...] = (
         "whatever its size. Larger batches, or fewer tasks, would change it.",
     ),
     _columnar("spark", "Kafka to Spark to Kafka", "produce() loop, no Spark", 0.7, why=_TASKS),
-    _columnar("spark", "many small partitions", "Spark's own connector", 1.0),
+    _columnar("connector", "many small partitions", "Spark's own connector", 1.0),
 )

@@ -17,7 +17,7 @@ from goals import GOALS, NAMES, Parts, State, number, ratio_of
 from results import BUSY, FOLDER, Part, Result, read
 from sdk_contenders import GROUPS
 
-PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "growth", "soak")
+PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth", "soak")
 PEERS = ("mock", "kfake", "kafka")
 
 INTRO = """\
@@ -29,7 +29,7 @@ fewer than three rounds the lowest and the highest). A ratio is taken within eac
 
 ```
 make bench                        # everything, about a quarter of an hour on a quiet machine; writes this page
-make bench ONLY=broker QUICK=1    # one part (broker, cluster, sdk, columnar, spark, growth), rough figures
+make bench ONLY=broker QUICK=1    # one part (broker, cluster, sdk, columnar, spark, connector, growth), rough figures
 make bench-page                   # this page again, from the result files there are
 make soak MINUTES=30              # the demo's services under load and faults
 ```
@@ -86,6 +86,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Consuming", "sdk", parts, drawn, sdk_table),
         *section("Columns", "columnar", parts, drawn, pairs_table),
         *section("Spark", "spark", parts, drawn, pairs_table),
+        *section("Beside Spark's own connector", "connector", parts, drawn, pairs_table),
         *section("Growth", "growth", parts, drawn, growth_table),
         *section("Soak", "soak", parts, drawn, soak_table, words=SOAK),
     )

@@ -64,6 +64,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
             *("spark.py", ("--rounds", "3", "--records", "960000"), ("--rounds", "1", "--records", "480000"), 90, 40),
         ),
     ),
+    "connector": (Program("connector.py", (), ("--rounds", "1", "--records", "240000"), 55, 40),),
     "growth": (Program("growth.py", ("--rounds", "1"), ("--quick",), 120, 60),),
 }
 

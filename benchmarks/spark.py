@@ -1,11 +1,10 @@
 """Spark reading and writing Kafka through `format("ottla")`, beside plain confluent-kafka loops without Spark.
 
-    python benchmarks/spark.py [--records 1920000] [--partitions 48] [--rounds 5] [--jars connector.jar,...]
+    python benchmarks/spark.py [--records 1920000] [--partitions 48] [--rounds 5]
 
 Rows go to Spark's `noop` sink, which does nothing with them, like the plain loop. A broker runs in a child process; the
 rounds alternate and the median counts. Goals: batch read 1.5 x the plain consume() loop, micro-batches of 240,000 rows
-0.9 x, Kafka to Spark to Kafka 0.7 x the plain produce() loop. With --jars Spark's own connector
-stands beside it; it must be of Spark's exact version.
+0.9 x, Kafka to Spark to Kafka 0.7 x the plain produce() loop. Spark's own connector stands beside it in `connector.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from columnar import broker_process, create_topics, fill, plain_consume, plain_p
 from results import Results
 
 import ottla.spark
-from ottla.spark.engine import jvm_source_is_there
 
 
 def main() -> None:
@@ -28,14 +26,11 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=48)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--per-batch", type=int, default=240_000)
-    options.add_argument(
-        "--jars", default="", help="Spark's own Kafka connector and what it needs, separated by commas"
-    )
     options.add_argument("--results", type=Path, help="the folder for spark.jsonl")
     chosen = options.parse_args()
     results = Results("spark", chosen.results)
     records, partitions, rounds = chosen.records, chosen.partitions, chosen.rounds
-    spark = ottla.spark.session("ottla-benchmark", config={"spark.jars": chosen.jars} if chosen.jars else None)
+    spark = ottla.spark.session("ottla-benchmark")
     cores = spark.sparkContext.defaultParallelism
     print(f"{records:,} records of 100 bytes, {partitions} partitions, {cores} cores, median of {rounds} rounds")
     scratch = Path(tempfile.mkdtemp(prefix="ottla-benchmark-"))
@@ -48,19 +43,19 @@ def main() -> None:
         del table
         runs = iter(range(1_000_000))
 
-        def source(reader: object, engine: str = "ottla", **extra: object) -> object:
+        def source(reader: object, **extra: object) -> object:
             named = {"kafka.bootstrap.servers": servers, "subscribe": "big"} | extra
-            reader = reader.format(engine)  # type: ignore[attr-defined]
+            reader = reader.format("ottla")  # type: ignore[attr-defined]
             for name, value in named.items():
                 reader = reader.option(name, value)
             return reader.load()
 
-        def batch_read(engine: str = "ottla", **extra: object) -> None:
-            source(spark.read, engine, **extra).write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
+        def batch_read(**extra: object) -> None:
+            source(spark.read, **extra).write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
 
-        def stream(sink: str, engine: str = "ottla", **extra: object) -> float:
+        def stream(sink: str, **extra: object) -> float:
             """Seconds that the micro-batches took; starting and stopping a query costs about one more."""
-            frame = source(spark.readStream, engine, startingOffsets="earliest", **extra)
+            frame = source(spark.readStream, startingOffsets="earliest", **extra)
             if sink != "noop":
                 frame = frame.select("key", "value")  # type: ignore[attr-defined]
             query = (
@@ -80,14 +75,6 @@ def main() -> None:
         few_s, many_s, plain_s = timed(rounds, batch_read, lambda: batch_read(minPartitions=partitions), plain)
         report(results, "batch read, planned tasks", records, few_s, "consume(10000), ignored", plain_s, 1.5)
         report(results, "batch read, a task per partition", records, many_s, "consume(10000), ignored", plain_s, 0.5)
-        if jvm_source_is_there(spark):
-            jvm_s, many_s = timed(
-                rounds, lambda: batch_read(engine="kafka"), lambda: batch_read(minPartitions=partitions)
-            )
-            report(results, "many small partitions", records, many_s, "Spark's own connector", jvm_s, 1)
-        else:
-            results.problem("many small partitions", "Spark's own connector", "its jars are not on the class path")
-            print("Spark's own connector is left out: its jars are not on the class path (--jars)")
         small_s, one_s, plain_s = timed(
             rounds,
             lambda: stream("noop", maxOffsetsPerTrigger=chosen.per_batch),
@@ -107,17 +94,6 @@ def main() -> None:
         through_s, produce_s = timed(rounds, lambda: stream("ottla"), lambda: plain_produce(servers, "plain", rows))
         produce_s = [seconds * records / len(rows) for seconds in produce_s]
         report(results, "Kafka to Spark to Kafka", records, through_s, "produce() loop, no Spark", produce_s, 0.7)
-
-        if jvm_source_is_there(spark):
-            budget, theirs = chosen.per_batch, "Spark's own connector"
-            ours_s, jvm_s = timed(
-                rounds,
-                lambda: stream("noop", maxOffsetsPerTrigger=budget),
-                lambda: stream("noop", engine="kafka", maxOffsetsPerTrigger=budget),
-            )
-            report(results, f"stream, {budget:,} rows, both engines", records, ours_s, theirs, jvm_s, None)
-            ours_s, jvm_s = timed(rounds, lambda: stream("ottla"), lambda: stream("kafka", engine="kafka"))
-            report(results, "to Spark and back, both engines", records, ours_s, theirs, jvm_s, None)
 
         def trivial_tasks() -> None:
             tasks = spark.range(200, numPartitions=200).mapInArrow(lambda batches: batches, "id long")

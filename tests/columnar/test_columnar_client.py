@@ -110,6 +110,19 @@ def test_a_reader_is_a_stream_of_record_batches_for_other_libraries(broker, sett
     assert len(frame) == 30
 
 
+def test_polars_and_duckdb_take_a_reader_as_it_is(broker, settings):
+    polars, duckdb = (pytest.importorskip(name, reason="`make spark-oldest` has it") for name in ("polars", "duckdb"))
+    fill(broker)
+    frame = polars.from_arrow(columnar.read("orders", settings=settings, columns=["offset", "value", "timestamp"]))
+    assert frame.columns == ["offset", "value", "timestamp"]
+    assert frame["offset"].sum() == sum(range(30))
+    records = columnar.read("orders", settings=settings)
+    with duckdb.connect() as database:
+        database.register("records", records)
+        found = database.execute("SELECT count(*), max(\"offset\") FROM records WHERE topic = 'orders'").fetchall()
+    assert found == [(30, 29)]
+
+
 def test_small_fetches_that_cut_batches_lose_nothing(broker, settings):
     fill(broker, partitions=2, batches=5)
     small = settings | {"max.partition.fetch.bytes": 100, "fetch.max.bytes": 100}

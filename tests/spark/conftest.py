@@ -67,6 +67,17 @@ def spark(request):
     gc.collect()
 
 
+@pytest.fixture
+def make_topic(make_topic):
+    """Topics that keep their records: many here are of another year, and the broker's retention would come for them."""
+
+    def make(name="", **options):
+        config = {"retention.ms": -1} | options.pop("config", {})
+        return make_topic(name, config=config, **options)
+
+    return make
+
+
 def _find_java():
     try:
         find_java()

@@ -7,24 +7,18 @@ its own: jars are chosen when a JVM starts.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
+import spark_connector
 
 from ottla.spark import JavaMissing, find_java
 
 pyspark = pytest.importorskip("pyspark")
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.slow, pytest.mark.timeout(400)]
-
-CENTRAL = "https://repo.maven.apache.org/maven2"
-CONNECTOR = "org/apache/spark/spark-sql-kafka-0-10_2.13"
-TOKENS = "org/apache/spark/spark-token-provider-kafka-0-10_2.13"
 
 PROGRAM = """
 import json, sys
@@ -51,45 +45,16 @@ print("FOUND " + json.dumps(found))
 """
 
 
-def _get(path: str) -> bytes:
-    try:
-        with urllib.request.urlopen(f"{CENTRAL}/{path}", timeout=20) as answer:
-            data: bytes = answer.read()
-            return data
-    except urllib.error.HTTPError as error:
-        with error:  # it holds the connection
-            pytest.skip(f"needs {path} from Maven Central: {error}")
-    except OSError as error:
-        pytest.skip(f"needs {path} from Maven Central: {error}")
-
-
-def _newest_release(path: str, version: str) -> str:
-    """This version, or the newest before it that is there: of this jar only the names of a few classes are needed."""
-    found = re.findall(r"<version>(\d+)\.(\d+)\.(\d+)</version>", _get(f"{path}/maven-metadata.xml").decode())
-    wanted = tuple(map(int, version.split(".")[:3]))
-    return ".".join(map(str, max(n for each in found if (n := tuple(map(int, each))) <= wanted)))
-
-
 @pytest.fixture(scope="module")
 def jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     try:
         find_java()
     except JavaMissing as error:
         pytest.skip(f"needs Java: {error}")
-    folder = tmp_path_factory.mktemp("jars")
-    version = pyspark.__version__
-    pom = _get(f"{CONNECTOR}/{version}/{CONNECTOR.rpartition('/')[2]}-{version}.pom").decode()
-    wanted = [(CONNECTOR, version), (TOKENS, _newest_release(TOKENS, version))]
-    for group, artifact in (("org/apache/kafka", "kafka-clients"), ("org/apache/commons", "commons-pool2")):
-        found = re.search(rf"<artifactId>{artifact}</artifactId>\s*<version>([\d.]+)</version>", pom)
-        assert found is not None
-        wanted.append((f"{group}/{artifact}", found[1]))
-    files = []
-    for path, number in wanted:
-        name = f"{path.rpartition('/')[2]}-{number}.jar"
-        (folder / name).write_bytes(_get(f"{path}/{number}/{name}"))
-        files.append(folder / name)
-    return files
+    try:
+        return spark_connector.jars(pyspark.__version__, tmp_path_factory.mktemp("jars"))
+    except spark_connector.Unavailable as error:
+        pytest.skip(f"needs {error} (`make spark-oldest` has a PySpark whose connector is there)")
 
 
 def test_both_engines_give_the_same_rows_and_types(jars, kafka, make_topic, tmp_path):

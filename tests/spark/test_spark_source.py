@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from ottla.columnar import Cluster, group_offsets, wire_settings, write
@@ -93,6 +91,11 @@ def test_a_wrong_option_reaches_the_user_as_its_own_sentence(topics, options, re
         topics.read("orders", **options).collect()
 
 
+def test_what_the_source_of_a_stream_raises_reaches_the_user_as_its_own_sentence(topics):
+    with pytest.raises(Exception, match="no-such-topic: the cluster has no such topic"):
+        topics.collect(topics.stream("no-such-topic"))
+
+
 def test_available_now_reads_what_is_there_in_batches_of_the_budget_and_starves_no_partition(topics, kafka, make_topic):
     topic = make_topic(partitions=4)
     kafka.produce(topic, [b"big"] * 3_000, partition=0)
@@ -109,22 +112,32 @@ def test_available_now_reads_what_is_there_in_batches_of_the_budget_and_starves_
     assert lag == 3_000 - 850
 
 
-def test_a_restart_goes_on_where_the_checkpoint_is_and_sees_new_partitions_from_their_start(topics, kafka, make_topic):
+def test_a_restart_goes_on_where_the_checkpoint_is_and_partitions_may_be_added_meanwhile(topics, kafka, make_topic):
     from confluent_kafka.admin import AdminClient, NewPartitions
 
-    topic = make_topic(partitions=1)
+    topic, seen = make_topic(partitions=1), []
     kafka.produce(topic, [b"a", b"b"])
     batches, _ = topics.collect(topics.stream(topic))
     assert [[r.value for r in rows] for rows in batches] == [[b"a", b"b"]]
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-    kafka.produce(topic, [b"c"], partition=0)
-    kafka.produce(topic, [b"d"], partition=1)
-    batches, _ = topics.collect(topics.stream(topic))
-    assert sorted(r.value for rows in batches for r in rows) == [b"c", b"d"]
+    kafka.produce(topic, [b"c"])
+    query = topics.start(
+        topics.stream(topic)
+        .writeStream.foreachBatch(lambda rows, number: seen.extend(r.value for r in rows.collect()))
+        .option("checkpointLocation", str(topics.tmp_path / "checkpoint"))
+    )
+    try:
+        topics.wait(query, lambda: seen == [b"c"])
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(20)
+        kafka.produce(topic, [b"d"], partition=1)
+        topics.wait(query, lambda: seen == [b"c", b"d"])
+    finally:
+        query.stop()
 
 
-def test_offsets_are_published_to_a_group_with_the_last_batch_of_available_now(topics, kafka, make_topic):
+def test_offsets_are_published_with_the_last_batch_of_available_now_and_are_where_reading_can_start(
+    topics, kafka, make_topic
+):
     topic = make_topic(partitions=2)
     kafka.produce(topic, [b"x"] * 7, partition=0)
     kafka.produce(topic, [b"x"] * 5, partition=1)
@@ -132,65 +145,8 @@ def test_offsets_are_published_to_a_group_with_the_last_batch_of_available_now(t
     with Cluster(wire_settings(bootstrap_servers=kafka.bootstrap_servers)) as cluster:
         partitions = [TopicPartition(topic, p) for p in range(2)]
         assert group_offsets(cluster, "report", partitions) == dict(zip(partitions, (7, 5), strict=True))
-
-
-def test_a_group_can_be_where_reading_starts(topics, kafka, make_topic):
-    topic = make_topic()
-    kafka.produce(topic, [str(i) for i in range(10)])
-    topics.collect(topics.stream(topic, publishGroup="handover"))
-    kafka.produce(topic, [b"new"])
-    rows = topics.read(topic, startingGroup="handover").collect()
-    assert [r.value for r in rows] == [b"new"]
-
-
-def test_latest_is_decided_once_where_it_is_kept(topics, kafka, make_topic, tmp_path):
-    """Spark asks again after a restart before the first commit; records between the two answers must not be lost."""
-    topic = make_topic()
-    kafka.produce(topic, [b"before"])
-    kept = {"startingOffsets": "latest", "startingOffsetsFile": str(tmp_path / "start.json")}
-    batches, _ = topics.collect(topics.stream(topic, **kept), checkpoint="first")
-    assert sum(map(len, batches)) == 0
-    kafka.produce(topic, [b"between"])
-    batches, _ = topics.collect(topics.stream(topic, **kept), checkpoint="second")
-    assert [r.value for rows in batches for r in rows] == [b"between"]
-
-
-def test_a_topic_created_anew_is_said_and_never_read_on_in_silence(topics, kafka, make_topic):
-    topic = make_topic()
-    kafka.produce(topic, [b"old"] * 3)
-    topics.collect(topics.stream(topic))
-    kafka.delete_topics([topic])
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            kafka.create_topic(topic)
-            break
-        except Exception:  # the deletion is not done yet
-            time.sleep(0.05)
-    kafka.produce(topic, [b"new"] * 5)
-    with pytest.raises(Exception, match="deleted and created anew"):
-        topics.collect(topics.stream(topic))
-    batches, _ = topics.collect(topics.stream(topic, onDataLoss="earliest"))
-    assert [r.value for rows in batches for r in rows] == [b"new"] * 5
-
-
-def test_a_stream_waits_for_the_minimum_but_not_longer_than_allowed(topics, kafka, make_topic):
-    topic = make_topic()
-    kafka.produce(topic, [b"x"] * 3)
-    frame = topics.stream(topic, minOffsetsPerTrigger=5, maxTriggerDelay="300ms")
-    seen = []
-    query = topics.start(
-        frame.writeStream.foreachBatch(lambda batch, number: seen.append(batch.count()))
-        .option("checkpointLocation", str(topics.tmp_path / "min"))
-        .trigger(processingTime="20 milliseconds")
-    )
-    try:
-        deadline = time.monotonic() + 30
-        while not sum(seen) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert sum(seen) == 3  # less than the minimum: they came by the delay
-    finally:
-        query.stop()
+    kafka.produce(topic, [b"new"], partition=1)
+    assert [r.value for r in topics.read(topic, startingGroup="report").collect()] == [b"new"]
 
 
 def test_reading_in_spark_and_without_it_gives_the_same_rows(topics, kafka, make_topic):
