@@ -289,8 +289,8 @@ class BrokerConfig:
     )
     offsets_topic_replication_factor: int = setting(
         _LONG,
-        1,
-        "replicas of __consumer_offsets, at most the brokers there are. Kafka's default is 3",
+        3,
+        "replicas of __consumer_offsets, at most the brokers there are",
         check=at_least(1),
     )
     offsets_topic_segment_bytes: int = setting(
@@ -311,13 +311,16 @@ class BrokerConfig:
         _INT, 4, "partitions of __transaction_state. Kafka's default is 50", check=at_least(1)
     )
     transaction_state_log_replication_factor: int = setting(
-        _LONG, 1, "replicas of __transaction_state. Kafka's default is 3", check=at_least(1)
+        _LONG, 3, "replicas of __transaction_state, at most the brokers there are", check=at_least(1)
     )
     transaction_state_log_segment_bytes: int = setting(
         _INT, 104_857_600, "segment.bytes of __transaction_state", check=at_least(1)
     )
     transaction_state_log_min_isr: int = setting(
-        _INT, 2, "min.insync.replicas of __transaction_state, never more than it has replicas", check=at_least(1)
+        _INT,
+        2,
+        "min.insync.replicas of __transaction_state; less than it has replicas, so that one broker may be missing",
+        check=at_least(1),
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
         _INT, 10_000, "how often transactions are found that are open for too long", check=at_least(1)

@@ -113,11 +113,12 @@ class TopicCreation:
         elif name == TRANSACTION_STATE_TOPIC:
             partitions = config.transaction_state_log_num_partitions
             factor = config.transaction_state_log_replication_factor
+            bearable = max(1, min(factor, brokers) - 1)
             configs = {
                 "compression.type": "uncompressed",
                 "unclean.leader.election.enable": "false",
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
-                "min.insync.replicas": str(min(config.transaction_state_log_min_isr, factor, brokers)),
+                "min.insync.replicas": str(min(config.transaction_state_log_min_isr, bearable)),
             }
         else:
             return None

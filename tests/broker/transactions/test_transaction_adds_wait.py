@@ -22,6 +22,7 @@ def markers_held_up(*, add_for_ms: int) -> Iterator[tuple[EmbeddedCluster, WireP
     the coordinator's own."""
     settings = {
         "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
         "broker.session.timeout.ms": 120_000,
         "add.partitions.to.txn.retry.backoff.max.ms": add_for_ms,
     }
