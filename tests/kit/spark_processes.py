@@ -32,7 +32,7 @@ def declare(source, sink, folder, servers):
     return pipeline
 
 if __name__ == "__main__":
-    declare(*sys.argv[1:]).run(SparkSession.builder.getOrCreate(), every="200 milliseconds")
+    declare(*sys.argv[1:]).run(SparkSession.builder.getOrCreate(), every="1 second")
 """
 
 SERVICE = """
