@@ -57,6 +57,11 @@ class Consumer:
 
         return await self._client.until_done(attempt)
 
+    async def committed_elsewhere(self, topic: str, partition: int) -> int:
+        """The same, of whom a broker names now for the group's coordinator."""
+        self._client.forget_coordinator(self.group, GROUP)
+        return await self.committed(topic, partition)
+
     async def commit(self, topic: str, partition: int, offset: int) -> None:
         """Returns when the commit is acknowledged."""
 
