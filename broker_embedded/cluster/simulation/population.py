@@ -33,8 +33,10 @@ class Population:
         invariants: Invariants,
         progress: Progress,
         random: Callable[[str], Random],
+        coordinator_of: Callable[[str], int],
         on_failure: Callable[[BaseException], None],
     ) -> None:
+        """`coordinator_of`: the node that coordinates a group, as the newest metadata there is says."""
         self._scenario = scenario
         self._loop = loop
         self._clock = SimulatedClock(loop)
@@ -42,6 +44,7 @@ class Population:
         self._invariants = invariants
         self._progress = progress
         self._random = random
+        self._coordinator_of = coordinator_of
         self._on_failure = on_failure
         self._processes: dict[str, Process] = {}
         self._lives: dict[str, int] = {}
@@ -106,6 +109,7 @@ class Population:
                 is_done=self._is_read,
                 invariants=self._invariants,
                 is_read_committed=reads_committed(name),
+                coordinator_of=self._coordinator_of,
                 **common,
             )
         common |= {"label": f"{name}.{life}", "clock": self._clock}
@@ -114,7 +118,7 @@ class Population:
         common |= {"transactional_id": name, "is_latest": lambda: self._lives[name] == life}
         if name.startswith("transact"):
             return TransactionalLife(client, **common)
-        return CopierLife(client, is_done=self._is_read, **common)
+        return CopierLife(client, is_done=self._is_read, coordinator_of=self._coordinator_of, **common)
 
     def _is_read(self, partition: int, position: int) -> bool:
         """Whether a reader may end: nobody writes any more and it has seen everything."""

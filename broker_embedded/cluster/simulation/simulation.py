@@ -22,14 +22,17 @@ from broker_embedded.cluster.simulation.population import Population
 from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
 from broker_embedded.cluster.simulation.transcript import Transcript, TranscriptHandler
 from broker_embedded.cluster.simulation.violation import InvariantViolated
-from broker_embedded.cluster.simulation.workload import (
-    Progress,
-)
+from broker_embedded.cluster.simulation.workload import Progress
 from broker_embedded.common.facts import fact
+from broker_embedded.common.types import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
+from broker_embedded.coordinator.runtime.partitioner import partition_for
+from broker_embedded.metadata.image import newest
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 RECOVERY_S = 180.0
 """When everything works again, the cluster has so long until nobody waits any more."""
+
+OFFSETS_PARTITIONS = 2
 
 CLEAN_EVERY_S = 30.0
 """Garbage is collected at fixed moments of the simulated time, so that it is part of what the seed decides."""
@@ -39,7 +42,7 @@ def _settings(scenario: Scenario) -> dict[str, object]:
     """Few internal partitions, on as many nodes as the topic."""
     return {
         "auto.create.topics.enable": False,
-        "offsets.topic.num.partitions": 2,
+        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
         "offsets.topic.replication.factor": scenario.replication_factor,
         "transaction.state.log.num.partitions": 2,
         "transaction.state.log.replication.factor": scenario.replication_factor,
@@ -97,6 +100,7 @@ class Simulation:
             invariants=self.invariants,
             progress=self.progress,
             random=self._random,
+            coordinator_of=self._coordinator_of,
             on_failure=self.failed,
         )
         self._failure: BaseException | None = None
@@ -264,6 +268,12 @@ class Simulation:
     def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.failed(error if isinstance(error, Exception) else RuntimeError(str(context.get("message"))))
+
+    def _coordinator_of(self, group: str) -> int:
+        image = newest(node.broker.metadata.image for node in self.nodes if node.broker is not None)
+        number = partition_for(group, OFFSETS_PARTITIONS)
+        state = image.partition(TopicPartition(GROUP_METADATA_TOPIC, number))
+        return NO_LEADER if state is None else state.leader
 
     def _random(self, purpose: str) -> Random:
         """One seed, and for each purpose numbers of its own: what one asks for does not change what another gets."""

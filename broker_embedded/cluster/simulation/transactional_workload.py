@@ -94,10 +94,11 @@ class CopierLife:
         progress: Progress,
         is_latest: Callable[[], bool],
         is_done: Callable[[int, int], bool],
+        coordinator_of: Callable[[str], int],
     ) -> None:
         self._client = client
         self._group = f"group-of-{transactional_id}"
-        self._consumer = Consumer(client, group=self._group, is_read_committed=True)
+        self._consumer = Consumer(client, group=self._group, coordinator_of=coordinator_of, is_read_committed=True)
         self._producer = TransactionalProducer(client, transactional_id=transactional_id, now_ms=clock.now_ms)
         self._label = label
         self._scenario = scenario

@@ -16,9 +16,6 @@ from broker_embedded.cluster.simulation.transactions import Transaction
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.common.types import TopicPartition
 
-STALE_ANSWERS = 120
-"""So many seconds a coordinator that was replaced may be the only one that a consumer reaches."""
-
 
 class Progress:
     """How much has been done, and what is to be stopped."""
@@ -94,9 +91,12 @@ class ConsumerLife:
         progress: Progress,
         is_done: Callable[[int, int], bool],
         is_read_committed: bool,
+        coordinator_of: Callable[[str], int],
     ) -> None:
         self._client = client
-        self._consumer = Consumer(client, group=group, is_read_committed=is_read_committed)
+        self._consumer = Consumer(
+            client, group=group, coordinator_of=coordinator_of, is_read_committed=is_read_committed
+        )
         self._is_read_committed = is_read_committed
         self._scenario = scenario
         self._random = random
@@ -136,13 +136,6 @@ class ConsumerLife:
         place = (self._consumer.group, partition)
         acknowledged = self._progress.committed.get(place, -1)
         found = await self._consumer.committed(TOPIC, partition)
-        for _ in range(STALE_ANSWERS):
-            if found >= acknowledged:
-                break
-            # A coordinator that was replaced and is cut off from whoever would tell it answers with what it knew, as
-            # Kafka's does: its group would consume again, and lose nothing. Whoever coordinates now has to know better.
-            await asyncio.sleep(1)
-            found = await self._consumer.committed_elsewhere(TOPIC, partition)
         asked = self._progress.asked_to_commit.get(place, -1)
         if not acknowledged <= found <= asked:
             raise InvariantViolated(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker_embedded.cluster.simulation.clients.client import LEADER_ERRORS, Client, Refused, TryAgain
 from broker_embedded.cluster.simulation.clients.connection import NoAnswer
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -16,8 +18,12 @@ GROUP = 0
 class Consumer:
     """Reads batches; where it is, its owner decides."""
 
-    def __init__(self, client: Client, *, group: str, is_read_committed: bool = False) -> None:
+    def __init__(
+        self, client: Client, *, group: str, coordinator_of: Callable[[str], int], is_read_committed: bool = False
+    ) -> None:
+        """`coordinator_of`: the node that coordinates a group, as the newest metadata there is says."""
         self.group = group
+        self._coordinator_of = coordinator_of
         self._client = client
         self._isolation = int(is_read_committed)
 
@@ -44,23 +50,27 @@ class Consumer:
         return records, following
 
     async def committed(self, topic: str, partition: int) -> int:
-        """The group's committed offset, -1 if there is none."""
+        """The group's committed offset, -1 if there is none.
+
+        A coordinator that was replaced, and is cut off from whoever would tell it, answers with what it knew, as
+        Kafka's does. Members of a group are safe from it: it cannot finish their joining. This one joins nothing, so an
+        answer counts when it comes from who coordinates.
+        """
 
         async def attempt() -> int:
+            node = await self._client.coordinator(self.group, GROUP)
             wanted = [{"name": topic, "partition_indexes": [partition]}]
             body = {"group_id": self.group, "topics": wanted, "require_stable": True}
             answer = await self._client.ask_coordinator(self.group, GROUP, ApiKey.OFFSET_FETCH, 7, body)
             self._check(answer.error_code, "committed offsets")
             (found,) = answer.topics[0].partitions
             self._check(found.error_code, "committed offset")
+            if node != self._coordinator_of(self.group):
+                self._client.forget_coordinator(self.group, GROUP)
+                raise TryAgain(f"group {self.group}, committed offset: of a coordinator that was replaced")
             return int(found.committed_offset)
 
         return await self._client.until_done(attempt)
-
-    async def committed_elsewhere(self, topic: str, partition: int) -> int:
-        """The same, of whom a broker names now for the group's coordinator."""
-        self._client.forget_coordinator(self.group, GROUP)
-        return await self.committed(topic, partition)
 
     async def commit(self, topic: str, partition: int, offset: int) -> None:
         """Returns when the commit is acknowledged."""
