@@ -51,7 +51,7 @@ class Run:
         assert self.process.stdout is not None
         self.lines.extend(line.rstrip("\n") for line in iter(self.process.stdout.readline, ""))
 
-    def wait(self, timeout_s: float = 110) -> int:
+    def wait(self, timeout_s: float = 300) -> int:
         code = self.process.wait(timeout_s)
         self._reader.join(10)
         return code
