@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,7 +20,7 @@ from ottla.spark import JavaMissing, find_java
 from ottla.testing import wait_until
 
 MARK = "OTTLA_TEST_RUN"
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -66,23 +67,25 @@ class Run:
         )
         assert self.process.poll() is None, "\n".join(self.lines)
 
-    def left_behind(self) -> list[str]:
-        """The command lines of processes that still carry the mark."""
-        found = []
+    def left_behind(self) -> dict[int, str]:
+        """The processes that still carry the mark, with their command lines."""
+        found = {}
         for folder in Path("/proc").iterdir():
             try:
                 is_marked = (
                     folder.name.isdigit() and f"{MARK}={self.mark}".encode() in (folder / "environ").read_bytes()
                 )
                 if is_marked and (command := (folder / "cmdline").read_bytes()):
-                    found.append(command.replace(b"\0", b" ").decode())
+                    found[int(folder.name)] = command.replace(b"\0", b" ").decode()
             except (OSError, ProcessLookupError):
                 continue
         return found
 
     def close(self) -> None:
         if self.process.poll() is None:
-            self.process.kill()
+            for pid in (self.process.pid, *self.left_behind()):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.process.wait(20)
         self._reader.join(10)
         if self.process.stdout is not None:
