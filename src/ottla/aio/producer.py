@@ -46,7 +46,7 @@ from ottla.producer import (
     make_partitioner,
     unsettled,
 )
-from ottla.producer.bulk import Outgoing
+from ottla.producer.bulk import Outgoing, outgoing
 from ottla.producer.encoded import as_bytes, bad_header, bad_headers, check_topic
 from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
@@ -172,7 +172,7 @@ class AsyncProducer:
         sent = 0
         try:
             for record in records:
-                value, key, headers, partition, timestamp_ms = Outgoing(*record)
+                value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
                 record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
                 if self._out.must_wait(size_bytes):
                     await self._out.room(topic, size_bytes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ottla.errors import InputError
 from ottla.records import Headers
 
-__all__ = ["FailedPart", "Outgoing"]
+__all__ = ["FailedPart", "Outgoing", "outgoing"]
 
 
 class Outgoing(NamedTuple):
@@ -17,6 +18,20 @@ class Outgoing(NamedTuple):
     headers: Headers = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+def outgoing(topic: str, number: int, record: Any) -> Outgoing:
+    """The record with this number of a bulk. Raises InputError for what is none.
+
+    A str is a sequence too: "ab" would otherwise become the value "a" with the key "b".
+    """
+    if isinstance(record, tuple | list) and 1 <= len(record) <= len(Outgoing._fields):
+        return Outgoing(*record)
+    found = f"{type(record).__name__} of {len(record)}" if isinstance(record, tuple | list) else type(record).__name__
+    raise InputError(
+        f"{topic}: record {number} of send_many: expected a tuple of 1 to {len(Outgoing._fields)} "
+        f"({', '.join(Outgoing._fields)}), found {found}"
+    )
 
 
 class FailedPart(NamedTuple):

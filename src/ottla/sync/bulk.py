@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from ottla.errors import DeliveryError, OttlaError, RetriableError
 from ottla.producer import Failure, delivery_error
-from ottla.producer.bulk import FailedPart, Outgoing
+from ottla.producer.bulk import FailedPart, outgoing
 from ottla.producer.encoded import as_bytes, bad_arguments, bad_header, bad_headers
 from ottla.records import Header
 from ottla.sync.delivery import Delivery
@@ -159,6 +159,8 @@ def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[
     has_serdes, serve = producer.has_serdes, producer.reports.serve_in_passing
     try:
         for record in records:
+            if record.__class__ is not tuple:
+                record = outgoing(topic, sent, record)
             size = len(record)
             partition = -1
             timestamp_ms = 0
@@ -168,7 +170,7 @@ def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[
                 value, key = record
                 headers = None
             else:
-                value, key, headers, explicit, timestamp = record if size == 5 else Outgoing(*record)
+                value, key, headers, explicit, timestamp = record if size == 5 else outgoing(topic, sent, record)
                 if explicit is not None:
                     partition = explicit
                 if timestamp is not None:
@@ -254,7 +256,7 @@ def _send_one_by_one(producer: Producer, bulk: Bulk, topic: str, records: Iterab
     sent = 0
     try:
         for record in records:
-            one = Outgoing(*record)
+            one = outgoing(topic, sent, record)
             producer.send(
                 topic,
                 one.value,

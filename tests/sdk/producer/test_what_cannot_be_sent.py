@@ -101,3 +101,40 @@ def test_a_question_that_fails_does_not_end_the_thread_that_asks(
         producer.send(kafka_topic, b"v").result(60)
         wait_until(lambda: producer.sizes.limits.topic_limit(kafka_topic), 60, what="the topic's limit")
         assert failed
+
+
+NO_RECORDS = pytest.mark.parametrize(
+    ("records", "problem"),
+    [
+        ([("a",), "ab"], "record 1 of send_many: expected a tuple of 1 to 5 (value, key, headers, partition"),
+        (
+            "ab",
+            "record 0 of send_many: expected a tuple of 1 to 5 (value, key, headers, partition, timestamp_ms), found s",
+        ),
+        ([b"ab"], "found bytes"),
+        ([{"value": "a", "key": "b"}], "found dict"),
+        ([None], "found NoneType"),
+        ([()], "found tuple of 0"),
+        ([("a", "k", (), None, 0, 6)], "found tuple of 6"),
+    ],
+    ids=["text among tuples", "text", "bytes", "a mapping", "nothing", "an empty tuple", "six"],
+)
+
+
+@NO_RECORDS
+def test_what_is_no_record_of_a_bulk_is_said_and_not_taken_apart(
+    kafka: Kafka, kafka_topic: str, records: Any, problem: str
+) -> None:
+    with Producer(kafka.bootstrap_servers, value=str, key=str) as producer, pytest.raises(InputError) as raised:
+        producer.send_many(kafka_topic, records)
+    assert problem in str(raised.value)
+
+
+@NO_RECORDS
+async def test_what_is_no_record_of_a_bulk_is_said_on_asyncio(
+    kafka: Kafka, kafka_topic: str, records: Any, problem: str
+) -> None:
+    async with AsyncProducer(kafka.bootstrap_servers, value=str, key=str) as producer:
+        with pytest.raises(InputError) as raised:
+            await producer.send_many(kafka_topic, records)
+    assert problem in str(raised.value)
