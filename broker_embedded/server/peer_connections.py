@@ -434,9 +434,8 @@ class _Line(asyncio.BufferedProtocol):
             self._kept = len(rest)
 
     def eof_received(self) -> bool:
-        if (
-            not self._is_ended
-        ):  # now, not in the loop's next turn: what clients ask meanwhile waits for what comes of it
+        if not self._is_ended:
+            # Now, not in the loop's next turn: what clients ask meanwhile waits for what comes of it.
             self._peers.line_lost(self)
         return False
 

@@ -93,5 +93,7 @@ TABLE: dict[int, Api] = {}
 def serve(
     key: ApiKey, *, versions: tuple[int, int], listed_from: int | None = None, to_controller: bool = False
 ) -> None:
-    """Put an API into the table."""
+    """Put an API into the table. ValueError if it is there."""
+    if key in TABLE:
+        raise ValueError(f"{key.name} is served twice")
     TABLE[int(key)] = Api(key, versions=versions, listed_from=listed_from, to_controller=to_controller)

@@ -47,7 +47,7 @@ from ottla.producer import (
     unsettled,
 )
 from ottla.producer.bulk import Outgoing, outgoing
-from ottla.producer.encoded import as_bytes, bad_header, bad_headers, check_topic
+from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
 from ottla.records import Header, Headers
@@ -380,17 +380,12 @@ class AsyncProducer:
             if key.__class__ is not bytes:
                 key = as_bytes(topic, "key", key)
             most += len(key)
-        try:
-            for name, content in headers:
-                if name.__class__ is not str or (content is not None and content.__class__ is not bytes):
-                    raise bad_header(topic, name, content)
-                most += 10 + 4 * len(name) + (0 if content is None else len(content))
-        except (TypeError, ValueError) as error:
-            raise bad_headers(topic, headers, error) from None
+        listed, size = header_list(topic, headers)
+        most += size
         limit_of = self.sizes.limits.effective
         if topic not in limit_of or most > limit_of[topic]:
-            self._check_size(topic, key, value, headers)
-        return key, value, headers if headers.__class__ is list else list(headers), most
+            self._check_size(topic, key, value, listed)
+        return key, value, listed, most
 
     def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for a record near the limit and for a topic that is new."""

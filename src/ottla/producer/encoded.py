@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.errors import InputError, SerializationError
-from ottla.records import topic_problem
+from ottla.records import Header, Headers, topic_problem
 
-__all__ = ["as_bytes", "bad_arguments", "bad_header", "bad_headers", "check_topic"]
+__all__ = ["as_bytes", "bad_arguments", "check_topic", "header_list"]
 
 
 def check_topic(topic: object) -> None:
@@ -26,6 +26,22 @@ def as_bytes(topic: str, part: str, value: Any) -> bytes:
         f"{topic} {part}: expected bytes, got {type(value).__name__}; give the producer a serde: "
         f"Producer(..., {part}=str), Json(...), Avro(...)"
     )
+
+
+def header_list(topic: str, headers: Headers) -> tuple[list[Header], int]:
+    """Headers as clients take them, and how many bytes of a record they are at most. Raises SerializationError."""
+    names = contents = 0
+    try:
+        listed: list[Header] = headers if isinstance(headers, list) else list(headers)
+        for name, content in listed:
+            if name.__class__ is not str or (content is not None and content.__class__ is not bytes):
+                raise bad_header(topic, name, content)
+            names += len(name)
+            if content is not None:
+                contents += len(content)
+    except (TypeError, ValueError) as error:
+        raise bad_headers(topic, headers, error) from None
+    return listed, 10 * len(listed) + 4 * names + contents  # a character is at most four bytes of UTF-8
 
 
 def bad_header(topic: str, name: object, content: object) -> SerializationError:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from ottla.errors import DeliveryError, OttlaError, RetriableError
 from ottla.producer import Failure, delivery_error
 from ottla.producer.bulk import FailedPart, outgoing
-from ottla.producer.encoded import as_bytes, bad_arguments, bad_header, bad_headers
+from ottla.producer.encoded import as_bytes, bad_arguments, header_list
 from ottla.records import Header
 from ottla.sync.delivery import Delivery
 from ottla.sync.reports import SERVE_EVERY, ReportService
@@ -187,21 +187,8 @@ def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[
                     key = as_bytes(topic, "key", key)
                 most += len(key)
             if headers:
-                given = headers
-                if headers.__class__ is not list:
-                    headers = list(headers)
-                length = 0
-                try:
-                    for name, content in headers:
-                        if content.__class__ is bytes and name.__class__ is str:
-                            length += len(name) + len(content)
-                        elif content is None and name.__class__ is str:
-                            length += len(name)
-                        else:
-                            raise bad_header(topic, name, content)
-                except (TypeError, ValueError) as error:
-                    raise bad_headers(topic, given, error) from None
-                most += 10 * len(headers) + 4 * length  # a character is at most four bytes of UTF-8
+                headers, most_of_headers = header_list(topic, headers)
+                most += most_of_headers
             else:
                 headers = None
             try:

@@ -34,7 +34,7 @@ from ottla.producer import (
     unsettled,
 )
 from ottla.producer.bulk import Outgoing
-from ottla.producer.encoded import as_bytes, bad_arguments, bad_header, bad_headers, check_topic
+from ottla.producer.encoded import as_bytes, bad_arguments, check_topic, header_list
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
@@ -185,21 +185,8 @@ class Producer:
                 key = as_bytes(topic, "key", key)
             most += len(key)
         if headers:
-            given = headers
-            if headers.__class__ is not list:
-                headers = list(headers)
-            length = 0
-            try:
-                for name, content in headers:
-                    if content.__class__ is bytes and name.__class__ is str:
-                        length += len(name) + len(content)
-                    elif content is None and name.__class__ is str:
-                        length += len(name)
-                    else:
-                        raise bad_header(topic, name, content)
-            except (TypeError, ValueError) as error:
-                raise bad_headers(topic, given, error) from None
-            most += 10 * len(headers) + 4 * length  # a character is at most four bytes of UTF-8
+            headers, size = header_list(topic, headers)
+            most += size
         try:
             limit = self._limit_of[topic]
         except KeyError:

@@ -49,28 +49,28 @@ class Follower:
     def step(self, event: Event) -> list[Effect]:
         return self.machine.step(event, self.now_ms)
 
+    @property
+    def fetch_under_way(self) -> FetchRequest:
+        return FetchRequest(
+            replica_id=self.machine.node_id,
+            epoch=1,
+            fetch_offset=0,
+            last_fetched_epoch=0,
+            number=self.machine._fetch_in_flight or 0,
+        )
+
     def fetched(self) -> None:
         """The leader's answer to the fetch under way: nothing new."""
         answer = FetchAnswer(error=ErrorCode.NONE, epoch=1, leader_id=self.leader, high_watermark=0)
-        request = FetchRequest(
-            replica_id=self.machine.node_id,
-            epoch=1,
-            fetch_offset=0,
-            last_fetched_epoch=0,
-            number=self.machine._fetch_in_flight or 0,
+        self.step(
+            Answered(
+                sender=self.leader, request=self.fetch_under_way, response=FetchResponse(answer=answer, batches=())
+            )
         )
-        self.step(Answered(sender=self.leader, request=request, response=FetchResponse(answer=answer, batches=())))
 
     def refused(self, peer: int) -> list[Effect]:
         """Nobody listens where `peer` did."""
-        request = FetchRequest(
-            replica_id=self.machine.node_id,
-            epoch=1,
-            fetch_offset=0,
-            last_fetched_epoch=0,
-            number=self.machine._fetch_in_flight or 0,
-        )
-        return self.step(NotAnswered(peer=peer, request=request, is_dead=True))
+        return self.step(NotAnswered(peer=peer, request=self.fetch_under_way, is_dead=True))
 
     def stands_after_ms(self) -> int:
         deadline = self.machine._deadline_ms
