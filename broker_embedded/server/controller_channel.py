@@ -20,7 +20,7 @@ from ottla_wire.protocol.message import Message
 
 LOOK_AGAIN_MS = 5
 """Nobody is asked by it: whether the quorum has a leader is known on this node."""
-FIRST_BACKOFF_MS = 10
+FIRST_BACKOFF_MS = 2
 MAX_BACKOFF_MS = 80
 WATCH_MS = 50
 """How often a request that is under way looks whether the controller has moved meanwhile."""

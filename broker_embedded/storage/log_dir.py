@@ -90,12 +90,13 @@ class LogDir:
 
     def read_saved_offsets(self) -> SavedOffsets:
         """The checkpoints. An unreadable one is logged and counts as empty: more is recovered, nothing is lost."""
+        names = frozenset(self._fs.list_dir(self.path))
         return SavedOffsets(
-            is_clean=checkpoints.take_clean_shutdown(self._fs, self.path),
-            recovery_points=self._read(checkpoints.RECOVERY_POINT),
-            log_starts=self._read(checkpoints.LOG_START),
-            high_watermarks=self._read(checkpoints.HIGH_WATERMARK),
-            cleaned_to=self._read(checkpoints.CLEANER_OFFSET),
+            is_clean=checkpoints.CLEAN_SHUTDOWN in names and checkpoints.take_clean_shutdown(self._fs, self.path),
+            recovery_points=self._read(checkpoints.RECOVERY_POINT, names),
+            log_starts=self._read(checkpoints.LOG_START, names),
+            high_watermarks=self._read(checkpoints.HIGH_WATERMARK, names),
+            cleaned_to=self._read(checkpoints.CLEANER_OFFSET, names),
         )
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -108,9 +109,10 @@ class LogDir:
         """Whether a checkpoint on the disk has an offset for the partition."""
         return any(tp in offsets for offsets in self._written.values())
 
-    def _read(self, name: str) -> Mapping[TopicPartition, int]:
+    def _read(self, name: str, present: frozenset[str]) -> Mapping[TopicPartition, int]:
+        path = f"{self.path}/{name}"
         try:
-            offsets = self._written[name] = checkpoints.read_offsets(self._fs, f"{self.path}/{name}")
+            offsets = self._written[name] = checkpoints.read_offsets(self._fs, path) if name in present else {}
             return offsets
         except CorruptCheckpointError as error:
             logger.warning("ignored a checkpoint: %s", error)
@@ -123,10 +125,12 @@ class LogDir:
         found = []
         for name in self._fs.list_dir(self.path):
             path = f"{self.path}/{name}"
-            if not self._fs.is_dir(path):
+            is_left_over = name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX))
+            topic, _, partition = name.rpartition("-")
+            if not (is_left_over or (topic and partition.isdigit())) or not self._fs.is_dir(path):
                 continue
-            if name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX)):
+            if is_left_over:
                 self._fs.remove_tree(path)
-            elif (parts := name.rpartition("-"))[0] and parts[2].isdigit():
+            else:
                 found.append(name)
         return found

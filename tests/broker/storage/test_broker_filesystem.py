@@ -62,6 +62,25 @@ def test_directories_are_made_listed_and_removed_with_what_is_in_them(any_fs: tu
     assert fs.list_dir(root) == []
 
 
+def test_nothing_is_there_below_a_file_or_under_an_unknown_name(any_fs: tuple[FileSystem, str]) -> None:
+    fs, root = any_fs
+    fs.open(f"{root}/a", create=True).close()
+    assert fs.exists(f"{root}/a")
+    assert not fs.exists(f"{root}/b")
+    assert not fs.exists(f"{root}/a/below")
+    assert not fs.is_dir(f"{root}/a")
+    assert fs.is_dir(root)
+    fs.remove(f"{root}/b")  # nothing to remove is fine
+
+
+def test_what_the_disk_refuses_to_say_is_not_taken_for_a_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        OsFileSystem().exists(str(tmp_path / "loop"))
+    with pytest.raises(OSError, match="symbolic links"):
+        OsFileSystem().is_dir(str(tmp_path / "loop"))
+
+
 def test_a_lock_has_one_holder_at_a_time(any_fs: tuple[FileSystem, str]) -> None:
     fs, root = any_fs
     lock = fs.lock(f"{root}/.lock")
