@@ -60,6 +60,7 @@ class AsyncConsumer:
         flow: FlowLimits | None = None,
         quantum: int = DEFAULT_QUANTUM_RECORDS,
         drain_s: float = 5.0,
+        start_timeout_s: float | None = None,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
@@ -78,6 +79,7 @@ class AsyncConsumer:
             flow=flow,
             commits=commit,
             drain_s=drain_s,
+            start_timeout_s=start_timeout_s,
             hooks=hooks,
         )
         self._book = PullBook()

@@ -26,6 +26,7 @@ from ottla.aio.client_errors import error_of
 from ottla.aio.client_work import ClientWork
 from ottla.aio.dead_letters import DeadLetterSink
 from ottla.aio.lookups import (
+    await_broker,
     check_topics,
     client_offsets,
     committed_metadata,
@@ -63,7 +64,10 @@ from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, log_event
 
 START_TIMEOUT_S = 10.0
-"""How long `start` waits for a broker to answer."""
+"""How long `start` waits for something to listen at the address, if nobody chose."""
+
+_ANSWER_S: Final = 10.0
+"""How long what listens there may take to answer."""
 
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
@@ -145,11 +149,16 @@ class Engine:
 
     # Life
 
+    async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        await await_broker(self._settings, self._start_timeout_s, should_give_up)
+
     async def start(self) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        await self.reach()
         self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
         try:
-            await connect(self._client, self._servers, self._start_timeout_s)
+            await connect(self._client, self._servers, _ANSWER_S)
             self._client.subscribe(topics=self._topics, listener=_Listener(self))
             await check_topics(self._client, self._topics, self._servers)
         except BaseException:

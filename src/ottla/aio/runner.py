@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -48,6 +48,7 @@ class AppRunner:
                 flow=app.flow,
                 commits=app.commit,
                 drain_s=app.drain_s,
+                start_timeout_s=app.start_timeout_s,
                 hooks=app.hooks,
                 on_stop=self._wake.set,
             )
@@ -61,8 +62,12 @@ class AppRunner:
         for number in signals:
             self._loop.add_signal_handler(number, self.stop)
         started: list[Engine] = []
+        is_opened = False
         try:
+            for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
+                await engine.reach(lambda: self._is_stop_asked)
             await self._make_retry_topics()
+            is_opened = True
             for hook in self._app.start_hooks:
                 await _call(hook)
             for engine in self.engines.values():
@@ -74,7 +79,7 @@ class AppRunner:
                 self._wake.clear()
         finally:
             # In a task of its own: when `serve` is cancelled, the drain must not be.
-            closing = asyncio.ensure_future(self._shut_down(started))
+            closing = asyncio.ensure_future(self._shut_down(started, self._app.stop_hooks if is_opened else ()))
             try:
                 await asyncio.shield(closing)
             except asyncio.CancelledError:
@@ -125,13 +130,13 @@ class AppRunner:
             if lines:
                 await ensure_retry_topics(self.engines[group].settings, lines)
 
-    async def _shut_down(self, started: list[Engine]) -> None:
+    async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> None:
         for engine in started:
             engine.stop()
         for engine in started:
             await engine.join()
         await self._dead_letters.close(self._app.drain_s)
-        for hook in self._app.stop_hooks:
+        for hook in hooks:
             await _call(hook)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

@@ -46,6 +46,8 @@ class App:
     `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
     may override it. `settings` are Kafka's dotted names, for the consumer; `producer_settings` for the producer that
     writes dead letters. `drain_s` bounds how long in-flight work may take when partitions are revoked or the app stops.
+    `start_timeout_s` (10 if not given) bounds how long it waits, when it starts, for a broker to listen at the address;
+    with 0 a refused connection is `BrokerUnavailable` at once.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class App:
         commit: CommitPolicy | AtMostOnce | None = None,
         flow: FlowLimits | None = None,
         drain_s: float = 10.0,
+        start_timeout_s: float | None = None,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
@@ -68,6 +71,8 @@ class App:
             raise ConfigError("App: the group must not be empty; services that share a group share its records")
         if drain_s < 0:
             raise ConfigError(f"App: drain_s must not be negative, got {drain_s}")
+        if start_timeout_s is not None and start_timeout_s < 0:
+            raise ConfigError(f"App: start_timeout_s must not be negative, got {start_timeout_s}")
         self.group = group
         self.bootstrap_servers = bootstrap_servers
         self.dead_letter_topic = dead_letter_topic
@@ -76,6 +81,7 @@ class App:
             _refuse_redelivery("App", retry=retry, budget=budget)
         self.flow = flow or FlowLimits()
         self.drain_s = drain_s
+        self.start_timeout_s = start_timeout_s
         self.settings = dict(settings or {})
         self.producer_settings = dict(producer_settings or {})
         self.hooks = hooks

@@ -18,11 +18,25 @@ from ottla.errors import ConfigError
 @click.option(
     "--health-port", type=click.IntRange(0, 65_535), help="Serve /health/live and /health/ready on this port."
 )
-def run(target: str, bootstrap_servers: str | None, on_event_loop: bool, health_port: int | None) -> None:
+@click.option(
+    "--start-timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait so long for a broker to listen at the address (10 unless the app says otherwise; 0: not at all).",
+)
+def run(
+    target: str,
+    bootstrap_servers: str | None,
+    on_event_loop: bool,
+    health_port: int | None,
+    start_timeout: float | None,
+) -> None:
     """Run the App named APP in MODULE until SIGTERM or Ctrl-C, then drain, commit and leave the group."""
     app = load_app(target)
     if bootstrap_servers is not None and app.bootstrap_servers is None:
         app.bootstrap_servers = bootstrap_servers
+    if start_timeout is not None:
+        app.start_timeout_s = start_timeout
     click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
     if health_port is not None:
         from ottla.sync.health_http import HealthServer

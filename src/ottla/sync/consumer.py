@@ -58,6 +58,7 @@ class Consumer:
         flow: FlowLimits | None = None,
         quantum: int = DEFAULT_QUANTUM_RECORDS,
         drain_s: float = 5.0,
+        start_timeout_s: float | None = None,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
@@ -76,6 +77,7 @@ class Consumer:
             flow=flow,
             commits=commit,
             drain_s=drain_s,
+            start_timeout_s=start_timeout_s,
             hooks=hooks,
         )
         self._book = PullBook()

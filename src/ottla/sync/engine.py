@@ -55,7 +55,7 @@ from ottla.records import TopicPartition
 from ottla.sync.client_errors import error_of
 from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
-from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
+from ottla.sync.lookups import await_broker, check_reachable, close_client, committed_metadata, offset_at_time
 from ottla.sync.messages import to_batches
 from ottla.sync.workers import Execute, Workers
 from ottla.telemetry import Hooks, log_event
@@ -63,7 +63,10 @@ from ottla.telemetry import Hooks, log_event
 T = TypeVar("T")
 
 START_TIMEOUT_S = 10.0
-"""How long `start` waits for a broker to answer."""
+"""How long `start` waits for something to listen at the address, if nobody chose."""
+
+_ANSWER_S: Final = 10.0
+"""How long what listens there may take to answer."""
 
 _POLL_S: Final = 0.05
 _PAUSED_POLL_S: Final = 0.003
@@ -140,8 +143,13 @@ class Engine:
 
     # Life
 
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        await_broker(self._settings, self._start_timeout_s, should_give_up)
+
     def start(self) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        self.reach()
         self._client = Consumer(
             {
                 **self._settings.to_confluent(),
@@ -151,7 +159,7 @@ class Engine:
             }
         )
         try:
-            check_reachable(self._client, self._settings["bootstrap.servers"], self._start_timeout_s)
+            check_reachable(self._client, self._settings["bootstrap.servers"], _ANSWER_S)
             self._client.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
@@ -212,7 +220,7 @@ class Engine:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
 
         def look_up_and_seek() -> int:
-            offset = offset_at_time(self._client, topic_partition, timestamp_ms, self._start_timeout_s)
+            offset = offset_at_time(self._client, topic_partition, timestamp_ms, _ANSWER_S)
             self._step(events.SeekRequested(topic_partition, offset))
             return offset
 

@@ -50,6 +50,7 @@ class AppRunner:
                 flow=app.flow,
                 commits=app.commit,
                 drain_s=app.drain_s,
+                start_timeout_s=app.start_timeout_s,
                 hooks=app.hooks,
                 on_stop=self._wake.set,
             )
@@ -60,8 +61,12 @@ class AppRunner:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
         restore = self._take_signals() if handle_signals else []
         started: list[Engine] = []
+        is_opened = False
         try:
+            for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
+                engine.reach(lambda: self._is_stop_asked)
             self._make_retry_topics()
+            is_opened = True
             for hook in self._app.start_hooks:
                 self._call(hook)
             for engine in self.engines.values():
@@ -75,7 +80,7 @@ class AppRunner:
             for engine in started:
                 engine.join()
             self._dead_letters.close(self._app.drain_s)
-            for hook in self._app.stop_hooks:
+            for hook in self._app.stop_hooks if is_opened else ():
                 self._call(hook)
             self._loop.close()
             for number, before in restore:

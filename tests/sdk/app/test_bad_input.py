@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
-import time
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from ottla import App, BrokerUnavailable, ConfigError, Json, LifecycleError, NoCommittedOffset, UnknownTopic
+from ottla import (
+    App,
+    AsyncConsumer,
+    BrokerUnavailable,
+    ConfigError,
+    Consumer,
+    Json,
+    LifecycleError,
+    NoCommittedOffset,
+    RetryTopics,
+    UnknownTopic,
+)
 from ottla.sync.topic_writer import write_all
 from ottla.sync.topics import create_topic
 
@@ -29,20 +42,73 @@ def closed_port() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-def test_an_unreachable_address_is_named(shell: Any, closed_port: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.aio import engine as asyncio_engine
-    from ottla.sync import engine as threads_engine
-
-    for module in (asyncio_engine, threads_engine):
-        monkeypatch.setattr(module, "START_TIMEOUT_S", 1.0)
-    app = app_for(closed_port)
-    started = time.monotonic()
-    shell.start(app)
-    error = shell.error_of(app)
+@pytest.mark.parametrize("has_retry_topics", [False, True], ids=["plain", "retry topics"])
+def test_an_address_where_nobody_listens_is_an_error_without_delay(
+    shell: Any, closed_port: str, has_retry_topics: bool
+) -> None:
+    opened: list[str] = []
+    app = App("billing", bootstrap_servers=closed_port, start_timeout_s=0)
+    app.handler("orders", retry_topics=RetryTopics(delays_s=(1,)) if has_retry_topics else None)(lambda value: None)
+    app.on_start(lambda: opened.append("start"))
+    app.on_stop(lambda: opened.append("stop"))
+    with capture_logs() as events:
+        shell.start(app)
+        error = shell.error_of(app)
 
     assert isinstance(error, BrokerUnavailable)
-    assert closed_port in str(error)
-    assert time.monotonic() - started < 8
+    assert f"at {closed_port} within 0 s" in str(error)
+    assert re.search("Connection refused|Connect call failed", str(error))
+    assert opened == [], "nothing is opened for a service that cannot run"
+    assert "broker_awaited" not in [event["event"] for event in events], "it did not wait"
+
+
+@pytest.mark.parametrize("shell", ["threads", "asyncio"], indirect=True)
+def test_a_consumer_whose_address_nobody_listens_at_says_so(shell: Any, closed_port: str) -> None:
+    options: dict[str, Any] = {"group": "billing", "bootstrap_servers": closed_port, "start_timeout_s": 0}
+
+    async def poll() -> None:
+        await AsyncConsumer("orders", **options).poll(0.1)
+
+    with pytest.raises(BrokerUnavailable, match=closed_port):
+        Consumer("orders", **options).poll(0.1) if shell.name == "threads" else asyncio.run(poll())
+
+
+def test_a_broker_that_starts_after_the_app_is_waited_for(shell: Any, make_cluster: Any, wait: Any) -> None:
+    cluster = make_cluster(brokers=1)
+    servers = cluster.bootstrap_servers
+    create_topic(servers, "orders")
+    write_all(servers, "orders", [1], value=Json())
+    cluster.stop_broker(1)
+    seen: list[int] = []
+    app = App("billing", bootstrap_servers=servers, start_timeout_s=60)
+    app.handler("orders", value=Json())(lambda value: seen.append(value))
+    with capture_logs() as events:
+        shell.start(app)
+        wait(lambda: [event for event in events if event["event"] == "broker_awaited"], timeout_s=60)
+        cluster.start_broker(1)
+        wait(lambda: seen == [1], timeout_s=60)
+        shell.stop(app)
+
+    awaited = [event for event in events if event["event"] == "broker_awaited"]
+    assert len(awaited) == 1, "said at once, and once"
+    assert servers in awaited[0]["problem"]
+    assert awaited[0]["log_level"] == "warning"
+
+
+def test_a_stop_is_heard_while_a_broker_is_waited_for(shell: Any, closed_port: str, wait: Any) -> None:
+    app = app_for(closed_port, start_timeout_s=600)
+    with capture_logs() as events:
+        shell.start(app)
+        wait(lambda: [event for event in events if event["event"] == "broker_awaited"], timeout_s=60)
+        app.stop()
+        error = shell.error_of(app, 60)
+
+    assert isinstance(error, BrokerUnavailable)
+
+
+def test_a_negative_wait_for_a_broker_is_refused() -> None:
+    with pytest.raises(ConfigError, match="start_timeout_s must not be negative"):
+        App("billing", start_timeout_s=-1)
 
 
 def test_no_address_at_all_is_an_error_that_says_where_one_can_be_given(

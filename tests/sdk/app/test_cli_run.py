@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -94,9 +95,10 @@ def test_a_signal_drains_commits_and_leaves(
     assert committed(kafka_group, kafka_topic) == handled, "what was handled is committed, and nothing else"
 
 
-def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str) -> None:
+@pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
+def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str, flags: tuple[str, ...]) -> None:
     kafka.produce(kafka_topic, [1], value=Json())
-    process = run_cli("billing_service:app", "--health-port", "0")
+    process = run_cli("billing_service:app", "--health-port", "0", *flags)
     found = None
     while found is None:
         line = process.stderr.readline()
@@ -114,6 +116,20 @@ def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str) -> None
     missing.value.close()
     process.send_signal(signal.SIGTERM)
     process.wait(20)
+
+
+@pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
+def test_an_address_where_nobody_listens_ends_it_with_one_line(run_cli: Any, flags: tuple[str, ...]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{probe.getsockname()[1]}"
+    process = run_cli("billing_service:app", "--bootstrap-servers", nobody, "--start-timeout", "0", *flags)
+    output, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 2, errors
+    assert f"no Kafka broker answered at {nobody} within 0 s" in errors
+    assert "Traceback" not in errors
+    assert output == "", "no hook of the service ran"
 
 
 @pytest.mark.parametrize(
