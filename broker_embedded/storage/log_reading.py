@@ -195,8 +195,8 @@ class ReadableLog:
     def aborted_entries(self, start_offset: int, end_offset: int) -> list[AbortedTransactionEntry]:
         """The entries of the transaction indexes behind `aborted_transactions`."""
         found: list[AbortedTransactionEntry] = []
-        for i in range(self.segments.floor_index(start_offset), len(self.segments)):
-            entries, is_complete = self.segments[i].txn_index.overlapping(start_offset, end_offset)
+        for segment in self.segments.with_aborted(start_offset):
+            entries, is_complete = segment.txn_index.overlapping(start_offset, end_offset)
             found += entries
             if is_complete:
                 break
@@ -206,10 +206,9 @@ class ReadableLog:
         """Those of a slice that `read(start_offset, ...)` gave; its end comes from the offset index, not by parsing."""
         if not fetched.size:
             return []
-        first = self.segments.floor_index(fetched.segment_base_offset)
-        if not any(self.segments[i].txn_index.entries for i in range(first, len(self.segments))):
+        if not self.segments.with_aborted(fetched.segment_base_offset):
             return []  # most logs never had one; finding where the slice ends costs a tenth of a small fetch
-        segment = self.segments[first]
+        segment = self.segments[self.segments.floor_index(fetched.segment_base_offset)]
         end = segment.offset_index.upper_bound_offset(position=fetched.position, fetch_bytes=fetched.size)
         if end is None:
             end = self.segments.next_base_offset(segment) or self.log_end_offset

@@ -6,18 +6,22 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from broker_embedded.storage.segment import LogSegment
+from broker_embedded.storage.transaction_index import Remembered
 
 
 class Segments:
     """A sorted list with the look-ups a log needs. The last one is the active segment."""
 
-    __slots__ = ("_bases", "_segments", "changes")
+    __slots__ = ("_aborted", "_aborted_bases", "_bases", "_is_aborted_known", "_segments", "changes")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._segments: list[LogSegment] = []
         self.changes = 0
         """Counts removals: who worked on a copy for a while (the cleaner) knows from it that the list has changed."""
+        self._aborted: list[LogSegment] = []
+        self._aborted_bases: list[int] = []
+        self._is_aborted_known = Remembered()
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -40,11 +44,15 @@ class Segments:
         i = bisect_left(self._bases, segment.base_offset)
         self._bases.insert(i, segment.base_offset)
         self._segments.insert(i, segment)
+        segment.txn_index.emptiness = self._is_aborted_known
+        self._is_aborted_known.is_true = False
 
     def remove(self, segment: LogSegment) -> None:
         i = self._segments.index(segment)
         del self._segments[i], self._bases[i]
         self.changes += 1
+        segment.txn_index.emptiness = None
+        self._is_aborted_known.is_true = False
 
     def floor_index(self, offset: int) -> int:
         """The number of the last segment whose base offset is <= `offset`; 0 if there is none."""
@@ -53,6 +61,20 @@ class Segments:
     def holding(self, from_offset: int, to_offset: int) -> Sequence[LogSegment]:
         """Segments that can hold offsets in [from, to)."""
         return self._segments[self.floor_index(from_offset) : bisect_left(self._bases, to_offset)]
+
+    def with_aborted(self, from_offset: int) -> Sequence[LogSegment]:
+        """Those with an aborted transaction in their index, from the segment on that can hold `from_offset`.
+
+        Every read_committed fetch asks, and few segments have one: who they are is remembered until a segment comes or
+        goes, or an index gets its first entry or loses its last.
+        """
+        if not self._is_aborted_known.is_true:
+            self._aborted = [segment for segment in self._segments if segment.txn_index.entries]
+            self._aborted_bases = [segment.base_offset for segment in self._aborted]
+            self._is_aborted_known.is_true = True
+        if not self._aborted:
+            return ()
+        return self._aborted[bisect_left(self._aborted_bases, self._bases[self.floor_index(from_offset)]) :]
 
     def next_base_offset(self, segment: LogSegment) -> int | None:
         """The base offset of the segment behind, None for the active one."""

@@ -26,14 +26,25 @@ class AbortedTransactionEntry(NamedTuple):
     last_stable_offset: int
 
 
+class Remembered:
+    """Whether what somebody remembers about several indexes, which of them are empty, is still so."""
+
+    __slots__ = ("is_true",)
+
+    def __init__(self) -> None:
+        self.is_true = False
+
+
 class TransactionIndex:
     """See the module."""
 
-    __slots__ = ("_entries", "_written", "base_offset", "file")
+    __slots__ = ("_entries", "_written", "base_offset", "emptiness", "file")
 
     def __init__(self, file: PooledFile, base_offset: int) -> None:
         self.file = file
         self.base_offset = base_offset
+        self.emptiness: Remembered | None = None
+        """Told when this index gets its first entry or loses its last."""
         self._entries: list[AbortedTransactionEntry] | None = None
         self._written = 0
 
@@ -53,6 +64,8 @@ class TransactionIndex:
                 f"last is {entries[-1].last_offset}, got {entry.last_offset}"
             )
         entries.append(entry)
+        if len(entries) == 1:
+            self._forget_emptiness()
         try:
             self._write_pending()
         except OSError:
@@ -73,6 +86,8 @@ class TransactionIndex:
         kept = [entry for entry in self.entries if entry.last_offset < offset]
         if len(kept) < len(self.entries):
             self._entries = kept
+            if not kept:
+                self._forget_emptiness()
             self._written = min(self._written, len(kept))
             self.file.truncate(self._written * ENTRY_BYTES)
 
@@ -81,6 +96,7 @@ class TransactionIndex:
             self.file.truncate(0)
         self._entries = []
         self._written = 0
+        self._forget_emptiness()
 
     def flush(self) -> None:
         self._write_pending()
@@ -90,6 +106,10 @@ class TransactionIndex:
     def close(self) -> None:
         self._write_pending()
         self.file.close()
+
+    def _forget_emptiness(self) -> None:
+        if self.emptiness is not None:
+            self.emptiness.is_true = False
 
     def _write_pending(self) -> None:
         if self._entries is not None and self._written < len(self._entries):
