@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from broker_embedded.server.no_authorizer import REFUSED
 from broker_embedded.server.registry import RequestContext, Response
-from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
 def handle(ctx: RequestContext, request: Message) -> Response:
-    refused = {"error_code": int(ErrorCode.SECURITY_DISABLED), "error_message": "No Authorizer is configured."}
-    return {"throttle_time_ms": 0, "results": [refused for _ in request.creations]}
+    return {"throttle_time_ms": 0, "results": [dict(REFUSED) for _ in request.creations]}
