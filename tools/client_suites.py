@@ -34,6 +34,11 @@ KAFKA_VERSION = "4.1.0"
 """What the broker is in the eyes of a suite that asks."""
 NO_AUTO_CREATE = "noautocreate"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+KAFKA_SCRIPTS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-run-class.sh": "",  # of the programs in tests/java, which `make -C tests/java` builds
+}
+"""What tests of librdkafka call of Apache Kafka, and the class behind it."""
 _ESCAPES = re.compile(r"\x1b\[\d+m")
 
 
@@ -132,17 +137,18 @@ def outcomes(output: str, names: set[str]) -> Iterator[Result]:
 
 @contextmanager
 def _kafka_tools() -> Iterator[Path | None]:
-    """A folder with the one of Kafka's scripts that tests call; None where Apache Kafka's packages cannot be had."""
+    """A folder with those of Kafka's scripts that tests call; None where Apache Kafka's packages cannot be had."""
     try:
         jars = libraries()
     except Unavailable:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "bin" / "kafka-topics.sh"
-        script.parent.mkdir()
-        script.write_text(f'#!/bin/sh\nexec java -cp "{jars}/*" org.apache.kafka.tools.TopicCommand "$@"\n')
-        script.chmod(0o755)
+        (Path(folder) / "bin").mkdir()
+        for name, command in KAFKA_SCRIPTS.items():
+            script = Path(folder) / "bin" / name
+            script.write_text(f'#!/bin/sh\nexec java -cp "$CLASSPATH:{jars}/*" {command} "$@"\n')
+            script.chmod(0o755)
         yield Path(folder)
 
 
