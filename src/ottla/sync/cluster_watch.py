@@ -8,7 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,7 +17,7 @@ from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
 
 from ottla.clock import Clock
-from ottla.producer import Limit, LimitsCache, limit_from_config
+from ottla.producer import Limit, LimitsCache, forks, limit_from_config
 from ottla.producer.limits import TOPIC_CONFIG_NAME
 from ottla.telemetry import log_event
 
@@ -55,6 +55,7 @@ class ClusterWatch:
         self._name = name
         self._stopping = False
         self._admin: AdminClient | None = None
+        forks.owns(self)
 
     def watch(self, topic: str, *, partitions: bool) -> None:
         """A topic is in use from now on. `partitions`: its partitions are wanted as well as its limit."""
@@ -107,6 +108,9 @@ class ClusterWatch:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
+
+    def _c_clients(self) -> Iterable[object | None]:
+        return (self._admin,)
 
     def _wake(self) -> None:
         if self._thread is None and not self._stopping:

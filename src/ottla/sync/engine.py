@@ -18,7 +18,7 @@ Our own lock guards the session. It is taken once per fetched batch and once per
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from random import Random
@@ -51,6 +51,7 @@ from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
 from ottla.errors import BrokerUnavailable, LifecycleError, RetriableError
+from ottla.producer import forks
 from ottla.records import TopicPartition
 from ottla.sync.client_errors import error_of
 from ottla.sync.client_work import ClientWork
@@ -140,6 +141,7 @@ class Engine:
         )
         self.error: BaseException | None = None
         """What ended the engine, if not `stop`."""
+        forks.owns(self)
 
     # Life
 
@@ -284,6 +286,9 @@ class Engine:
                 result.set_result(call())
             except BaseException as error:
                 result.set_exception(error)
+
+    def _c_clients(self) -> Iterable[object | None]:
+        return (self._client,)
 
     # The poll thread
 

@@ -150,6 +150,7 @@ class Producer:
         self.reports.keep_house = self._out.keep_house
         self.reports.start()
         forks.watch(self)
+        forks.owns(self)
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -453,4 +454,6 @@ class Producer:
             "this producer was carried over a fork: its threads and connections stayed in the parent process; "
             "make a producer in each process, after the fork"
         )
-        forks.keep_for_ever(self.client)
+
+    def _c_clients(self) -> Iterable[object | None]:
+        return (self.client,)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 
 from ottla import (
+    Consumer,
     DeliveryError,
     Json,
     Producer,
@@ -102,6 +106,43 @@ def test_the_child_of_a_fork_gets_its_own(kafka: Any, kafka_topic: str) -> None:
     parents.send(kafka_topic, b"parent").result(30)
 
     assert {record.value for record in kafka.consume_all(kafka_topic)} == {b"child", b"parent"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("left_behind", ["open producer", "closed producer", "consumer"])
+def test_the_child_of_a_fork_outlives_the_collection_of_what_it_was_carried(
+    kafka: Any, kafka_topic: str, kafka_group: str, left_behind: str
+) -> None:
+    """librdkafka's destructors join threads, which stay with the parent: the child would wait for ever."""
+    servers = kafka.bootstrap_servers
+    carried: Any
+    if left_behind == "consumer":
+        carried = Consumer(kafka_topic, group=kafka_group, bootstrap_servers=servers)
+        carried.poll(0.01)
+    else:
+        carried = Producer(servers)
+        carried.start()  # asks for limits, so that the client that asks is there too
+        if left_behind == "closed producer":
+            carried.close(10)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            del carried
+            gc.collect()
+            code = 0
+        finally:
+            os._exit(code)
+    deadline_s = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    if ended[0] == 0:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    carried.close()
+    assert ended[0] == child, "it hangs"
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
 
 
 async def test_every_task_of_a_loop_gets_the_same_one_started_once(kafka: Any, kafka_topic: str) -> None:
