@@ -5,17 +5,22 @@ Loaded when it is asked for: the broker as a process uses other modules of this 
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.embedded import EmbeddedCluster
+    from broker_embedded.security.settings import Security
 
-__all__ = ["EmbeddedCluster"]
+__all__ = ["EmbeddedCluster", "Security"]
+
+_HOMES = {
+    "EmbeddedCluster": "broker_embedded.cluster.embedded",
+    "Security": "broker_embedded.security.settings",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from broker_embedded.cluster import embedded
-
-        return getattr(embedded, name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

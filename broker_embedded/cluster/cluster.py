@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
 from broker_embedded.cluster.node import HOST, Node, NodeSettings, Surroundings, log_dirs
@@ -29,6 +30,9 @@ from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Network, Reservation, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
 from ottla_wire.protocol.primitives import random_uuid, uuid_text
+
+if TYPE_CHECKING:
+    from broker_embedded.security.settings import Security
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +73,10 @@ class Cluster:
         log_dirs: int = 1,
         network: Network | None = None,
         filesystem: Callable[[int], FileSystem] | None = None,
+        security: Security | None = None,
     ) -> None:
         """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live, if not on disks that
-        can be made to fail.
+        can be made to fail. `security`: what clients have to show.
         """
         if brokers < 1:
             raise StartupError(f"brokers: found {brokers}, wanted at least 1")
@@ -90,6 +95,7 @@ class Cluster:
         self._internal_ports: dict[int, int] = {}
         self._racks = dict(enumerate(racks or (), start=1))
         self._log_dirs = log_dirs
+        self._security = security
         self._data_dir = None if data_dir is None else Path(data_dir)
         self.clock = clock or SystemClock()
         self._random = random or Random()
@@ -159,6 +165,10 @@ class Cluster:
 
     async def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        if self._security is not None and self._security.uses_tls:
+            from broker_embedded.server.tls import server_context  # few clusters encrypt
+
+            server_context(self._security)  # files that cannot be used are found before anything is opened
         data_dir = self._open_data_dir()
         self._around = Surroundings(
             cluster_id=self._cluster_id(self._filesystem(1), data_dir),
@@ -172,6 +182,7 @@ class Cluster:
             loop=self._loop,
             new_uuid_text=self._new_uuid_text,
             faults_of=self._fault_model.on_broker,
+            security=self._security,
         )
         self._running.callback(self._release_ports)
         self._running.push_async_callback(self._stop_nodes)
@@ -179,12 +190,24 @@ class Cluster:
             self._open_node(node_id)
         for node in self.nodes.values():
             await node.start_quorum()
+        await self._give_users_their_credentials()
         if len(self.nodes) == 1:
             await self.nodes[1].join()
         else:
             await asyncio.gather(*(node.join() for node in self.nodes.values()))
         await self._fence_who_is_gone()
         await self._until_all_know_each_other()
+
+    async def _give_users_their_credentials(self) -> None:
+        """Before clients are served. Passwords that were changed since the last start are set again."""
+        if self._security is None or not self._security.users:
+            return
+        from broker_embedded.security.listener import missing_credentials
+
+        controller = await self.active_controller()
+        missing = missing_credentials(self._security, controller.image, self._random)
+        if missing:
+            await controller.set_scram_credentials(missing)
 
     async def _fence_who_is_gone(self) -> None:
         """The data may be that of a larger cluster: nobody waits for a session of brokers that are not started."""

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.control.local import LocalControl
@@ -26,6 +26,9 @@ from broker_embedded.cluster.time import new_event_loop, settle, time_passing
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import UNSET, NewTopic
+
+if TYPE_CHECKING:
+    from broker_embedded.security.settings import Security
 
 T = TypeVar("T")
 
@@ -52,8 +55,11 @@ class EmbeddedCluster:
         random: Random | None = None,
         racks: Sequence[str] | None = None,
         log_dirs: int = 1,
+        security: Security | None = None,
     ) -> None:
-        """`racks`: that of each broker, in order. `log_dirs`: how many log directories each broker has."""
+        """`racks`: that of each broker, in order. `log_dirs`: how many log directories each broker has. `security`:
+        what clients have to show; anybody may connect, in plain text, without it.
+        """
         self._clock = clock or SystemClock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -67,6 +73,7 @@ class EmbeddedCluster:
             random=random,
             racks=racks,
             log_dirs=log_dirs,
+            security=security,
         )
         self._control = LocalControl(self._cluster)
         self.faults = self._cluster.faults

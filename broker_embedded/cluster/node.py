@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
@@ -31,6 +32,9 @@ from broker_embedded.server.server import SocketServer
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import Intervals, LogManager
 from ottla_wire.protocol.primitives import uuid_from_text
+
+if TYPE_CHECKING:
+    from broker_embedded.security.settings import Security
 
 HOST = "127.0.0.1"
 HAND_OVER_MS = 10_000
@@ -52,6 +56,8 @@ class Surroundings:
     loop: asyncio.AbstractEventLoop
     new_uuid_text: Callable[[], str]
     faults_of: Callable[[int], FaultHook] = lambda node: NO_FAULTS
+    security: Security | None = None
+    """What clients have to show. The nodes speak to each other on listeners of their own, in plain text."""
 
 
 @fact
@@ -126,6 +132,7 @@ class Node:
             logs=self.logs,
             log_dir_ids=self._log_dir_ids,
             faults=around.faults_of(self.node_id),
+            security=around.security,
         )
         self.internal_server: SocketServer | None = None
         if self._internal is not None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from random import Random
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
@@ -30,8 +30,11 @@ from broker_embedded.controller.timers import PeriodicTimer
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage, TopicImage
-from broker_embedded.metadata.records import MetadataRecord, ReserveProducerIds, SetConfig
+from broker_embedded.metadata.records import MetadataRecord, ReserveProducerIds, SetConfig, UserScramCredential
 from ottla_wire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
 
 log = logging.getLogger(__name__)
 
@@ -227,6 +230,20 @@ class Controller:
             return [] if validate_only else records, None
 
         return self._changes.submit(decide)
+
+    # --- users
+
+    def alter_scram_credentials(
+        self, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
+    ) -> asyncio.Future[dict[str, Outcome]]:
+        """What can be done is done; every user has an outcome."""
+        from broker_embedded.controller.scram_credentials import alter  # few clusters have users
+
+        return self._changes.submit(lambda: alter(self._changes.image, deletions, upsertions))
+
+    def set_scram_credentials(self, credentials: Sequence[UserScramCredential]) -> asyncio.Future[None]:
+        """Those that the cluster is started with."""
+        return self._changes.submit(lambda: (credentials, None))
 
     # --- producer ids
 

@@ -16,11 +16,13 @@ from broker_embedded.metadata.records import (
     MetadataRecord,
     RegisterBroker,
     RemoveTopic,
+    RemoveUserScramCredential,
     ReserveProducerIds,
     ResourceType,
     SetConfig,
     SetFeatureLevel,
     UnregisterBroker,
+    UserScramCredential,
 )
 
 
@@ -45,6 +47,7 @@ class MetadataDelta:
         self._configs = base.configs
         self._features = base.features
         self._next_producer_id = base.next_producer_id
+        self._scram_credentials = base.scram_credentials
 
     def replay_all(self, records: Iterable[MetadataRecord]) -> None:
         for record in records:
@@ -63,6 +66,7 @@ class MetadataDelta:
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
+            scram_credentials=self._scram_credentials,
         )
 
     # --- brokers
@@ -183,6 +187,15 @@ class MetadataDelta:
     def _reserve_producer_ids(self, record: ReserveProducerIds) -> None:
         self._next_producer_id = record.next_producer_id
 
+    # --- users
+
+    def _set_scram_credential(self, record: UserScramCredential) -> None:
+        self._scram_credentials = {**self._scram_credentials, (record.name, record.mechanism): record}
+
+    def _remove_scram_credential(self, record: RemoveUserScramCredential) -> None:
+        doomed = (record.name, record.mechanism)
+        self._scram_credentials = {key: kept for key, kept in self._scram_credentials.items() if key != doomed}
+
 
 _CHANGEABLE = ("isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state", "directories")
 
@@ -197,6 +210,8 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     SetConfig: MetadataDelta._set_config,
     ReserveProducerIds: MetadataDelta._reserve_producer_ids,
     SetFeatureLevel: MetadataDelta._set_feature,
+    UserScramCredential: MetadataDelta._set_scram_credential,
+    RemoveUserScramCredential: MetadataDelta._remove_scram_credential,
 }
 
 

@@ -11,7 +11,13 @@ from dataclasses import field
 
 from broker_embedded.common.facts import fact
 from broker_embedded.common.types import NO_LEADER, TopicPartition
-from broker_embedded.metadata.records import LeaderRecoveryState, ResourceType, SupportedFeature
+from broker_embedded.metadata.records import (
+    LeaderRecoveryState,
+    ResourceType,
+    ScramMechanism,
+    SupportedFeature,
+    UserScramCredential,
+)
 
 UNASSIGNED_DIRECTORY = bytes(16)
 """The replica's log directory is not known: its broker has one only, or has not said yet."""
@@ -90,6 +96,8 @@ class TopicImage:
 
 
 ConfigKey = tuple[ResourceType, str]
+ScramKey = tuple[str, ScramMechanism]
+"""User and mechanism."""
 
 
 @fact
@@ -106,6 +114,7 @@ class ClusterImage:
     configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    scram_credentials: Mapping[ScramKey, UserScramCredential] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)

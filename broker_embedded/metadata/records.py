@@ -22,6 +22,13 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+class ScramMechanism(IntEnum):
+    """SCRAM with one of its hashes, numbered as AlterUserScramCredentials does (KIP-554)."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
 class LeaderRecoveryState(IntEnum):
     """Whether the leader was elected from the in-sync replicas, or may lack what they had (KIP-704)."""
 
@@ -151,6 +158,26 @@ class SetFeatureLevel:
     level: int
 
 
+@fact
+class UserScramCredential:
+    """What is kept of a user's password for one SCRAM mechanism (KIP-554)."""
+
+    name: str
+    mechanism: ScramMechanism
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+@fact
+class RemoveUserScramCredential:
+    """A user can no longer authenticate by one SCRAM mechanism."""
+
+    name: str
+    mechanism: ScramMechanism
+
+
 MetadataRecord = (
     RegisterBroker
     | UnregisterBroker
@@ -162,4 +189,6 @@ MetadataRecord = (
     | SetConfig
     | ReserveProducerIds
     | SetFeatureLevel
+    | UserScramCredential
+    | RemoveUserScramCredential
 )

@@ -14,12 +14,15 @@ from broker_embedded.metadata.records import (
     MetadataRecord,
     RegisterBroker,
     RemoveTopic,
+    RemoveUserScramCredential,
     ReserveProducerIds,
     ResourceType,
+    ScramMechanism,
     SetConfig,
     SetFeatureLevel,
     SupportedFeature,
     UnregisterBroker,
+    UserScramCredential,
 )
 from ottla_wire.protocol import codec
 from ottla_wire.protocol.message import Message
@@ -238,6 +241,23 @@ _TO_WIRE: dict[type, Callable[[Any], Encoded]] = {
         0,
         {"name": record.name, "feature_level": record.level},
     ),
+    UserScramCredential: lambda record: (
+        "UserScramCredentialRecord",
+        0,
+        {
+            "name": record.name,
+            "mechanism": int(record.mechanism),
+            "salt": record.salt,
+            "stored_key": record.stored_key,
+            "server_key": record.server_key,
+            "iterations": record.iterations,
+        },
+    ),
+    RemoveUserScramCredential: lambda record: (
+        "RemoveUserScramCredentialRecord",
+        0,
+        {"name": record.name, "mechanism": int(record.mechanism)},
+    ),
 }
 
 _FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
@@ -262,4 +282,15 @@ _FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
         next_producer_id=message.next_producer_id,
     ),
     "FeatureLevelRecord": lambda message: SetFeatureLevel(name=message.name, level=message.feature_level),
+    "UserScramCredentialRecord": lambda message: UserScramCredential(
+        name=message.name,
+        mechanism=ScramMechanism(message.mechanism),
+        salt=bytes(message.salt),
+        stored_key=bytes(message.stored_key),
+        server_key=bytes(message.server_key),
+        iterations=message.iterations,
+    ),
+    "RemoveUserScramCredentialRecord": lambda message: RemoveUserScramCredential(
+        name=message.name, mechanism=ScramMechanism(message.mechanism)
+    ),
 }

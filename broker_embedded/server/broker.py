@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig, InvalidConfig
@@ -42,6 +42,10 @@ from broker_embedded.server.topic_creation import TopicCreation
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol.primitives import random_uuid
 
+if TYPE_CHECKING:
+    from broker_embedded.security.listener import ListenerSecurity
+    from broker_embedded.security.settings import Security
+
 log = logging.getLogger(__name__)
 
 
@@ -65,6 +69,7 @@ class Broker:
         logs: LogManager,
         log_dir_ids: Sequence[bytes] = (),
         faults: FaultHook = NO_FAULTS,
+        security: Security | None = None,
     ) -> None:
         self.node_id = node_id
         self.loop = loop
@@ -150,8 +155,15 @@ class Broker:
             peers=lambda: self.peers,
         )
         self.fetch_sessions = FetchSessionCache(slots=config.max_incremental_fetch_session_cache_slots, clock=clock)
-        self.server = SocketServer(listener=listener, config=config, clock=clock, dispatcher=self.dispatcher)
         self._random = random
+        self.security = security
+        self.server = SocketServer(
+            listener=listener,
+            config=config,
+            clock=clock,
+            dispatcher=self.dispatcher,
+            security=self._listener_security(),
+        )
         self._background = BackgroundWork(
             loop=loop,
             clock=clock,
@@ -221,6 +233,13 @@ class Broker:
             log.warning("broker %d: %s; the dynamic settings stay as they were", self.node_id, error)
             return
         self.replicas.reconfigure_all(self.config)
+
+    def _listener_security(self) -> ListenerSecurity | None:
+        if self.security is None:
+            return None
+        from broker_embedded.security.listener import ListenerSecurity  # most brokers ask nobody who they are
+
+        return ListenerSecurity(self.security, image=lambda: self.metadata.image, random=self._random)
 
     # --- what handlers ask for
 

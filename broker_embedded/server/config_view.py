@@ -94,7 +94,8 @@ def broker_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
 def _node_settings(broker: Broker) -> list[SettingView]:
     """What the cluster decided for this node, by Kafka's names: admin tools look a broker's address up here."""
     registered = broker.metadata.image.brokers[broker.node_id]
-    address = f"PLAINTEXT://{registered.host}:{registered.port}"
+    protocol = "PLAINTEXT" if broker.security is None else broker.security.protocol
+    address = f"{protocol}://{registered.host}:{registered.port}"
     number, text = ConfigType.INT, ConfigType.STRING
     return [
         SettingView(

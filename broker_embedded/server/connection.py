@@ -21,6 +21,7 @@ from broker_embedded.server.futures import Promise
 from broker_embedded.server.response_writer import JOIN_LIMIT, Parts, ResponseWriter
 
 if TYPE_CHECKING:
+    from broker_embedded.security.authenticator import SaslAuthenticator
     from broker_embedded.server.server import SocketServer
 
 log = logging.getLogger(__name__)
@@ -87,11 +88,15 @@ class Connection(asyncio.BufferedProtocol):
             # asyncio sets it only if the socket's protocol number is known; without it pipelined requests stall for
             # 44 ms.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.file_descriptor = sock.fileno()
+            self.file_descriptor = self._direct_descriptor(sock)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         self._writer = ResponseWriter(transport, self.file_descriptor)
         self._server.connection_opened(self)
+
+    def _direct_descriptor(self, sock: socket.socket) -> int:
+        """What responses may be written to past the transport; -1 if they may not."""
+        return sock.fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
@@ -129,6 +134,11 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is not None and not self._reading_paused and not self._is_closed and not transport.is_reading():
             transport.resume_reading()
+
+    @property
+    def authenticator(self) -> SaslAuthenticator | None:
+        """Who asks the client for a password; None where nobody does."""
+        return None
 
     @property
     def is_parked(self) -> bool:
@@ -186,8 +196,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._park(buffer[position:size])
                 return
             length = int.from_bytes(buffer[position : position + 4], "big", signed=True)
-            if length < 8 or length > self._server.max_frame_bytes:
-                self._refuse_frame(length)
+            if (length < 8 or length > self._server.max_frame_bytes) and self._refuses_frame(length):
                 return
             end = position + 4 + length
             if end > size:
@@ -217,7 +226,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame = None
         self._pending = bytearray()
 
-    def _refuse_frame(self, length: int) -> None:
+    def _refuses_frame(self, length: int) -> bool:
+        """Close the connection, as this is no frame of a request."""
         log.warning(
             "closed the connection from %s: a frame announces %d bytes, wanted 8 to %d (socket.request.max.bytes)",
             self.client_host,
@@ -225,6 +235,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.max_frame_bytes,
         )
         self.abort()
+        return True
 
     # --- one request at a time
 

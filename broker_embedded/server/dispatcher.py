@@ -72,6 +72,17 @@ class Dispatcher:
                 return None
         return self._later(connection, api, version, header.correlation_id, request, answer)
 
+    def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
+        """The error response to a request that nobody handles; None if there is none."""
+        try:
+            header = headers.decode_request_header(frame)
+            api, version = self._table[header.api_key], header.api_version
+            request = codec.decode_request(api.key, version, frame, header.body_offset)
+        except (ProtocolError, KeyError):
+            return None
+        body = error_body(api, version, request, error)
+        return None if body is None else headers.encode_response_frame(api.key, version, header.correlation_id, body)
+
     def _later(
         self,
         connection: Connection,

@@ -11,14 +11,20 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import StartupError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 128
 """Connections accepted per turn of the loop: requests of others are answered in between."""
+
+TLS_SHUTDOWN_S = 2
+"""How long a closed connection waits for the client to say goodbye too, so that what was sent last arrives."""
 
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE_S = 1
@@ -35,8 +41,8 @@ class Listener(Protocol):
     @property
     def port(self) -> int: ...
 
-    async def serve(self, factory: ProtocolFactory) -> None:
-        """Accept connections, with a protocol of `factory` for each."""
+    async def serve(self, factory: ProtocolFactory, *, tls: SSLContext | None = None) -> None:
+        """Accept connections, with a protocol of `factory` for each: once it is encrypted, if `tls` is given."""
         ...
 
     def close(self) -> None:
@@ -77,11 +83,14 @@ class TcpListener:
         self.host, self.port = sock.getsockname()[:2]
         self._sock = sock
         self._factory: ProtocolFactory | None = None
+        self._tls: dict[str, Any] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beginning: set[asyncio.Task[object]] = set()
 
-    async def serve(self, factory: ProtocolFactory) -> None:
+    async def serve(self, factory: ProtocolFactory, *, tls: SSLContext | None = None) -> None:
         self._factory = factory
+        if tls is not None:
+            self._tls = {"ssl": tls, "ssl_shutdown_timeout": TLS_SHUTDOWN_S}
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._sock.fileno(), self._accept)
 
@@ -89,6 +98,9 @@ class TcpListener:
         if self._loop is not None and self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
+        if self._tls:  # who has not finished the handshake may never do
+            for task in self._beginning:
+                task.cancel()
 
     def _accept(self) -> None:
         assert self._loop is not None
@@ -106,7 +118,7 @@ class TcpListener:
                 self._loop.call_later(PAUSE_S, self._accept_again)
                 return
             accepted.setblocking(False)
-            task = self._loop.create_task(self._loop.connect_accepted_socket(self._factory, accepted))
+            task = self._loop.create_task(self._loop.connect_accepted_socket(self._factory, accepted, **self._tls))
             self._beginning.add(task)
             task.add_done_callback(self._has_begun)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock, client_monotonic_ms
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.server.connection import Connection
 from broker_embedded.server.dispatcher import Dispatcher
 from broker_embedded.server.network import Listener
+
+if TYPE_CHECKING:
+    from broker_embedded.security.listener import ListenerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +24,9 @@ SPARE_BUFFER_LIMIT = 4 * 1024 * 1024
 """Frame buffers up to this size are kept for the next large frame: touching fresh pages costs more than reading the
 socket.
 """
+
+TURNS_TO_END = 4
+"""connection_lost of an aborted transport runs in the loop's next turn, of an encrypted one some turns later."""
 
 
 class SocketServer:
@@ -33,7 +40,9 @@ class SocketServer:
         clock: Clock,
         dispatcher: Dispatcher,
         on_disconnect: Callable[[Connection], None] | None = None,
+        security: ListenerSecurity | None = None,
     ) -> None:
+        """`security`: what clients have to show; None: whoever connects is let in, in plain text."""
         self.host, self.port = listener.host, listener.port
         self.max_frame_bytes = config.socket_request_max_bytes
         self.dispatcher = dispatcher
@@ -42,6 +51,7 @@ class SocketServer:
         self.is_paused = False
         self._listener = listener
         self._on_disconnect = on_disconnect
+        self._security = security
         self._max_idle_ms = config.connections_max_idle_ms
         self._connections: dict[Connection, None] = {}  # in the order of their coming
         self._is_stopped = False
@@ -49,7 +59,16 @@ class SocketServer:
 
     async def start(self) -> None:
         """Begin to accept."""
-        await self._listener.serve(lambda: Connection(self))
+        security = self._security
+        if security is None:
+            await self._listener.serve(lambda: Connection(self))
+            return
+        # Loaded only here: a broker without it shall start quickly.
+        from broker_embedded.server.secure_connection import SecureConnection
+        from broker_embedded.server.tls import server_context
+
+        tls = server_context(security.settings) if security.settings.uses_tls else None
+        await self._listener.serve(lambda: SecureConnection(self, security.new_authenticator()), tls=tls)
 
     def pause(self) -> None:
         """Read no request until `resume`. Connections stay open, and new ones are accepted as the kernel does."""
@@ -73,7 +92,9 @@ class SocketServer:
     async def stop(self) -> None:
         """As `abort`; returns when the connections are gone."""
         self.abort()
-        if self._connections:  # connection_lost of an aborted transport runs in the loop's next turn
+        for _ in range(TURNS_TO_END):
+            if not self._connections:
+                break
             await asyncio.sleep(0)
 
     @property

@@ -193,7 +193,7 @@ class SimulatedListener:
         self.serving: tuple[Callable[[], asyncio.BaseProtocol], Process | None] | None = None
         self._network = network
 
-    async def serve(self, factory: ProtocolFactory) -> None:
+    async def serve(self, factory: ProtocolFactory, *, tls: object = None) -> None:
         self.serving = (factory, current_process.get())
 
     def close(self) -> None:

@@ -38,6 +38,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         if _SOFTWARE.fullmatch(name) is None or _SOFTWARE.fullmatch(software) is None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"found client software {name!r} {software!r}")
         ctx.connection.client_software = (name, software)
+    if ctx.connection.authenticator is not None:
+        ctx.connection.authenticator.versions_told()
     image = ctx.broker.metadata.image
     per_version = _encoded.setdefault(ctx.broker, {})
     known = per_version.get(version)

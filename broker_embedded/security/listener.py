@@ -1,0 +1,57 @@
+"""What the server asks of each connection of one listener: which mechanisms there are, and who the users are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.metadata.records import UserScramCredential
+from broker_embedded.security.authenticator import SaslAuthenticator
+from broker_embedded.security.exchange import Exchange
+from broker_embedded.security.plain import PlainExchange
+from broker_embedded.security.scram import ScramExchange, credential, is_password, mechanism_called
+from broker_embedded.security.settings import Security
+
+NONCE_BYTES = 24
+SALT_BYTES = 24
+
+
+class ListenerSecurity:
+    """The security of one broker's clients.
+
+    The passwords of PLAIN are those the broker was started with, as in Kafka; the credentials of SCRAM are what the
+    cluster's metadata has at that moment.
+    """
+
+    def __init__(self, settings: Security, *, image: Callable[[], ClusterImage], random: Random) -> None:
+        self.settings = settings
+        self._image = image
+        self._random = random
+
+    def new_authenticator(self) -> SaslAuthenticator | None:
+        """For a connection that begins; None where nobody is asked for a password."""
+        if not self.settings.uses_sasl:
+            return None
+        return SaslAuthenticator(mechanisms=self.settings.mechanisms, new_exchange=self._new_exchange)
+
+    def _new_exchange(self, mechanism: str) -> Exchange:
+        scram = mechanism_called(mechanism)
+        if scram is None:
+            return PlainExchange(self.settings.users)
+        return ScramExchange(
+            scram,
+            find=lambda name: self._image().scram_credentials.get((name, scram)),
+            nonce=f"{self._random.getrandbits(8 * NONCE_BYTES):x}",
+        )
+
+
+def missing_credentials(settings: Security, image: ClusterImage, random: Random) -> list[UserScramCredential]:
+    """The SCRAM credentials of the users that a cluster is started with, those left out that it has already."""
+    wanted: list[UserScramCredential] = []
+    for mechanism in filter(None, map(mechanism_called, settings.mechanisms)):
+        for name, password in settings.users.items():
+            kept = image.scram_credentials.get((name, mechanism))
+            if kept is None or not is_password(kept, password):
+                wanted.append(credential(name, mechanism, password=password, salt=random.randbytes(SALT_BYTES)))
+    return wanted

@@ -1,0 +1,47 @@
+"""AlterUserScramCredentials (key 51), version 0: give users credentials for SCRAM, or take them away (KIP-554).
+
+What can be done is done; each user has a result. From then on the user authenticates by the new password; connections
+that are open stay open. The passwords of PLAIN are those that the broker was started with, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.partition_requests import Outcome
+from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol.message import Message
+
+
+def handle(ctx: RequestContext, request: Message) -> Response:
+    deletions = [ScramDeletion(name=each.name, mechanism=each.mechanism) for each in request.deletions]
+    upsertions = [
+        ScramUpsertion(
+            name=each.name,
+            mechanism=each.mechanism,
+            iterations=each.iterations,
+            salt=bytes(each.salt),
+            salted_password=bytes(each.salted_password),
+        )
+        for each in request.upsertions
+    ]
+    return then(ctx.broker.controller.alter_scram_credentials(deletions, upsertions), _answer)
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return _answer({each.name: error for each in (*request.deletions, *request.upsertions)})
+
+
+def _answer(outcomes: dict[str, Outcome]) -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "results": [
+            {
+                "user": name,
+                "error_code": 0 if error is None else int(error.code),
+                "error_message": None if error is None else error.message,
+            }
+            for name, error in outcomes.items()
+        ],
+    }

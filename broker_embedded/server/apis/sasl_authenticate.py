@@ -1,0 +1,31 @@
+"""SaslAuthenticate (key 36), versions 0-2: one step of the mechanism that SaslHandshake has chosen.
+
+A wrong password is answered with SASL_AUTHENTICATION_FAILED, and the connection closed; Kafka waits for
+connection.failed.authentication.delay.ms before it does either. Sessions do not end (KIP-368).
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.security.authenticator import NO_SESSION_LIFETIME_MS
+from broker_embedded.server.registry import RequestContext, Response
+from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.message import Message
+
+_TOO_LATE = "SaslAuthenticate request received after successful authentication"
+
+
+def handle(ctx: RequestContext, request: Message) -> Response:
+    authenticator = ctx.connection.authenticator
+    try:
+        if authenticator is None:
+            raise BrokerError(ErrorCode.ILLEGAL_SASL_STATE, _TOO_LATE)
+        answer = authenticator.authenticate(bytes(request.auth_bytes))
+    except BrokerError as error:
+        return {"error_code": int(error.code), "error_message": error.message, "auth_bytes": b""}
+    return {
+        "error_code": 0,
+        "error_message": None,
+        "auth_bytes": answer,
+        "session_lifetime_ms": NO_SESSION_LIFETIME_MS,
+    }

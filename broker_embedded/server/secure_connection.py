@@ -1,0 +1,114 @@
+"""A connection of a listener that encrypts, or asks who the client is, or both.
+
+Until the client is known, each frame is held against the authenticator: what it does not allow ends the connection. A
+client that is known, or that nobody asks, is served as on any other connection. Encrypted bytes leave through asyncio's
+transport: nothing is written to the socket past it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.security.authenticator import MAX_FRAME_BYTES, SaslAuthenticator
+from broker_embedded.security.principal import ANONYMOUS, certificate_holder
+from broker_embedded.server.connection import Connection
+from broker_embedded.server.futures import Promise
+from broker_embedded.server.response_writer import Parts
+from ottla_wire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from broker_embedded.server.server import SocketServer
+
+log = logging.getLogger(__name__)
+
+
+class SecureConnection(Connection):
+    """The protocol object of one accepted connection, once its TLS handshake is done."""
+
+    __slots__ = ("_authenticator", "_is_known")
+
+    def __init__(self, server: SocketServer, authenticator: SaslAuthenticator | None) -> None:
+        super().__init__(server)
+        self._authenticator = authenticator
+        self._is_known = authenticator is None
+
+    @property
+    def authenticator(self) -> SaslAuthenticator | None:
+        return self._authenticator
+
+    @property
+    def principal(self) -> str:
+        """Who the client is: the user, else the holder of the certificate, else anonymous."""
+        if self._authenticator is not None:
+            return self._authenticator.principal
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        certificate = None if tls is None else tls.getpeercert()
+        return certificate_holder(certificate["subject"]) if certificate else ANONYMOUS
+
+    def _direct_descriptor(self, sock: socket.socket) -> int:
+        assert self._transport is not None
+        is_encrypted = self._transport.get_extra_info("ssl_object") is not None
+        return -1 if is_encrypted else super()._direct_descriptor(sock)
+
+    # --- until the client is known
+
+    def _handle(self, frame: memoryview) -> None:
+        if self._is_known:
+            super()._handle(frame)
+            return
+        authenticator = self._authenticator
+        assert authenticator is not None
+        if authenticator.takes_bare_tokens:
+            self._take_token(authenticator, bytes(frame))
+        elif authenticator.allows(int.from_bytes(frame[:2], "big", signed=True)):
+            super()._handle(frame)
+        else:
+            self._turn_away(authenticator, frame)
+        self._after_a_step(authenticator)
+
+    def _take_token(self, authenticator: SaslAuthenticator, token: bytes) -> None:
+        try:
+            answer = authenticator.authenticate(token)
+        except BrokerError:
+            return  # there is no way to say so
+        self.send([len(answer).to_bytes(4, "big"), answer])
+
+    def _turn_away(self, authenticator: SaslAuthenticator, frame: memoryview) -> None:
+        """Whoever has begun to authenticate is told what is wrong, as by Kafka."""
+        error = BrokerError(ErrorCode.ILLEGAL_SASL_STATE, "Unexpected Kafka request during SASL authentication.")
+        answer = self._server.dispatcher.refuse(frame, error) if authenticator.has_begun else None
+        if answer is not None:
+            self.send(answer)
+        log.info("closed the connection from %s: it asks before it has authenticated", self.client_host)
+        authenticator.fail()
+
+    def _answered(self, answer: Promise[Parts | None]) -> None:
+        super()._answered(answer)
+        if not self._is_known and self._authenticator is not None:
+            self._after_a_step(self._authenticator)
+
+    def _after_a_step(self, authenticator: SaslAuthenticator) -> None:
+        if authenticator.is_complete:
+            self._is_known = True
+        elif authenticator.has_failed and self._waiting_for is None:
+            self.close()
+
+    def _start_frame(self, received: memoryview, total: int) -> None:
+        if not self._is_known and total - 4 > MAX_FRAME_BYTES:
+            log.warning(
+                "closed the connection from %s: a frame announces %d bytes, wanted at most %d before authentication",
+                self.client_host,
+                total - 4,
+                MAX_FRAME_BYTES,
+            )
+            self.abort()
+            return
+        super()._start_frame(received, total)
+
+    def _refuses_frame(self, length: int) -> bool:
+        """A token without a header may be short."""
+        is_token = self._authenticator is not None and self._authenticator.takes_bare_tokens and 0 <= length < 8
+        return not is_token and super()._refuses_frame(length)
