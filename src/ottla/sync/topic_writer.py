@@ -5,7 +5,7 @@ A service uses `Producer`, which checks sizes, batches and reports each delivery
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -27,6 +27,7 @@ def write_all(
     headers: Headers = (),
     partition: int | None = None,
     timestamp_ms: int | None = None,
+    settings: Mapping[str, object] | None = None,
     timeout_s: float = 30.0,
 ) -> int:
     """Send every value in order and return how many, once all are acknowledged. Raises `DeliveryError` otherwise."""
@@ -42,6 +43,7 @@ def write_all(
             "linger.ms": 5,
             "delivery.timeout.ms": int(timeout_s * 1000),
             "log_level": 0,
+            **(settings or {}),
         }
     )
     undelivered: list[UndeliveredRecord] = []

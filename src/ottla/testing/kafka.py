@@ -18,7 +18,7 @@ from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.records import Headers, Record
 
 if TYPE_CHECKING:
-    from broker_embedded.cluster import EmbeddedCluster
+    from broker_embedded.cluster import EmbeddedCluster, Security
     from ottla.sync.topic_reader import TopicReader
 
 EMBEDDED: Final = "embedded"
@@ -31,12 +31,23 @@ _NOT_IN_TOPIC_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]+")
 
 
 class Kafka:
-    """A running Kafka for tests. `cluster` is the embedded cluster, for faults and time; None where it is not ours."""
+    """A running Kafka for tests. `cluster` is the embedded cluster, for faults and time; None where it is not ours.
 
-    def __init__(self, bootstrap_servers: str, *, kind: str, cluster: EmbeddedCluster | None = None) -> None:
+    `settings` is what clients need beside the address: nothing, unless it is a secure one (`ottla.testing.secure`).
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        kind: str,
+        cluster: EmbeddedCluster | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.kind = kind
         self.cluster = cluster
+        self.settings = dict(settings or {})
         self._numbers = itertools.count(1)
 
     def create_topic(
@@ -96,13 +107,16 @@ class Kafka:
             headers=headers,
             partition=partition,
             timestamp_ms=timestamp_ms,
+            settings=self.settings,
         )
 
     def reader(self, topic: str, *, key: Any = None, value: Any = None, from_latest: bool = False) -> TopicReader:
         """Something that reads the topic without a group. A context manager: close it."""
         from ottla.sync.topic_reader import TopicReader
 
-        return TopicReader(self.bootstrap_servers, topic, key=key, value=value, from_latest=from_latest)
+        return TopicReader(
+            self.bootstrap_servers, topic, key=key, value=value, from_latest=from_latest, settings=self.settings
+        )
 
     def consume_all(
         self, topic: str, *, key: Any = None, value: Any = None, at_least: int = 0, timeout_s: float = 10.0
@@ -162,11 +176,12 @@ def running_kafka(choice: str, *, brokers: int = 1, config: Mapping[str, object]
         yield Kafka(choice, kind="external")
 
 
-def embedded_cluster(brokers: int, config: Mapping[str, object]) -> EmbeddedCluster:
+def embedded_cluster(brokers: int, config: Mapping[str, object], security: Security | None = None) -> EmbeddedCluster:
     """An embedded cluster with settings that suit tests: a group does not wait for members that may still come."""
     from broker_embedded.cluster import EmbeddedCluster
 
-    return EmbeddedCluster(brokers=brokers, config={"group.initial.rebalance.delay.ms": 0, **config})
+    settings = {"group.initial.rebalance.delay.ms": 0, **config}
+    return EmbeddedCluster(brokers=brokers, config=settings, security=security)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.testing.kafka import Kafka
     from ottla.testing.registry import EmbeddedRegistry
     from ottla.testing.running import RunningApp
+    from ottla.testing.secure import SecureKafka
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -172,6 +173,20 @@ def make_cluster(pytestconfig: pytest.Config) -> Iterator[Callable[..., Embedded
 def kafka_cluster(make_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
     """An embedded cluster of three brokers for this test alone."""
     return make_cluster(brokers=3)
+
+
+@pytest.fixture
+def make_secure_kafka() -> Iterator[Callable[..., SecureKafka]]:
+    """A function that starts a Kafka with TLS and SASL for this test alone: `make_secure_kafka("SASL_SSL")`.
+
+    `.settings` has what clients need. It is embedded whatever --kafka says: its users and certificates are the test's.
+    """
+    from contextlib import ExitStack
+
+    from ottla.testing.secure import secure_kafka
+
+    with ExitStack() as stack:
+        yield lambda protocol="SASL_SSL", **options: stack.enter_context(secure_kafka(protocol, **options))
 
 
 @pytest.fixture

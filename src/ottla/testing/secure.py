@@ -1,0 +1,132 @@
+"""A Kafka that encrypts and asks for passwords, to test a service's own security settings against.
+
+    with secure_kafka("SASL_SSL", mechanism="SCRAM-SHA-512") as kafka:
+        app = App(group="billing", bootstrap_servers=kafka.bootstrap_servers, settings=kafka.settings)
+
+The certificates are of a throw-away authority, made for the occasion with trustme. Nothing of the system is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import ConfigError
+from ottla.testing.kafka import EMBEDDED, Kafka, embedded_cluster
+
+if TYPE_CHECKING:
+    from broker_embedded.cluster import EmbeddedCluster, Security
+
+USERS: Final = MappingProxyType({"alice": "alice-secret"})
+HOSTS: Final = ("localhost", "127.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM files of one throw-away certificate authority. `server` and `client` hold a certificate and its key."""
+
+    ca: Path
+    server: Path
+    client: Path
+    stranger: Path
+    """Another authority, which has vouched for nobody here: for tests of what is refused."""
+
+
+def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: str = "test-client") -> Certificates:
+    """Write an authority's certificate, one of it for a broker on `hosts`, and one for a client, as PEM files."""
+    try:
+        trustme: Any = importlib.import_module("trustme")
+    except ImportError:
+        raise ConfigError("certificates for tests are made with trustme: pip install 'ottla[tls]'") from None
+    made = Certificates(*(directory / f"{name}.pem" for name in ("ca", "server", "client", "stranger")))
+    authority = trustme.CA(organization_name="Ottla tests")
+    authority.cert_pem.write_to_path(str(made.ca))
+    trustme.CA(organization_name="Strangers").cert_pem.write_to_path(str(made.stranger))
+    for path, issued in (
+        (made.server, authority.issue_cert(*hosts)),
+        (made.client, authority.issue_cert(common_name=client)),
+    ):
+        path.touch(mode=0o600)
+        issued.private_key_and_cert_chain_pem.write_to_path(str(path))
+    return made
+
+
+class SecureKafka(Kafka):
+    """A running Kafka that is one of ours, and asks who you are.
+
+    `settings` lets the first user in; `settings_of` makes those of another, or by another mechanism. `certificates` is
+    None where nothing is encrypted.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster, security: Security, certificates: Certificates | None) -> None:
+        super().__init__(cluster.bootstrap_servers, kind=EMBEDDED, cluster=cluster)
+        self.security = security
+        self.certificates = certificates
+        self.settings = self.settings_of(*next(iter(security.users.items()), ("", "")))
+
+    def settings_of(self, username: str, password: str, *, mechanism: str | None = None) -> dict[str, str]:
+        """What a client of this user needs, in the names that confluent-kafka, Ottla and its columnar client share."""
+        security = self.security
+        settings = {"security.protocol": security.protocol}
+        if security.uses_sasl:
+            settings |= {
+                "sasl.mechanism": mechanism or security.mechanisms[0],
+                "sasl.username": username,
+                "sasl.password": password,
+            }
+        if self.certificates is not None:
+            settings["ssl.ca.location"] = str(self.certificates.ca)
+            if security.client_auth != "none":
+                settings["ssl.certificate.location"] = str(self.certificates.client)
+                settings["ssl.key.location"] = str(self.certificates.client)
+        return settings
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, object] | None = None,
+    ) -> str:
+        assert self.cluster is not None
+        self.cluster.create_topic(name, partitions=partitions, replication_factor=replication_factor, config=config)
+        return name
+
+
+@contextlib.contextmanager
+def secure_kafka(
+    protocol: str = "SASL_SSL",
+    *,
+    mechanism: str | Sequence[str] = "SCRAM-SHA-512",
+    users: Mapping[str, str] = USERS,
+    client_auth: str = "none",
+    brokers: int = 1,
+    config: Mapping[str, object] | None = None,
+) -> Iterator[SecureKafka]:
+    """Start an embedded cluster that asks for what `protocol` says, for as long as the block lasts.
+
+    `mechanism`: the SASL mechanism, or several. `users`: passwords by name. `client_auth`: `required` for clients that
+    have to show a certificate (mTLS), `requested` for those that may.
+    """
+    from broker_embedded.cluster import Security
+
+    with contextlib.ExitStack() as stack:
+        certificates = None
+        files: dict[str, Any] = {}
+        if protocol.endswith("SSL"):
+            directory = stack.enter_context(TemporaryDirectory(prefix="ottla-certificates-"))
+            certificates = make_certificates(Path(directory))
+            files = {"certificate": certificates.server, "client_ca": certificates.ca, "client_auth": client_auth}
+        sasl: dict[str, Any] = {}
+        if protocol.startswith("SASL_"):
+            sasl = {"users": users, "mechanisms": (mechanism,) if isinstance(mechanism, str) else tuple(mechanism)}
+        security = Security(protocol, **files, **sasl)
+        cluster = stack.enter_context(embedded_cluster(brokers, config or {}, security))
+        yield SecureKafka(cluster, security, certificates)
