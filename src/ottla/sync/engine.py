@@ -74,7 +74,8 @@ _PAUSED_POLL_S: Final = 0.003
 """While a full partition is paused: how late its resume may reach the client."""
 
 _HOLD_S: Final = 0.001
-_MOST_MESSAGES: Final = 499
+_MOST_MESSAGES: Final = 999
+"""Beside the one that a poll gave. Each batch has a price of its own, whatever its size: a lock, a step, a turn."""
 _LAST_COMMIT_MS: Final = 3_000
 
 
@@ -101,6 +102,8 @@ class Engine:
     ) -> None:
         self.group = group
         self._topics = list(topics)
+        is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
+        self._only_topic = self._topics[0] if is_one else None
         check_servers(settings)
         self.settings = self._settings = settings
         self._dead_letters = dead_letters
@@ -322,7 +325,7 @@ class Engine:
         self._take_in([message, *self._client.consume(_MOST_MESSAGES, 0)])
 
     def _take_in(self, messages: list[Any]) -> None:
-        batches, errors = to_batches(messages)
+        batches, errors = to_batches(messages, only_topic=self._only_topic)
         later: list[Effect] = []
         with self._lock:
             now_ms = self._clock.monotonic_ms()

@@ -19,17 +19,21 @@ RECORD_OVERHEAD_BYTES: Final = 100
 _TIMESTAMP_TYPES: Final = (TimestampType.NOT_AVAILABLE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
-def to_batches(messages: list[Any]) -> tuple[list[Fetched], list[KafkaError]]:
-    """The records per partition, in order of arrival, and the errors the client reported among them."""
+def to_batches(messages: list[Any], *, only_topic: str | None = None) -> tuple[list[Fetched], list[KafkaError]]:
+    """The records per partition, in order of arrival, and the errors the client reported among them.
+
+    `only_topic`: the one topic that the client is subscribed to, where it is one; then no message is asked for its own.
+    """
     errors: list[KafkaError] = []
     if any(map(Message.error, messages)):
         errors = [error for error in map(Message.error, messages) if error is not None]
         messages = [message for message in messages if message.error() is None]
     if not messages:
         return [], errors
-    topics: list[Any] = list(map(Message.topic, messages))
+    count = len(messages)
+    topics: list[Any] = list(map(Message.topic, messages)) if only_topic is None else [only_topic] * count
     partitions: list[Any] = list(map(Message.partition, messages))
-    topic, partition, count = topics[0], partitions[0], len(messages)
+    topic, partition = topics[0], partitions[0]
     if partitions.count(partition) == count and topics.count(topic) == count:
         # Usual: the client hands out a whole fetch of one partition at a time.
         return [_fetched(TopicPartition(topic, partition), messages)], errors

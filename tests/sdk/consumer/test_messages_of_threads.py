@@ -70,3 +70,13 @@ def test_each_partition_has_its_records_in_their_order_and_their_size(
         assert [record.offset for record in fetched.records] == [at for at, _ in own]
         assert all(isinstance(record, Record) for record in fetched.records)
         assert fetched.size_bytes == sum(size + RECORD_OVERHEAD_BYTES for _, size in own)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30))
+def test_who_has_one_topic_gets_the_same_without_asking_each_message_for_it(arrived: list[tuple[int, int]]) -> None:
+    messages = [message("orders", number, at, value=b"x" * size) for at, (number, size) in enumerate(arrived)]
+    found = [
+        [(each.topic_partition, each.size_bytes, [repr(record) for record in each.records]) for each in batches]
+        for batches, _ in (to_batches(messages, only_topic="orders"), to_batches(messages))
+    ]
+    assert found[0] == found[1]
