@@ -165,16 +165,16 @@ _LATENCY = (
     "scheduler's; kfake has it too."
 )
 _TIMERS = (
-    "Its protocol log says where the time goes: librdkafka waits 50 ms before its second connection, over which it asks "
-    "for the topic, and 100 ms before it asks for the first offset of a group without commits. What is left, some 7 ms, "
-    "is a dozen requests; no broker can be below 150 with that client. With aiokafka, and with offsets committed, the "
-    "broker's own share shows."
+    "Its protocol log says where the time goes: librdkafka waits 50 ms before its second connection, over which it "
+    "asks for the topic, and 100 ms before it asks for the first offset of a group without commits. What is left, some "
+    "7 ms, is a dozen requests; no broker can be below 150 with that client. With aiokafka, and with offsets "
+    "committed, the broker's own share shows."
 )
 _RACE = (
-    "A race inside librdkafka, as its protocol log shows: it sends Metadata and FindCoordinator together, and the answer "
-    "to the first makes it give that connection up. Where the second answer has come by then a start takes 105 ms (100 "
-    "of them its wait before the first offset), else it asks again over its second connection, 50 ms later. What makes "
-    "a small request cheaper would make the lucky case the usual one."
+    "A race inside librdkafka, as its protocol log shows: it sends Metadata and FindCoordinator together, and the "
+    "answer to the first makes it give that connection up. Where the second answer has come by then a start takes "
+    "105 ms (100 of them its wait before the first offset), else it asks again over its second connection, 50 ms "
+    "later. What makes a small request cheaper would make the lucky case the usual one."
 )
 _TASKS = (
     "Every task starts Python code in a worker and hands Arrow batches over a socket; the last row of the table on "
