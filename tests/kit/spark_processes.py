@@ -20,7 +20,8 @@ WAIT_S = 300
 
 # On a session that is the user's own, with none of the settings of `ottla.spark.session`.
 SUBMITTED = """
-import sys
+import sys, time
+from pathlib import Path
 from ottla.spark import Pipeline
 from pyspark.sql import SparkSession
 
@@ -31,8 +32,25 @@ def declare(source, sink, folder, servers):
     pipeline.write_topic("events", sink, name="topic", value="value", delivery="exactly-once")
     return pipeline
 
+def interrupted(source, folder, servers):
+    pipeline = Pipeline("interrupted", bootstrap_servers=servers, checkpoint=f"{folder}/checkpoints")
+    pipeline.read_topic("events", source, select=["value"], maxOffsetsPerTrigger=100)
+    pipeline.write_each("events", waits_in_its_second_batch(folder))
+    return pipeline
+
+def waits_in_its_second_batch(folder):
+    def each(rows, number):
+        Path(folder, f"begun-{number}").touch()
+        while number == 1 and not Path(folder, "go").exists():
+            time.sleep(0.05)
+        Path(folder, f"ended-{number}-{rows.count()}").touch()  # read by a worker, after Ctrl-C
+    return each
+
 if __name__ == "__main__":
-    declare(*sys.argv[1:]).run(SparkSession.builder.getOrCreate(), every="1 second")
+    source, _, folder, servers = sys.argv[1:]
+    spark = SparkSession.builder.getOrCreate()
+    interrupted(source, folder, servers).run(spark)
+    declare(*sys.argv[1:]).run(spark, every="1 second")
 """
 
 SERVICE = """
@@ -44,13 +62,22 @@ source, folder, servers = json.loads(os.environ["SERVICE"])
 pipeline = Pipeline("service", bootstrap_servers=servers, checkpoint=f"{folder}/checkpoints")
 pipeline.read_topic("events", source, select=["value"], maxOffsetsPerTrigger=100)
 
-def each(rows, number):
-    Path(folder, f"begun-{number}").touch()
-    while number == 1 and not Path(folder, "go").exists():
-        time.sleep(0.05)
-    Path(folder, f"ended-{number}-{rows.count()}").touch()  # read by a worker, after Ctrl-C
+def wait_for_go(batches):
+    for batch in batches:
+        if "0-60" in batch.column("value").to_pylist():
+            Path(folder, "begun-1").touch()  # a worker, in the middle of a task when Ctrl-C comes
+            while not Path(folder, "go").exists():
+                time.sleep(0.05)
+        yield batch
 
-pipeline.write_each("events", each)
+@pipeline.view
+def slowly(events):
+    return events.selectExpr("CAST(value AS STRING) AS value").mapInArrow(wait_for_go, "value string")
+
+def each(rows, number):
+    Path(folder, f"ended-{number}-{rows.count()}").touch()
+
+pipeline.write_each("slowly", each)
 """
 
 # What a JVM starts with, for a short life.
@@ -107,8 +134,11 @@ class Started:
 
 
 class Submitted(Started):
-    """spark-submit: two sinks, one in files and one in a topic, exactly once. It has read the first micro-batch's rows
-    and waits for more."""
+    """spark-submit of a program with two pipelines: the first waits in its second micro-batch for the file `go`.
+
+    When that one is stopped by Ctrl-C the other one starts. It has two sinks, one in files and one in a topic, exactly
+    once, reads what is there, and waits for more.
+    """
 
     def __init__(self, kafka, folder):
         import pyspark
@@ -136,7 +166,7 @@ class Submitted(Started):
 
 
 class Service(Started):
-    """`ottla pipeline run`. In its second micro-batch it waits for the file `go`."""
+    """`ottla pipeline run`. In its second micro-batch a worker waits for the file `go`."""
 
     def __init__(self, kafka, folder):
         self.folder = folder

@@ -12,7 +12,7 @@ from ottla.cli import main
 from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import Pipeline
-from ottla.spark.pipeline.progress import metrics_of
+from ottla.spark.pipeline.progress import metrics_of, report_progress
 
 
 @pytest.fixture
@@ -127,6 +127,30 @@ def test_the_command_line_describes_a_pipeline_and_its_lag(module, kafka):
 
 def test_progress_without_a_sum_as_spark_connect_gives_it_is_counted_by_source():
     progress = {"batchId": 3, "sources": [{"numInputRows": 2}, {"numInputRows": 5}], "durationMs": {}}
-    query = SimpleNamespace(isActive=True, recentProgress=[SimpleNamespace(json=json.dumps(progress))])
+    query = SimpleNamespace(isActive=True, recentProgress=[SimpleNamespace(batchId=3, json=json.dumps(progress))])
     found = metrics_of("lake", query)
     assert (found.rows, found.last_batch) == (7, 3)
+
+
+class Remembered:
+    """A micro-batch's progress as the JVM has it: what is asked of it is counted, because each question takes time."""
+
+    def __init__(self, number):
+        self.number, self.times_fetched = number, 0
+
+    def batchId(self):
+        return self.number
+
+    def json(self):
+        self.times_fetched += 1
+        return json.dumps({"batchId": self.number, "numInputRows": 0, "sources": [], "durationMs": {}})
+
+
+def test_a_look_at_a_running_query_fetches_only_the_batches_that_ended_since_the_last_one():
+    remembered = [Remembered(n) for n in range(100)]
+    query = SimpleNamespace(_jsq=SimpleNamespace(recentProgress=lambda: remembered))
+    pipeline = SimpleNamespace(name="reports", version="v1", hooks=None)
+    assert report_progress(pipeline, "lake", query, after=97) == 99
+    assert report_progress(pipeline, "lake", query, after=99) == 99
+    assert [r.number for r in remembered if r.times_fetched] == [98, 99]
+    assert [r.times_fetched for r in remembered[98:]] == [1, 1]

@@ -29,6 +29,9 @@ def main() -> None:
     """Load, freeze, then do what Spark's daemon does."""
     from pyspark import daemon
 
+    from ottla.spark.interrupts import ignore_in_workers_of
+
+    ignore_in_workers_of(daemon)
     for name in _PRELOADED:
         try:
             importlib.import_module(name)

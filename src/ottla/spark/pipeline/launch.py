@@ -21,7 +21,7 @@ from ottla.spark.pipeline.frames import Frames, Mode, Run
 from ottla.spark.pipeline.parts import DeadLetterSink, EachBatchSink, ParquetSink, Position, Sink, TopicSink
 from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
-from ottla.spark.pipeline.signals import stop_on_signals
+from ottla.spark.pipeline.signals import ctrl_c_spares_the_jvm, stop_on_signals
 from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.starting import is_local, local_path
 from ottla.telemetry import log_event
@@ -80,7 +80,11 @@ def run_until_signal(pipeline: Pipeline, spark: SparkSession | None, *, every: s
     """Run in the foreground. The second signal stops at once."""
     session = spark or _session(pipeline)
     stop = threading.Event()
-    with stop_on_signals(stop), start(pipeline, session, every=every, available_now=available_now) as running:
+    with (
+        ctrl_c_spares_the_jvm(session),
+        stop_on_signals(stop),
+        start(pipeline, session, every=every, available_now=available_now) as running,
+    ):
         while not stop.is_set() and running.is_active:
             running.raise_failure()
             running.report()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,8 @@ def position_of(pipeline: Pipeline, sink: str, query: StreamingQuery) -> Offsets
             return read_checkpoint(location).position
         except FileNotFoundError:
             return {}  # Spark removed an old file while we looked; the next look will find the new one
-    progress = _progress(query)
-    return _end_offsets(progress[-1]) if progress else {}
+    last = next(_newest_first(query), None)
+    return _end_offsets(last) if last is not None else {}
 
 
 def metrics_of(sink: str, query: StreamingQuery) -> SinkMetrics:
@@ -70,9 +70,7 @@ def metrics_of(sink: str, query: StreamingQuery) -> SinkMetrics:
 def report_progress(pipeline: Pipeline, sink: str, query: StreamingQuery, *, after: int) -> int:
     """Log each micro-batch with rows that ended after batch `after`; the number of the last one."""
     last = after
-    for progress in _progress(query):
-        if progress["batchId"] <= after:
-            continue
+    for progress in _progress(query, after=after):
         last = max(last, progress["batchId"])
         if progress["numInputRows"]:
             _report(pipeline, sink, progress)
@@ -105,11 +103,27 @@ def _report(pipeline: Pipeline, sink: str, progress: Mapping[str, Any]) -> None:
     )
 
 
-def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
-    found = [json.loads(p.json) for p in query.recentProgress]
-    for progress in found:  # through Spark Connect the sum over all sources is missing
+def _progress(query: StreamingQuery, *, after: int = -1) -> list[dict[str, Any]]:
+    """What Spark remembers of the micro-batches behind batch `after`, the oldest first."""
+    return list(_newest_first(query, after=after))[::-1]
+
+
+def _newest_first(query: StreamingQuery, *, after: int = -1) -> Iterator[dict[str, Any]]:
+    """From the newest back to batch `after`, and no further than is asked for.
+
+    Each costs calls into the JVM, a hundred are remembered, and a pipeline looks many times a second: to fetch all of
+    them at each look kept a core busy for as long as the pipeline ran.
+    """
+    in_jvm = getattr(query, "_jsq", None)
+    # Spark Connect sends all of them in one answer.
+    remembered: Any = query.recentProgress if in_jvm is None else in_jvm.recentProgress()
+    for each in reversed(remembered):
+        if (each.batchId if in_jvm is None else each.batchId()) <= after:
+            return
+        progress: dict[str, Any] = json.loads(each.json if in_jvm is None else each.json())
+        # Through Spark Connect the sum over all sources is missing.
         progress.setdefault("numInputRows", sum(source["numInputRows"] for source in progress["sources"]))
-    return found
+        yield progress
 
 
 def _malformed(progress: Mapping[str, Any]) -> int:

@@ -1,13 +1,22 @@
-"""SIGTERM and Ctrl-C as a request to stop between two micro-batches."""
+"""SIGTERM and Ctrl-C as a request to stop between two micro-batches.
+
+A terminal sends Ctrl-C to every process that it runs in the foreground. A JVM that Python started does not listen,
+nor do the processes that it starts (`interrupts.py` sees to its workers). Under spark-submit the JVM comes first, and
+Ctrl-C would end it at once, with its queries: it is told to leave Ctrl-C to Python while a pipeline runs.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @contextmanager
@@ -29,3 +38,19 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ctrl_c_spares_the_jvm(spark: SparkSession) -> Iterator[None]:
+    """Under spark-submit, let the JVM and what it starts from now on ignore Ctrl-C."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not spark-submit: Python started the JVM, or has none
+        yield
+        return
+    jvm: Any = spark._jvm
+    signals = jvm.sun.misc
+    interrupt = signals.Signal("INT")
+    previous = signals.Signal.handle(interrupt, signals.SignalHandler.SIG_IGN)
+    try:
+        yield
+    finally:
+        signals.Signal.handle(interrupt, previous)
