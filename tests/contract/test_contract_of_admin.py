@@ -219,7 +219,8 @@ def test_without_an_authorizer_there_are_no_acls(kafka: Any, version: int) -> No
     assert [(each.error_code, list(each.matching_acls)) for each in deleted.filter_results] == [
         (ErrorCode.SECURITY_DISABLED, [])
     ]
-    for each in (described, *created.results, *deleted.filter_results):
+    assert described.error_message == "No Authorizer is configured on the broker"
+    for each in (*created.results, *deleted.filter_results):
         assert each.error_message == "No Authorizer is configured."
 
 

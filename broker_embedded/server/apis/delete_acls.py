@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from broker_embedded.server.no_authorizer import REFUSED
+from broker_embedded.server.no_authorizer import NOTHING_TO_CHANGE
 from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
 def handle(ctx: RequestContext, request: Message) -> Response:
-    return {"throttle_time_ms": 0, "filter_results": [{**REFUSED, "matching_acls": []} for _ in request.filters]}
+    return {
+        "throttle_time_ms": 0,
+        "filter_results": [{**NOTHING_TO_CHANGE, "matching_acls": []} for _ in request.filters],
+    }
