@@ -28,6 +28,7 @@ from ottla.consumer.effects import (
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health
 from ottla.consumer.offset_metadata import decode_finished
+from ottla.consumer.offsets import offsets_of
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.plan import RoutePlan, plans_by_topic
 from ottla.consumer.retry_lines import RetryLines
@@ -215,7 +216,7 @@ class Session:
             # After a seek or a resume the client may repeat what it gave before.
             records = [record for record in records if record.offset >= end]
         records = self._lines.look(state, records, effects)
-        state.tracker.register([record.offset for record in records], size_bytes=event.size_bytes, now_ms=now_ms)
+        state.tracker.register(offsets_of(records), size_bytes=event.size_bytes, now_ms=now_ms)
         if state.restored:
             already = [record.offset for record in records if record.offset in state.restored]
             state.tracker.finish_many(already)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla.consumer.offset_metadata import LIMIT_BYTES, decode_finished, encode_finished
-from ottla.consumer.offsets import OffsetTracker
+from ottla.consumer.offsets import OffsetTracker, offsets_of
+from ottla.records import Record
 
 
 class TrackerAgainstModel(RuleBasedStateMachine):
@@ -25,13 +26,23 @@ class TrackerAgainstModel(RuleBasedStateMachine):
 
     @rule(gaps=st.lists(st.integers(1, 4), max_size=12), size_bytes=st.integers(0, 1_000))
     def fetch(self, gaps: list[int], size_bytes: int) -> None:
+        self.fetched(gaps, size_bytes)
+
+    @rule(count=st.integers(1, 12), gap=st.integers(1, 2))
+    def fetch_without_gaps_inside(self, count: int, gap: int) -> None:
+        self.fetched([gap] + [1] * (count - 1), 10 * count)
+
+    def fetched(self, gaps: list[int], size_bytes: int) -> None:
         self.now_ms += 1
         offsets = []
         at = self.registered[-1] if self.registered else 99
         for gap in gaps:
             at += gap
             offsets.append(at)
-        self.tracker.register(offsets, size_bytes=size_bytes, now_ms=self.now_ms)
+        records = [Record("orders", 0, offset, 0, None, None, [], None, None) for offset in offsets]
+        found = offsets_of(records)
+        assert list(found) == offsets
+        self.tracker.register(found, size_bytes=size_bytes, now_ms=self.now_ms)
         self.registered += offsets
         if offsets:
             self.fetches.append((offsets[-1], size_bytes, self.now_ms))
