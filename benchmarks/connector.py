@@ -16,11 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from results import Results
+from spark_queries import Queries
 
 TOOL = Path(__file__).resolve().parent.parent / "tools" / "spark_connector.py"
 THEIRS = "Spark's own connector"
@@ -68,47 +70,24 @@ def measure(chosen: argparse.Namespace) -> None:
         create_topics(servers, "big", "small", "out", partitions=partitions)
         fill(servers, "big", partitions=partitions, records=records)
         fill(servers, "small", partitions=partitions, records=partitions * SMALL)
-        runs = iter(range(1_000_000))
+        queries = Queries(spark, servers, scratch)
 
-        def source(reader: Any, engine: str, topic: str, **extra: object) -> Any:
-            for name, value in {"kafka.bootstrap.servers": servers, "subscribe": topic, **extra}.items():
-                reader = reader.option(name, value)
-            return reader.format(engine).load()
+        def both(query: Callable[..., object], topic: str, **more: object) -> list[list[float]]:
+            return timed(rounds, *(partial(query, topic, engine=engine, **more) for engine in ("ottla", "kafka")))
 
-        def batch(engine: str, topic: str) -> None:
-            source(spark.read, engine, topic).write.format("noop").mode("overwrite").save()
-
-        def stream(engine: str, sink: str = "noop", **extra: object) -> float:
-            """Seconds that the micro-batches took; starting and stopping a query costs about one more."""
-            frame = source(spark.readStream, engine, "big", startingOffsets="earliest", **extra)
-            query = (
-                (frame if sink == "noop" else frame.select("key", "value"))
-                .writeStream.format(sink)
-                .option("kafka.bootstrap.servers", servers)
-                .option("topic", "out")
-                .option("checkpointLocation", str(scratch / str(next(runs))))
-                .trigger(availableNow=True)
-                .start()
-            )
-            query.awaitTermination()
-            triggers = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
-            return float(sum(triggers)) / 1000
-
-        for engine in ("ottla", "kafka"):  # the first queries of a session pay for the JVM's compiler
-            batch(engine, "small")
-            batch(engine, "big")
-        ours, theirs = timed(rounds, lambda: batch("ottla", "small"), lambda: batch("kafka", "small"))
+        for topic in ("small", "big"):  # the first queries of a session pay for the JVM's compiler
+            for engine in ("ottla", "kafka"):
+                queries.batch(topic, engine=engine)
+        ours, theirs = both(queries.batch, "small")
         report(results, "many small partitions", partitions * SMALL, ours, THEIRS, theirs, 1)
-        ours, theirs = timed(rounds, lambda: batch("ottla", "big"), lambda: batch("kafka", "big"))
+        ours, theirs = both(queries.batch, "big")
         report(results, "batch read", records, ours, THEIRS, theirs, None)
         budget = max(records // 4, 1)
-        ours, theirs = timed(
-            rounds,
-            lambda: stream("ottla", maxOffsetsPerTrigger=budget),
-            lambda: stream("kafka", maxOffsetsPerTrigger=budget),
-        )
+        ours, theirs = both(queries.stream, "big", maxOffsetsPerTrigger=budget)
         report(results, f"stream, {budget:,} rows a batch", records, ours, THEIRS, theirs, None)
-        ours, theirs = timed(rounds, lambda: stream("ottla", "ottla"), lambda: stream("kafka", "kafka"))
+        ours, theirs = timed(
+            rounds, *(partial(queries.stream, "big", engine=each, sink=each) for each in ("ottla", "kafka"))
+        )
         report(results, "Kafka to Spark to Kafka", records, ours, THEIRS, theirs, None)
     results.close()
     spark.stop()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from columnar import broker_process, create_topics, fill, plain_consume, plain_produce, report, timed
 from results import Results
+from spark_queries import Queries
 
 import ottla.spark
 
@@ -41,44 +42,19 @@ def main() -> None:
             zip(table.column("key").to_pylist()[:500_000], table.column("value").to_pylist()[:500_000], strict=True)
         )
         del table
-        runs = iter(range(1_000_000))
+        queries = Queries(spark, servers, scratch)
+        read = lambda **more: queries.batch("big", **more)  # noqa: E731
+        stream = lambda **more: queries.stream("big", **more)  # noqa: E731
 
-        def source(reader: object, **extra: object) -> object:
-            named = {"kafka.bootstrap.servers": servers, "subscribe": "big"} | extra
-            reader = reader.format("ottla")  # type: ignore[attr-defined]
-            for name, value in named.items():
-                reader = reader.option(name, value)
-            return reader.load()
-
-        def batch_read(**extra: object) -> None:
-            source(spark.read, **extra).write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
-
-        def stream(sink: str, **extra: object) -> float:
-            """Seconds that the micro-batches took; starting and stopping a query costs about one more."""
-            frame = source(spark.readStream, startingOffsets="earliest", **extra)
-            if sink != "noop":
-                frame = frame.select("key", "value")  # type: ignore[attr-defined]
-            query = (
-                frame.writeStream.format(sink)  # type: ignore[attr-defined]
-                .option("kafka.bootstrap.servers", servers)
-                .option("topic", "out")
-                .option("checkpointLocation", str(scratch / str(next(runs))))
-                .trigger(availableNow=True)
-                .start()
-            )
-            query.awaitTermination()
-            triggers = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
-            return float(sum(triggers)) / 1000
-
-        batch_read()  # the first query of a session pays for the JVM's compiler and for starting workers
+        read()  # the first query of a session pays for the JVM's compiler and for starting workers
         plain = lambda: plain_consume(servers, "big", partitions=partitions, records=records)  # noqa: E731
-        few_s, many_s, plain_s = timed(rounds, batch_read, lambda: batch_read(minPartitions=partitions), plain)
+        few_s, many_s, plain_s = timed(rounds, read, lambda: read(minPartitions=partitions), plain)
         report(results, "batch read, planned tasks", records, few_s, "consume(10000), ignored", plain_s, 1.5)
         report(results, "batch read, a task per partition", records, many_s, "consume(10000), ignored", plain_s, 0.5)
         small_s, one_s, plain_s = timed(
             rounds,
-            lambda: stream("noop", maxOffsetsPerTrigger=chosen.per_batch),
-            lambda: stream("noop"),
+            lambda: stream(maxOffsetsPerTrigger=chosen.per_batch),
+            stream,
             plain,
         )
         report(
@@ -91,7 +67,9 @@ def main() -> None:
             0.9,
         )
         report(results, "stream, one batch", records, one_s, "consume(10000), ignored", plain_s, 1.5)
-        through_s, produce_s = timed(rounds, lambda: stream("ottla"), lambda: plain_produce(servers, "plain", rows))
+        through_s, produce_s = timed(
+            rounds, lambda: stream(sink="ottla"), lambda: plain_produce(servers, "plain", rows)
+        )
         produce_s = [seconds * records / len(rows) for seconds in produce_s]
         report(results, "Kafka to Spark to Kafka", records, through_s, "produce() loop, no Spark", produce_s, 0.7)
 
