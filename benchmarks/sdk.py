@@ -20,9 +20,11 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections import defaultdict
@@ -78,7 +80,8 @@ def main() -> None:
         say(f"{prefix} is not installed (benchmarks/peers.txt): left out")
     figures: dict[str, Figures] = {}
     fairness: dict[str, list[sdk_fairness.Fairness]] = {}
-    with sdk_data.broker() as bootstrap:
+    with sdk_data.broker() as bootstrap, tempfile.TemporaryDirectory(prefix="ottla-peers-") as folder:
+        os.environ["Quix__Deployment__State__Path"] = folder  # noqa: SIM112  # else it leaves one where one stands
         if groups:
             size = sdk_data.fill(bootstrap, records)
             say(f"{records:,} records of {size} bytes of JSON (or the same as Avro), {sdk_data.PARTITIONS} partitions")
