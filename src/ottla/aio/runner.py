@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from ottla.aio.dead_letters import DeadLetterSink, ProducerSink
@@ -23,6 +23,9 @@ from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+BLOCKED_AFTER_S = 3.0
+"""How long a probe from another thread waits for the loop."""
 
 
 class AppRunner:
@@ -98,7 +101,20 @@ class AppRunner:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def health(self) -> Health:
-        return Health.all_of([engine.health() for engine in self.engines.values()])
+        """From any thread. It is looked up on the loop, which changes meanwhile what it is made of."""
+        loop = self._loop
+        if loop is None or loop is _running_loop():
+            return self._health()
+        answer: Future[Health] = Future()
+        try:
+            loop.call_soon_threadsafe(lambda: answer.set_result(self._health()))
+        except RuntimeError:
+            return self._health()  # the loop is closed: nothing changes any more
+        try:
+            return answer.result(BLOCKED_AFTER_S)
+        except TimeoutError:
+            problem = f"the event loop has not answered for {BLOCKED_AFTER_S:g} s: something blocks it"
+            return Health(is_alive=True, is_ready=False, problems=(problem,))
 
     # Verbs at run time
 
@@ -122,6 +138,9 @@ class AppRunner:
         return all(await asyncio.gather(*(engine.drain(timeout_s) for engine in self.engines.values())))
 
     # Parts
+
+    def _health(self) -> Health:
+        return Health.all_of([engine.health() for engine in self.engines.values()])
 
     async def _make_retry_topics(self) -> None:
         for group, routes in self._app.routes_by_group().items():
@@ -191,6 +210,13 @@ class _ConfirmedThere:
 
         self._confirming.when_confirmed(then)
         return await settled
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 async def _call(hook: Callable[[], Any]) -> None:

@@ -104,7 +104,8 @@ def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str, flags: 
         line = process.stderr.readline()
         assert line, "it ended"
         found = re.search(r"(http://[\d.:]+)/health/ready", line)
-    process.stdout.readline()
+    handled = process.stdout.readline()
+    assert handled.startswith("handled"), process.stderr.read()
     answer = json.load(urllib.request.urlopen(found[1] + "/health", timeout=5))
 
     assert answer["ready"] is True
