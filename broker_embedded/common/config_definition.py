@@ -133,13 +133,14 @@ def one_of(*allowed: str) -> Check:
 
 def each_of(*allowed: str) -> Check:
     """A list whose items all come from the given words, at least one of them."""
+    is_some = some_of(*allowed)
+    return lambda value: is_some(value or ("",))
 
-    def check(value: tuple[str, ...]) -> str | None:
-        if value and all(item in allowed for item in value):
-            return None
-        return f"a comma-separated list of {', '.join(allowed)}"
 
-    return check
+def some_of(*allowed: str) -> Check:
+    """A list whose items all come from the given words; an empty one is a list too."""
+    wanted = f"a comma-separated list of {', '.join(allowed)}"
+    return lambda value: None if all(item in allowed for item in value) else wanted
 
 
 def _default_of(each: Field[Any]) -> Any:
@@ -175,7 +176,7 @@ def _parse(name: str, kind: ConfigType, found: object) -> Any:
             raise InvalidConfig(name, found, "true or false")
         return text.lower() == "true"
     if kind is ConfigType.LIST:
-        return tuple(item.strip() for item in text.split(",") if item.strip())
+        return tuple(item.strip() for item in text.split(",")) if text else ()
     return text
 
 

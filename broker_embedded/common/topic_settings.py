@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from broker_embedded.common.config_definition import (
     LONG_MAX,
     ConfigType,
@@ -10,9 +12,9 @@ from broker_embedded.common.config_definition import (
     at_least,
     between,
     definitions_of,
-    each_of,
     one_of,
     setting,
+    some_of,
 )
 from broker_embedded.common.facts import fact
 
@@ -32,12 +34,34 @@ _DAY_MS = 24 * _HOUR_MS
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
+def _throttled_replicas(value: tuple[str, ...]) -> str | None:
+    is_right = value == ("*",) or all(re.fullmatch(r"(\d+:\d+)?", each) for each in value)
+    return None if is_right else "* or a comma-separated list of partition:broker"
+
+
+def _gzip_level(value: int) -> str | None:
+    return None if value == -1 or 1 <= value <= 9 else "-1 (zlib's default) or between 1 and 9"
+
+
+def _no_tiered_storage(value: bool) -> str | None:
+    return "false: there is no tiered storage" if value else None
+
+
 @fact
 class TopicConfig:
     """The settings of one topic, defaults resolved. `synonym` names the broker setting that gives the default."""
 
     cleanup_policy: tuple[str, ...] = setting(
-        _LIST, ("delete",), "delete, compact, or both", check=each_of("delete", "compact"), synonym="log.cleanup.policy"
+        _LIST,
+        ("delete",),
+        "delete, compact, both, or nothing: then all is kept",
+        check=some_of("delete", "compact"),
+        synonym="log.cleanup.policy",
+    )
+    compression_gzip_level: int = setting(_INT, -1, "level of gzip where the broker compresses", check=_gzip_level)
+    compression_lz4_level: int = setting(_INT, 9, "level of lz4 where the broker compresses", check=between(1, 17))
+    compression_zstd_level: int = setting(
+        _INT, 3, "level of zstd where the broker compresses", check=between(-131_072, 22)
     )
     compression_type: str = setting(
         _STRING,
@@ -67,7 +91,7 @@ class TopicConfig:
         _LONG, LONG_MAX, "fsync after this time", check=at_least(0), synonym="log.flush.interval.ms"
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
-        _LIST, (), "partition:broker pairs throttled on the follower side"
+        _LIST, (), "partition:broker pairs throttled on the follower side", check=_throttled_replicas
     )
     index_interval_bytes: int = setting(
         _INT,
@@ -77,7 +101,13 @@ class TopicConfig:
         synonym="log.index.interval.bytes",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
-        _LIST, (), "partition:broker pairs throttled on the leader side"
+        _LIST, (), "partition:broker pairs throttled on the leader side", check=_throttled_replicas
+    )
+    local_retention_bytes: int = setting(
+        _LONG, -2, "retention.bytes of what tiered storage keeps on the broker", check=at_least(-2)
+    )
+    local_retention_ms: int = setting(
+        _LONG, -2, "retention.ms of what tiered storage keeps on the broker", check=at_least(-2)
     )
     max_compaction_lag_ms: int = setting(
         _LONG,
@@ -134,11 +164,15 @@ class TopicConfig:
     preallocate: bool = setting(
         _BOOLEAN, False, "allocate a segment's file at its full size", synonym="log.preallocate"
     )
+    remote_log_copy_disable: bool = setting(_BOOLEAN, False, "stop copying to tiered storage")
+    remote_log_delete_on_disable: bool = setting(_BOOLEAN, False, "delete what is there when tiered storage goes off")
+    remote_storage_enable: bool = setting(
+        _BOOLEAN, False, "tiered storage, which there is not", check=_no_tiered_storage
+    )
     retention_bytes: int = setting(
         _LONG,
         -1,
-        "size of a *partition* above which old segments are deleted; -1: no limit",
-        check=at_least(-1),
+        "size of a *partition* above which old segments are deleted; negative: no limit",
         synonym="log.retention.bytes",
     )
     retention_ms: int = setting(
