@@ -27,7 +27,14 @@ class Group:
         kafka.until(lambda: self.heartbeat(member_id="nobody") == ErrorCode.UNKNOWN_MEMBER_ID)
 
     def join(self, **changes: Any) -> Any:
-        body = {
+        return self.kafka.call(ApiKey.JOIN_GROUP, 7, self.joining(**changes))
+
+    def ask_to_join(self, **changes: Any) -> None:
+        """Without waiting for the answer, which comes when the others have joined too."""
+        self.kafka.send(ApiKey.JOIN_GROUP, 7, self.joining(**changes))
+
+    def joining(self, **changes: Any) -> dict[str, Any]:
+        return {
             "group_id": self.group_id,
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 10_000,
@@ -37,7 +44,6 @@ class Group:
             "protocols": [{"name": "range", "metadata": b"meta"}],
             **changes,
         }
-        return self.kafka.call(ApiKey.JOIN_GROUP, 7, body)
 
     def join_and_lead(self) -> Any:
         """Join as the only member and hand out the assignment."""
@@ -159,16 +165,7 @@ class TestLiving:
         group.join_and_lead()
         other = Group(connect(), group.group_id)
         other.member_id = other.join().member_id
-        body = {
-            "group_id": group.group_id,
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 10_000,
-            "member_id": other.member_id,
-            "group_instance_id": None,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b"other"}],
-        }
-        other.kafka.send(ApiKey.JOIN_GROUP, 7, body)
+        other.ask_to_join(protocols=[{"name": "range", "metadata": b"other"}])
         group.kafka.until(lambda: group.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS)
         assert group.describe().group_state == "PreparingRebalance"
         mine = group.join()
@@ -214,6 +211,26 @@ class TestOffsets:
         group.join_and_lead()
         assert group.commit(topic, 1, member_id="", generation_id_or_member_epoch=-1) == ErrorCode.UNKNOWN_MEMBER_ID
         assert group.commit(topic, 1, generation_id_or_member_epoch=9) == ErrorCode.ILLEGAL_GENERATION
+
+    def test_who_has_joined_and_has_no_assignment_yet_cannot_commit(self, group: Group) -> None:
+        topic = group.kafka.create_topic()
+        group.member_id = group.join().member_id
+        group.generation = group.join().generation_id
+        assert group.describe().group_state == "CompletingRebalance"
+        assert group.commit(topic, 3) == ErrorCode.REBALANCE_IN_PROGRESS
+        group.sync()
+        assert group.commit(topic, 3) == 0
+
+    def test_while_others_join_a_member_commits_what_it_did_before(self, group: Group, connect: Any) -> None:
+        topic = group.kafka.create_topic()
+        group.join_and_lead()
+        other = Group(connect(), group.group_id)
+        other.member_id = other.join().member_id
+        other.ask_to_join()
+        group.kafka.until(lambda: group.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS)
+        assert group.commit(topic, 3) == 0
+        group.join()
+        other.kafka.receive()
 
     def test_metadata_above_the_limit_is_too_large(self, group: Group) -> None:
         topic = group.kafka.create_topic()
