@@ -13,7 +13,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # lets the collector go on when the brokers are ready.
     gc.disable()
     try:
-        _load_asyncio_without_ssl()
+        if not _wants_tls(sys.argv[1:] if arguments is None else arguments):
+            _load_asyncio_without_ssl()
         from broker_embedded import process
 
         return process.main(arguments)
@@ -21,9 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.enable()
 
 
+def _wants_tls(arguments: Sequence[str]) -> bool:
+    """Whether `--security-protocol` is SSL or SASL_SSL, before there is time to read the arguments properly."""
+    return any(argument.endswith("SSL") for argument in arguments)
+
+
 def _load_asyncio_without_ssl() -> None:
-    """asyncio takes TLS along where there is any: 7 ms and 3 MB for what no listener here speaks. Whoever else wants
-    ssl later finds it.
+    """asyncio takes TLS along where there is any: 7 ms and 3 MB for what most listeners here do not speak. Whoever else
+    wants ssl later finds it.
     """
     if "ssl" in sys.modules:
         return

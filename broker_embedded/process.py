@@ -15,7 +15,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.time import VirtualClock, new_event_loop
@@ -25,6 +25,7 @@ from broker_embedded.server.warm_up import warm_up
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.control import ControlServer
+    from broker_embedded.security.settings import Security
 
 log = logging.getLogger("broker_embedded")
 
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=_settings(options.set),
             clock=clock,
             filesystem=None if files is None else lambda node: files,
+            security=_security(options),
         )
         control = None if options.control_port is None else _control(cluster, options.control_port)
         with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
@@ -124,17 +126,63 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SPEED",
         help="give the cluster a time of its own, that the control API can move forward (speed 1 if left out)",
     )
+    _add_security_options(parser)
     parser.add_argument(
         "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what goes to stderr"
     )
     return parser
 
 
+def _add_security_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("security", "Who may connect. Anybody, in plain text, if nothing is said.")
+    group.add_argument("--security-protocol", metavar="SSL|SASL_PLAINTEXT|SASL_SSL", help="what clients must speak")
+    group.add_argument(
+        "--user", action="append", default=[], metavar="NAME=PASSWORD", help="a user for SASL; may be repeated"
+    )
+    group.add_argument(
+        "--sasl-mechanism",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated (default: all of them)",
+    )
+    group.add_argument("--certificate", metavar="FILE", help="PEM: the brokers' certificate chain, for TLS")
+    group.add_argument("--key", metavar="FILE", help="PEM: its private key, if it is not in the same file")
+    group.add_argument("--client-ca", metavar="FILE", help="PEM: who vouches for the certificates of clients")
+    group.add_argument(
+        "--client-auth", metavar="none|requested|required", help="whether clients must show one (default none)"
+    )
+
+
+def _security(options: argparse.Namespace) -> Security | None:
+    """What the options ask for. Loaded only if they do."""
+    named: dict[str, Any] = {
+        "users": _pairs("--user", options.user, "NAME=PASSWORD"),
+        "mechanisms": tuple(options.sasl_mechanism),
+        "certificate": options.certificate,
+        "key": options.key,
+        "client_ca": options.client_ca,
+        "client_auth": options.client_auth,
+    }
+    given = {name: value for name, value in named.items() if value}
+    if options.security_protocol is None:
+        if given:
+            raise StartupError(f"{', '.join(given)}: --security-protocol is missing, SSL, SASL_PLAINTEXT or SASL_SSL")
+        return None
+    from broker_embedded.security.settings import Security
+
+    return Security(options.security_protocol, **given)
+
+
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    settings: dict[str, str] = {}
+    return _pairs("--set", pairs, "KEY=VALUE")
+
+
+def _pairs(option: str, pairs: Sequence[str], wanted: str) -> dict[str, str]:
+    found: dict[str, str] = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise StartupError(f"--set: found {pair!r}, wanted KEY=VALUE")
-        settings[key] = value
-    return settings
+            raise StartupError(f"{option}: found {pair!r}, wanted {wanted}")
+        found[key] = value
+    return found

@@ -7,10 +7,13 @@ explanations, `broker_faults` the faults of requests.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ottla.cli.broker_control import advance, disks, explain, kill, links, pause, resume, start_node, status, stop, wait
 from ottla.cli.broker_faults import faults
+from ottla.cli.broker_security import security_arguments, security_options
 
 
 @click.group()
@@ -63,10 +66,12 @@ for _command in (advance, disks, explain, faults, kill, links, pause, resume, st
     show_default=True,
     help="What goes to stderr.",
 )
+@security_options
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="With NODE: the cluster to start it in.")
 @click.pass_context
 def start(
     ctx: click.Context,
+    /,
     node: int | None,
     brokers: int,
     port: int,
@@ -76,6 +81,7 @@ def start(
     virtual_clock: float | None,
     log_level: str,
     control: str | None,
+    **security: Any,
 ) -> None:
     """Start a cluster in the foreground and print its address; or NODE of a cluster that runs.
 
@@ -101,4 +107,5 @@ def start(
         arguments += ["--control-port", str(control_port)]
     if virtual_clock is not None:
         arguments += ["--virtual-clock", str(virtual_clock)]
+    arguments += security_arguments(**security)
     ctx.exit(main(arguments))

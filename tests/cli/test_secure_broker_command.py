@@ -1,0 +1,70 @@
+"""`ottla broker start` with TLS and SASL: a process that other languages connect to, with certificates made for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from broker_embedded.process import main
+from ottla.cli import main as ottla
+from ottla.columnar import read, write
+
+
+def test_a_broker_with_certificates_made_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    options = ["--security-protocol", "SASL_SSL", "--user", "alice=a=b", "--client-auth", "required"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ottla", "broker", "start", *options, "--certificates", folder, "--log-level", "error"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        ready, _, servers = process.stdout.readline().strip().partition("=")
+        assert ready == "ready bootstrap"
+        settings = {
+            "bootstrap.servers": servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "alice",
+            "sasl.password": "a=b",
+            "ssl.ca.location": folder / "ca.pem",
+            "ssl.certificate.location": folder / "client.pem",
+        }
+        write("orders", pa.table({"value": ["one"]}), settings=settings)
+        assert read("orders", settings=settings).read_all()["value"].to_pylist() == [b"one"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert {path.name for path in folder.iterdir()} == {"ca.pem", "server.pem", "client.pem", "stranger.pem"}
+    assert (folder / "server.pem").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--user", "alice=secret"], "users: --security-protocol is missing"),
+        (["--security-protocol", "SASL_PLAINTEXT", "--user", "alice"], "--user: found 'alice', wanted NAME=PASSWORD"),
+        (["--security-protocol", "SSL"], "SSL needs the broker's certificate"),
+        (["--security-protocol", "SSL", "--certificate", "/nowhere/x.pem"], "/nowhere/x.pem: No such file"),
+        (["--security-protocol", "TLS"], "security protocol: found 'TLS', wanted PLAINTEXT"),
+    ],
+)
+def test_what_it_cannot_start_with_is_said(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_of_certificates_is_instead_of_files(tmp_path: Path) -> None:
+    arguments = ["broker", "start", "--security-protocol", "SSL", "--certificates", str(tmp_path), "--certificate", "x"]
+    result = CliRunner().invoke(ottla, arguments)
+    assert result.exit_code == 2
+    assert "--certificates has the files" in result.output
