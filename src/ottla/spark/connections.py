@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ottla.columnar import Cluster, WireSettings
+from ottla.spark.interrupts import ignore_in_processes_of_spark
 
 _clusters: dict[tuple[int, WireSettings], Cluster] = {}
 
@@ -17,5 +18,6 @@ def cluster_for(settings: WireSettings) -> Cluster:
     """The cluster client of this process for these settings."""
     key = (os.getpid(), settings)
     if key not in _clusters:
+        ignore_in_processes_of_spark()  # every process of a query comes by here before it reads, writes or commits
         _clusters[key] = Cluster(settings)
     return _clusters[key]

@@ -27,7 +27,6 @@ from ottla.columnar import OffsetRange, read_ranges
 from ottla.spark.connections import cluster_for
 from ottla.spark.decoding import decode_batch
 from ottla.spark.inside import decoded_schema, unpack_decoders
-from ottla.spark.interrupts import ignore_in_tasks
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
 from ottla.spark.quiet import end_quietly_when_spark_hangs_up
@@ -78,7 +77,6 @@ class Task(InputPartition):
 
 def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
     """The records of one task, as Arrow record batches; decoded, where that was asked for."""
-    ignore_in_tasks()
     cluster = cluster_for(options.wire)
     batches = read_ranges(cluster, task.ranges, columns=options.columns, on_data_loss=options.on_data_loss.of)
     if options.decode is None:
