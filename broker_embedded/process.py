@@ -15,6 +15,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker_embedded.cluster.cluster import Cluster
@@ -146,6 +147,9 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated (default: all of them)",
     )
+    group.add_argument(
+        "--certificates", metavar="DIR", help="for TLS: ca.pem, server.pem, client.pem; made there if there are none"
+    )
     group.add_argument("--certificate", metavar="FILE", help="PEM: the brokers' certificate chain, for TLS")
     group.add_argument("--key", metavar="FILE", help="PEM: its private key, if it is not in the same file")
     group.add_argument("--client-ca", metavar="FILE", help="PEM: who vouches for the certificates of clients")
@@ -164,6 +168,13 @@ def _security(options: argparse.Namespace) -> Security | None:
         "client_ca": options.client_ca,
         "client_auth": options.client_auth,
     }
+    if options.certificates is not None:
+        if options.certificate is not None or options.client_ca is not None:
+            raise StartupError("--certificates has the files that --certificate and --client-ca would name")
+        from broker_embedded.cluster.certificates import found_or_made
+
+        found = found_or_made(Path(options.certificates))
+        named |= {"certificate": found.server, "client_ca": found.ca}
     given = {name: value for name, value in named.items() if value}
     if options.security_protocol is None:
         if given:

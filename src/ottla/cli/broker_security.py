@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -26,7 +25,7 @@ _OPTIONS = (
     ),
     click.option(
         "--certificates",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=click.Path(file_okay=False),
         metavar="DIR",
         help="For TLS: certificates for tests. Those that are not there are made: ca.pem, server.pem, client.pem.",
     ),
@@ -50,50 +49,14 @@ def security_options(command: F) -> F:
     return command
 
 
-def security_arguments(
-    *,
-    security_protocol: str | None,
-    users: tuple[str, ...],
-    mechanisms: tuple[str, ...],
-    certificates: Path | None,
-    certificate: str | None,
-    key: str | None,
-    client_ca: str | None,
-    client_auth: str | None,
-) -> list[str]:
+def security_arguments(users: tuple[str, ...], mechanisms: tuple[str, ...], **named: str | None) -> list[str]:
     """As `python -m broker_embedded` takes them."""
-    if certificates is not None:
-        if certificate is not None or client_ca is not None:
-            raise click.UsageError("--certificates has the files that --certificate and --client-ca would name")
-        certificate, client_ca = _made_certificates(certificates)
-    named = {
-        "--security-protocol": security_protocol,
-        "--certificate": certificate,
-        "--key": key,
-        "--client-ca": client_ca,
-        "--client-auth": client_auth,
-    }
     arguments: list[str] = []
     for name, value in named.items():
         if value is not None:
-            arguments += [name, value]
+            arguments += [f"--{name.replace('_', '-')}", value]
     for user in users:
         arguments += ["--user", user]
     for mechanism in mechanisms:
         arguments += ["--sasl-mechanism", mechanism]
     return arguments
-
-
-def _made_certificates(directory: Path) -> tuple[str, str]:
-    """The broker's certificate and its authority's, made now if the folder has none."""
-    from ottla.errors import ConfigError
-    from ottla.testing import make_certificates
-
-    server, ca = directory / "server.pem", directory / "ca.pem"
-    if not server.exists() or not ca.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        try:
-            make_certificates(directory)
-        except ConfigError as error:
-            raise click.ClickException(str(error)) from None
-    return str(server), str(ca)

@@ -9,14 +9,16 @@ The certificates are of a throw-away authority, made for the occasion with trust
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from broker_embedded.cluster.certificates import HOSTS
+from broker_embedded.cluster.certificates import Certificates as Certificates
+from broker_embedded.cluster.certificates import make_certificates as certificates_of_the_broker
+from broker_embedded.common.errors import StartupError
 from ottla.errors import ConfigError
 from ottla.testing.kafka import EMBEDDED, Kafka, embedded_cluster
 
@@ -24,37 +26,14 @@ if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster, Security
 
 USERS: Final = MappingProxyType({"alice": "alice-secret"})
-HOSTS: Final = ("localhost", "127.0.0.1")
-
-
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """PEM files of one throw-away certificate authority. `server` and `client` hold a certificate and its key."""
-
-    ca: Path
-    server: Path
-    client: Path
-    stranger: Path
-    """Another authority, which has vouched for nobody here: for tests of what is refused."""
 
 
 def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: str = "test-client") -> Certificates:
     """Write an authority's certificate, one of it for a broker on `hosts`, and one for a client, as PEM files."""
     try:
-        trustme: Any = importlib.import_module("trustme")
-    except ImportError:
-        raise ConfigError("certificates for tests are made with trustme: pip install 'ottla[tls]'") from None
-    made = Certificates(*(directory / f"{name}.pem" for name in ("ca", "server", "client", "stranger")))
-    authority = trustme.CA(organization_name="Ottla tests")
-    authority.cert_pem.write_to_path(str(made.ca))
-    trustme.CA(organization_name="Strangers").cert_pem.write_to_path(str(made.stranger))
-    for path, issued in (
-        (made.server, authority.issue_cert(*hosts)),
-        (made.client, authority.issue_cert(common_name=client)),
-    ):
-        path.touch(mode=0o600)
-        issued.private_key_and_cert_chain_pem.write_to_path(str(path))
-    return made
+        return certificates_of_the_broker(directory, hosts=hosts, client=client)
+    except StartupError as error:
+        raise ConfigError(str(error)) from None
 
 
 class SecureKafka(Kafka):

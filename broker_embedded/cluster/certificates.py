@@ -1,0 +1,68 @@
+"""Certificates for tests: a throw-away authority, made with trustme, and what it has vouched for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from broker_embedded.common.errors import StartupError
+
+HOSTS = ("localhost", "127.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM files of one throw-away certificate authority. `server` and `client` hold a certificate and its key."""
+
+    ca: Path
+    server: Path
+    client: Path
+    stranger: Path
+    """Another authority, which has vouched for nobody here: for tests of what is refused."""
+
+    @classmethod
+    def in_directory(cls, directory: Path) -> Self:
+        """Where they are, or would be."""
+        return cls(*(directory / f"{name}.pem" for name in ("ca", "server", "client", "stranger")))
+
+    @property
+    def exist(self) -> bool:
+        """Whether there is what a broker needs. A folder may also have been filled by hand."""
+        return self.ca.exists() and self.server.exists()
+
+
+def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: str = "test-client") -> Certificates:
+    """Write an authority's certificate, one of it for a broker on `hosts`, and one for a client, as PEM files.
+
+    StartupError says what to install if trustme is missing.
+    """
+    try:
+        trustme: Any = importlib.import_module("trustme")
+    except ImportError:
+        raise StartupError("certificates for tests are made with trustme: pip install 'ottla[tls]'") from None
+    made = Certificates.in_directory(directory)
+    authority = trustme.CA(organization_name="Ottla tests")
+    authority.cert_pem.write_to_path(str(made.ca))
+    trustme.CA(organization_name="Strangers").cert_pem.write_to_path(str(made.stranger))
+    for path, issued in (
+        (made.server, authority.issue_cert(*hosts)),
+        (made.client, authority.issue_cert(common_name=client)),
+    ):
+        path.touch(mode=0o600)
+        issued.private_key_and_cert_chain_pem.write_to_path(str(path))
+    return made
+
+
+def found_or_made(directory: Path) -> Certificates:
+    """Those of a folder, made now if it has none."""
+    found = Certificates.in_directory(directory)
+    if found.exist:
+        return found
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return make_certificates(directory)
+    except OSError as error:
+        raise StartupError(f"certificates cannot be put into {directory}: {error.strerror or error}") from None
