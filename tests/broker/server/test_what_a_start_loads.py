@@ -48,6 +48,11 @@ def test_a_start_loads_nothing_large_of_the_standard_library_that_it_does_not_us
     assert not loaded & {"ssl", "uuid", "difflib", "hashlib", "http", "email", "numpy", "unittest"}
 
 
+def test_a_start_loads_nothing_of_security_unless_it_is_asked_for(loaded: set[str]) -> None:
+    assert not {name for name in loaded if name.startswith("broker_embedded.security")}
+    assert not loaded & {"broker_embedded.server.secure_connection", "broker_embedded.server.tls", "hmac"}
+
+
 @pytest.mark.parametrize("served", TABLE.values(), ids=lambda api: api.key.name.lower())
 def test_the_handler_of_an_api_is_in_the_file_of_its_name(served: Api) -> None:
     fresh = Api(served.key, versions=(served.min_version, served.max_version))
