@@ -45,7 +45,7 @@ def new_topic(bootstrap: str, partitions: int = 1, **config: str) -> str:
     """A topic nobody used before; `max_message_bytes="1000"` sets `max.message.bytes`."""
     name = f"hazard-{uuid.uuid4().hex[:8]}"
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(10)
     return name
 
@@ -54,17 +54,27 @@ def new_group() -> str:
     return f"hazard-{uuid.uuid4().hex[:8]}"
 
 
-def send(bootstrap: str, topic: str, values: Sequence[bytes | None], *, partition: int = 0, **options: Any) -> None:
+def send(
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes | None],
+    *,
+    partition: int = 0,
+    keyed: bool = False,
+    **options: Any,
+) -> None:
+    """Write the values to one partition; `keyed`: each is its own key."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
-        producer.produce(topic, value, partition=partition, **options)
+        key = {"key": value} if keyed else {}
+        producer.produce(topic, value, partition=partition, **key, **options)
     producer.flush(10)
 
 
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
     """The group's committed offset; 0 when there is none."""
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     answer = admin.list_consumer_group_offsets([asked])
     offset: int = answer[group].result(10).topic_partitions[0].offset
     return max(0, offset)

@@ -43,6 +43,20 @@ async def with_aiokafka(bootstrap: str, topic: str, size: int) -> str:
     return f"{answer} after {(time.perf_counter() - begun) * 1_000:.0f} ms"
 
 
+def with_kafka_python(bootstrap: str, topic: str, size: int) -> str:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    begun = time.perf_counter()
+    try:
+        producer.send(topic, b"x" * size).get(20)
+        answer = "delivered"
+    except Exception as error:
+        answer = f"raised {type(error).__name__}"
+    producer.close(5)
+    return f"{answer} after {(time.perf_counter() - begun) * 1_000:.0f} ms"
+
+
 if __name__ == "__main__":
     with kafka() as bootstrap:
         small = new_topic(bootstrap, max_message_bytes="10000")
@@ -54,4 +68,5 @@ if __name__ == "__main__":
         ):
             parts.append(f"{label}: confluent-kafka {with_confluent(bootstrap, topic, size)}")
             parts.append(f"aiokafka {asyncio.run(with_aiokafka(bootstrap, topic, size))}")
-        found("confluent-kafka", "aiokafka", text="; ".join(parts))
+            parts.append(f"kafka-python {with_kafka_python(bootstrap, topic, size)}")
+        found("confluent-kafka", "aiokafka", "kafka-python", text="; ".join(parts))

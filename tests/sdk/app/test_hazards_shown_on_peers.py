@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
-from ottla import App, CommitPolicy, Json
+from ottla import App, Avro, CommitPolicy, Json
+from ottla.serdes import SerdeContext
+from ottla.testing.registry import EmbeddedRegistry
+
+LONG = '"long"'
+QUICK_SESSIONS = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
 
 
 def _app(group: str, kafka: Any, **options: Any) -> App:
@@ -61,6 +67,75 @@ def test_what_is_committed_at_a_stop_was_handled_although_handlers_run_side_by_s
     offset = committed(kafka_group, kafka_topic)
     assert offset > 0
     assert set(range(offset)) <= handled
+
+
+def test_no_offset_is_committed_over_a_record_that_is_under_way(
+    shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    kafka.produce(kafka_topic, list(range(10)), value=Json())
+    handled: dict[str, set[int]] = {"first": set(), "second": set()}
+    may_end = threading.Event()
+
+    def make(name: str) -> App:
+        app = _app(kafka_group, kafka, drain_s=0.2, settings=QUICK_SESSIONS)
+
+        @app.handler(kafka_topic, value=Json(), concurrency=2, ordering="unordered", quantum=1)
+        def handle(value: int) -> None:
+            if name == "first" and value == 0:
+                may_end.wait(60)  # as if the process died here: it does not come back while the member lives
+                raise RuntimeError("too late")
+            handled[name].add(value)
+
+        return app
+
+    first = shell.start(make("first"))
+    wait(lambda: handled["first"] == set(range(1, 10)), timeout_s=60)
+    shell.stop(first)
+    assert committed(kafka_group, kafka_topic) <= 0
+    second = shell.start(make("second"))
+    wait(lambda: committed(kafka_group, kafka_topic) == 10, timeout_s=60)
+    may_end.set()
+    shell.stop(second)
+
+    assert 0 in handled["second"]
+
+
+def test_a_registry_that_is_away_makes_records_wait_and_an_unknown_schema_does_not(
+    shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    class Registry(EmbeddedRegistry):
+        is_away = False
+
+        def answer(self, method: str, path: str, body: Any) -> Any:
+            if self.is_away:
+                self.refused += 1
+                raise RuntimeError("away")
+            return super().answer(method, path, body)
+
+        refused = 0
+
+    topic, dead_topic = make_topic("orders"), make_topic("dead")
+    handled: list[int] = []
+    with Registry() as registry:
+        good = Avro(LONG, registry=registry.url).serialize(7, SerdeContext(topic))
+        kafka.produce(topic, [good, b"\0\0\0\0\x63\x02", good], value=bytes)
+        registry.is_away = True
+        app = _app(kafka_group, kafka)
+
+        @app.handler(topic, value=Avro(LONG, registry=registry.url), dead_letter_topic=dead_topic)
+        def handle(value: int) -> None:
+            handled.append(value)
+
+        shell.start(app)
+        wait(lambda: registry.refused >= 2, timeout_s=60)
+        assert handled == []
+        assert kafka.consume_all(dead_topic) == []
+        registry.is_away = False
+        wait(lambda: committed(kafka_group, topic) == 3, timeout_s=60)
+        shell.stop(app)
+
+    assert handled == [7, 7]
+    assert [letter.raw_value for letter in kafka.consume_all(dead_topic)] == [b"\0\0\0\0\x63\x02"]
 
 
 async def test_a_backlog_leaves_the_event_loop_to_other_tasks(kafka: Any, kafka_topic: str, kafka_group: str) -> None:

@@ -1,0 +1,26 @@
+"""A second member joins while the first works. Is every record handled, and any of them twice?"""
+
+from __future__ import annotations
+
+import time
+
+from _java import Service, say
+from _kafka import kafka, new_group, new_topic, send, wait_for
+
+PEER = "parallel-consumer"
+
+if __name__ == "__main__":
+    with kafka() as bootstrap:
+        topic, group = new_topic(bootstrap, 4), new_group()
+        for partition in range(4):
+            values = [b"%d-%d" % (partition, number) for number in range(250)]
+            send(bootstrap, topic, values, partition=partition, keyed=True)
+        options = {"bootstrap": bootstrap, "topic": topic, "group": group, "each_ms": 200}
+        with Service(PEER, "Service", **options) as first:
+            wait_for(lambda: len(first.handled) >= 50, 40)
+            with Service(PEER, "Service", **options) as second:
+                wait_for(lambda: len({*first.handled, *second.handled}) == 1_000, 60)
+                time.sleep(3)
+                done = [*first.handled, *second.handled]
+                seen = f"{len(set(done))} of 1,000 handled, {len(done) - len(set(done))} of them twice"
+            say(PEER, f"{seen} ({len(second.handled)} by the second member)")
