@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from broker_embedded.cluster import EmbeddedCluster, Security
 from broker_embedded.common.errors import StartupError
-from ottla.columnar import read
+from broker_embedded.server.secure_connection import SecureConnection
+from ottla.columnar import Cluster, read, wire_settings
 from ottla.testing import Certificates, SecureKafka, secure_kafka
 
 
@@ -168,3 +169,26 @@ def test_passwords_are_not_shown() -> None:
     security = Security("SASL_SSL", users={"alice": "s3cret"}, certificate="x.pem", key_password="k3y")
     assert "s3cret" not in repr(security)
     assert "k3y" not in repr(security)
+
+
+# --- who clients are
+
+
+@pytest.mark.parametrize(
+    ("options", "principal"),
+    [
+        ({"protocol": "SSL"}, "User:ANONYMOUS"),
+        ({"protocol": "SSL", "client_auth": "required"}, "User:CN=test-client,"),
+        ({"protocol": "SASL_SSL", "client_auth": "required"}, "User:alice"),
+        ({"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"}, "User:alice"),
+    ],
+)
+def test_the_broker_knows_who_a_client_is(options: dict[str, str], principal: str) -> None:
+    with secure_kafka(**options) as kafka:  # type: ignore[arg-type]
+        assert kafka.cluster is not None
+        kafka.create_topic("orders")
+        with Cluster(wire_settings(kafka.settings, bootstrap_servers=kafka.bootstrap_servers)) as client:
+            assert client.topic("orders") is not None
+            (connection, *_) = kafka.cluster._cluster.brokers[1].server.connections
+            assert isinstance(connection, SecureConnection)
+            assert connection.principal.startswith(principal)
