@@ -105,6 +105,7 @@ class Started:
                 stderr=output,
                 env=os.environ | environment,
                 start_new_session=True,
+                preexec_fn=lambda: os.nice(5),  # it has time until the last tests: the others come first
             )
 
     def wait(self, reached):

@@ -22,6 +22,7 @@ _PRELOADED = (
     "ottla.spark.source",
     "ottla.spark.sink",
     "ottla.spark.decoding",
+    "ottla.spark.inside",
 )
 
 

@@ -39,15 +39,12 @@ def unpack_decoders(packed: str) -> dict[Part, ColumnDecoder]:
     return {part: decoder_for(recipe()) for part, recipe in recipes.items()}
 
 
-def decoded_schema(columns: Sequence[str], packed: str | None) -> Any:
+def decoded_schema(columns: Sequence[str], packed: str) -> Any:
     """The Spark schema of a source with these columns and this decoding."""
-    plain = spark_schema(columns)
-    if packed is None:
-        return plain
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
-    decoders = unpack_decoders(packed)
+    plain, decoders = spark_schema(columns), unpack_decoders(packed)
     types = {part: from_arrow_type(decoders[part].type) for part in PARTS if part in decoders}
     fields = [StructField(f.name, types.get(f.name, f.dataType)) for f in plain.fields]  # type: ignore[call-overload]
     fields += [

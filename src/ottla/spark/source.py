@@ -25,11 +25,10 @@ from pyspark.sql.types import StructType
 
 from ottla.columnar import OffsetRange, read_ranges
 from ottla.spark.connections import cluster_for
-from ottla.spark.decoding import decode_batch
-from ottla.spark.inside import decoded_schema, unpack_decoders
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
 from ottla.spark.quiet import end_quietly_when_spark_hangs_up
+from ottla.spark.schema import spark_schema
 from ottla.spark.stream_position import StreamPosition
 from ottla.spark.subscription import batch_ranges
 
@@ -43,7 +42,14 @@ class OttlaSource(DataSource):
 
     def schema(self) -> StructType:
         options = dict(self.options)
-        schema: StructType = decoded_schema(source_columns(options), options.get(DECODE_OPTION))
+        columns, decode = source_columns(options), options.get(DECODE_OPTION)
+        if decode is None:
+            return spark_schema(columns)
+        # Here and in `read_task`, because Spark starts a process for every stream: loading the serdes there, where
+        # nothing is decoded, would be a tenth of the time until a query starts.
+        from ottla.spark.inside import decoded_schema
+
+        schema: StructType = decoded_schema(columns, decode)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -82,6 +88,9 @@ def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
     if options.decode is None:
         yield from batches
         return
+    from ottla.spark.decoding import decode_batch
+    from ottla.spark.inside import unpack_decoders
+
     decoders = unpack_decoders(options.decode)
     with closing(batches):  # Spark may stop reading at any time: the connection must not keep an answer
         for batch in batches:
