@@ -41,6 +41,7 @@ def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: 
     """
     try:
         trustme: Any = importlib.import_module("trustme")
+        formats: Any = importlib.import_module("cryptography.hazmat.primitives.serialization")
     except ImportError:
         raise StartupError("certificates for tests are made with trustme: pip install 'ottla[tls]'") from None
     made = Certificates.in_directory(directory)
@@ -49,10 +50,15 @@ def make_certificates(directory: Path, *, hosts: Sequence[str] = HOSTS, client: 
     trustme.CA(organization_name="Strangers").cert_pem.write_to_path(str(made.stranger))
     for path, issued in (
         (made.server, authority.issue_cert(*hosts)),
-        (made.client, authority.issue_cert(common_name=client)),
+        # With an address: Java refuses a certificate whose list of names is empty.
+        (made.client, authority.issue_cert(f"{client}@example.org", common_name=client)),
     ):
+        # Java reads keys in PKCS #8 only.
+        key = formats.load_pem_private_key(issued.private_key_pem.bytes(), password=None).private_bytes(
+            formats.Encoding.PEM, formats.PrivateFormat.PKCS8, formats.NoEncryption()
+        )
         path.touch(mode=0o600)
-        issued.private_key_and_cert_chain_pem.write_to_path(str(path))
+        path.write_bytes(key + b"".join(each.bytes() for each in issued.cert_chain_pems))
     return made
 
 

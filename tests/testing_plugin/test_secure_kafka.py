@@ -48,6 +48,13 @@ def test_certificates_go_when_the_block_ends() -> None:
     assert not any(path.exists() for path in files)
 
 
+def test_keys_are_in_the_form_that_java_reads_too(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, client="billing")
+    for path in (made.server, made.client):
+        assert path.read_bytes().startswith(b"-----BEGIN PRIVATE KEY-----")
+        assert path.stat().st_mode & 0o077 == 0
+
+
 def test_without_trustme_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trustme", None)
     with pytest.raises(ConfigError, match=r"pip install 'ottla\[tls\]'"):
