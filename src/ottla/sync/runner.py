@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
@@ -35,7 +37,8 @@ class AppRunner:
         self._app = app
         self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop = _LoopThread()
-        self._wake = threading.Event()
+        # Not an Event: `set` in a signal handler, while the same thread is about to wait, would wait for itself.
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._is_stop_asked = False
         self.engines: dict[str, Engine] = {
             group: Engine(
@@ -52,7 +55,7 @@ class AppRunner:
                 drain_s=app.drain_s,
                 start_timeout_s=app.start_timeout_s,
                 hooks=app.hooks,
-                on_stop=self._wake.set,
+                on_stop=lambda: self._wake.put(None),
             )
             for group, routes in app.routes_by_group().items()
         }
@@ -92,7 +95,7 @@ class AppRunner:
 
     def stop(self) -> None:
         self._is_stop_asked = True
-        self._wake.set()
+        self._wake.put(None)
 
     def health(self) -> Health:
         return Health.all_of([engine.health() for engine in self.engines.values()])
@@ -130,9 +133,8 @@ class AppRunner:
     def _wait_for_a_reason(self) -> None:
         # With a timeout: a wait without one does not let Python run signal handlers on every platform.
         while not self._is_stop_asked and all(engine.is_running for engine in self.engines.values()):
-            self._wake.wait(0.5)
-            if not self._is_stop_asked:
-                self._wake.clear()
+            with contextlib.suppress(Empty):
+                self._wake.get(timeout=0.5)
 
     def _take_signals(self) -> list[tuple[signal.Signals, Any]]:
         if threading.current_thread() is not threading.main_thread():

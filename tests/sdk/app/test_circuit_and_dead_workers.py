@@ -1,0 +1,71 @@
+"""What makes a whole service stand still on purpose: a spent dead letter budget, a worker that died. In both shells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla import App, CommitPolicy, Dead, DeadLetterBudget, Json, RetryPolicy
+from ottla.telemetry import Counters
+
+
+def test_a_spent_budget_pauses_the_partition_instead_of_draining_the_topic(
+    shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    topic, dead_topic = make_topic("orders"), make_topic("dead")
+    kafka.produce(topic, list(range(50)), value=Json())
+    counters = Counters()
+    is_down = True
+    handled: list[int] = []
+    app = App(
+        kafka_group,
+        bootstrap_servers=kafka.bootstrap_servers,
+        commit=CommitPolicy(every_s=0.05),
+        retry=RetryPolicy(max_attempts=1),
+        budget=DeadLetterBudget(burst=3, per_success=0, every_s=3_600),
+        hooks=counters,
+    )
+
+    @app.handler(topic, value=Json(), dead_letter_topic=dead_topic)
+    def handle(value: int) -> Any:
+        if is_down:
+            return Dead("the database is down")
+        handled.append(value)
+        return None
+
+    shell.start(app)
+    wait(lambda: counters["dead_letter_budget_spent"] >= 1 and committed(kafka_group, topic) == 3, timeout_s=60)
+    is_down = False
+    shell.stop(app)
+    assert committed(kafka_group, topic) == 3, "what there is no budget for is still there"
+
+    second = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=CommitPolicy(every_s=0.05))
+    second.handler(topic, value=Json())(handle)
+    shell.start(second)
+    wait(lambda: committed(kafka_group, topic) == 50, timeout_s=60)
+    shell.stop(second)
+
+    assert handled == list(range(3, 50))
+    assert len(kafka.consume_all(dead_topic)) == 3
+
+
+def test_a_dead_worker_makes_the_process_unhealthy_and_loses_nothing(
+    shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    class Dying(BaseException):
+        """What no handler may raise: it is no `Exception`."""
+
+    kafka.produce(kafka_topic, [1, 2, 3], value=Json())
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=CommitPolicy(every_s=0.05))
+
+    @app.handler(kafka_topic, value=Json(), quantum=1)
+    def handle(value: int) -> None:
+        if value == 2:
+            raise Dying("out of memory")
+
+    shell.start(app)
+    wait(lambda: any("a worker died" in problem for problem in app.health().problems), timeout_s=60)
+
+    assert not app.health().is_alive
+    assert not app.health().is_ready
+    shell.stop(app)
+    assert committed(kafka_group, kafka_topic) == 1
