@@ -49,7 +49,7 @@ WRONG: dict[str, Change] = {
 }
 """What is wrong, as changes of the right settings; None takes a setting away."""
 
-CUT_OFF = r"(?i:lost the connection.*(closed the connection|reset|broken pipe))"
+CUT_OFF = r"(?i:lost the connection.*(closed the connection|reset|broken pipe|EOF))"
 SAID = {
     "password": "refused 'alice': Authentication failed",
     "user": "refused 'nobody': Authentication failed",
