@@ -16,6 +16,7 @@ from broker_embedded.common.errors import StartupError
 from broker_embedded.server.secure_connection import SecureConnection
 from ottla.columnar import Cluster, read, wire_settings
 from ottla.testing import Certificates, SecureKafka, secure_kafka
+from ottla_wire.protocol import ApiKey
 
 
 def test_nothing_is_lost_when_a_leader_dies_and_clients_come_back_with_their_password() -> None:
@@ -201,3 +202,29 @@ def test_the_broker_knows_who_a_client_is(options: dict[str, str], principal: st
             (connection, *_) = kafka.cluster._cluster.brokers[1].server.connections
             assert isinstance(connection, SecureConnection)
             assert connection.principal.startswith(principal)
+
+
+# --- much, and slowly
+
+
+def test_a_client_that_asks_for_much_and_reads_late_gets_all_of_it_encrypted() -> None:
+    with secure_kafka("SSL") as kafka:
+        kafka.create_topic("orders")
+        values = [bytes([number]) * 500_000 for number in range(20)]
+        kafka.produce("orders", values)
+        settings = wire_settings(kafka.settings, bootstrap_servers=kafka.bootstrap_servers)
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 50_000_000}
+        fetch = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 50_000_000,
+            "topics": [{"topic": "orders", "partitions": [partition]}],
+        }
+        with Cluster(settings) as client:
+            connection = client.any_broker()
+            for _ in range(5):  # far more than sockets and buffers hold
+                connection.send(ApiKey.FETCH, fetch)
+            for _ in range(5):
+                records = bytes(connection.receive().responses[0].partitions[0].records)
+                assert len(records) > len(values) * 500_000
+                assert all(value in records for value in values)
