@@ -43,10 +43,10 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
 @contextmanager
 def ctrl_c_spares_the_jvm(spark: SparkSession) -> Iterator[None]:
     """Under spark-submit, let the JVM and what it starts from now on ignore Ctrl-C."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not spark-submit: Python started the JVM, or has none
+    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect's sessions have none
+    if jvm is None or "PYSPARK_GATEWAY_PORT" not in os.environ:  # the JVM is elsewhere, or Python started it
         yield
         return
-    jvm: Any = spark._jvm
     signals = jvm.sun.misc
     interrupt = signals.Signal("INT")
     previous = signals.Signal.handle(interrupt, signals.SignalHandler.SIG_IGN)
