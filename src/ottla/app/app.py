@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from ottla.app.middleware import Middleware
 from ottla.app.options import Route, ordering_of
+from ottla.config import settings_beside
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import Health
@@ -45,9 +46,10 @@ class App:
 
     `group` is the consumer group and the name in logs. What is given here is the default for every handler; a handler
     may override it. `settings` are Kafka's dotted names, for the consumer; `producer_settings` for the producer that
-    writes dead letters. `drain_s` bounds how long in-flight work may take when partitions are revoked or the app stops.
-    `start_timeout_s` (10 if not given) bounds how long it waits, when it starts, for a broker to listen at the address;
-    with 0 a refused connection is `BrokerUnavailable` at once.
+    writes dead letters, which has the consumer's security settings unless it is given its own. `drain_s` bounds how
+    long in-flight work may take when partitions are revoked or the app stops. `start_timeout_s` (10 if not given)
+    bounds how long it waits, when it starts, for a broker to listen at the address; with 0 a refused connection is
+    `BrokerUnavailable` at once.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class App:
         self.drain_s = drain_s
         self.start_timeout_s = start_timeout_s
         self.settings = dict(settings or {})
-        self.producer_settings = dict(producer_settings or {})
+        self.producer_settings = settings_beside(settings, producer_settings)
         self.hooks = hooks
         self.state: dict[str, Any] = {}
         self._retry = retry or RetryPolicy()

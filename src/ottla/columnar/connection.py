@@ -153,6 +153,12 @@ class Connection:
             if settings.security_protocol in ("SSL", "SASL_SSL"):
                 return _tls_context(settings).wrap_socket(raw, server_hostname=self.host)
             return raw
+        except ssl.SSLCertVerificationError as error:
+            raw.close()
+            raise BrokerRefused(
+                f"{self.address}: its certificate is not trusted: {error.verify_message}"
+                " (ssl.ca.location says who is, ssl.endpoint.identification.algorithm whether its name counts)"
+            ) from error
         except ssl.SSLError as error:
             raw.close()
             raise BrokerUnavailable(f"{self.address}: the TLS handshake failed: {error}") from error

@@ -18,7 +18,14 @@ Nothing here imports a client or opens a socket.
 from ottla.config.addresses import Address, BadAddress, parse_addresses
 from ottla.config.catalog import ALIASES, SPECS, Asyncio, Kind, Role, Spec, known_names
 from ottla.config.checks import check_batch_size_against_limit, check_consumer, check_producer, check_servers
-from ottla.config.clients import admin_settings, consumer_settings, for_admin, producer_settings
+from ottla.config.clients import (
+    admin_settings,
+    consumer_settings,
+    for_admin,
+    producer_settings,
+    security_of,
+    settings_beside,
+)
 from ottla.config.defaults import COMMON_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, Default
 from ottla.config.profiles import HIGH_THROUGHPUT, LOW_LATENCY, PROFILES
 from ottla.config.settings import Setting, Settings, Shell, Source
@@ -53,4 +60,6 @@ __all__ = [
     "known_names",
     "parse_addresses",
     "producer_settings",
+    "security_of",
+    "settings_beside",
 ]

@@ -19,7 +19,7 @@ from ottla.config.profiles import PROFILES
 from ottla.config.settings import Settings, resolve
 from ottla.errors import ConfigError
 
-__all__ = ["admin_settings", "consumer_settings", "for_admin", "producer_settings"]
+__all__ = ["admin_settings", "consumer_settings", "for_admin", "producer_settings", "security_of", "settings_beside"]
 
 BootstrapServers = str | Sequence[str] | None
 
@@ -87,6 +87,17 @@ def for_admin(settings: Settings) -> Settings:
     """What an admin client beside a producer or consumer needs of its settings: addresses, security, timeouts."""
     known = known_names(Role.ADMIN)
     return Settings(Role.ADMIN, {setting.name: setting for setting in settings.explain() if setting.name in known})
+
+
+def security_of(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Those of the given settings that say how a client shows who it is, and whom it trusts."""
+    return {name: value for name, value in (settings or {}).items() if name.startswith(("sasl.", "ssl.", "security."))}
+
+
+def settings_beside(settings: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the producer beside a consumer is given: its `own` settings and, where those say nothing of security, that
+    of the consumer's `settings`. Both talk to the same cluster."""
+    return {**({} if security_of(own) else security_of(settings)), **(own or {})}
 
 
 def _profile(name: str | None) -> tuple[str, Mapping[str, Any]] | None:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ottla.app.pulling import decoder, malformed_part, pull_plan
-from ottla.config import consumer_settings
+from ottla.config import consumer_settings, settings_beside
 from ottla.consumer.commits import CommitPolicy
 from ottla.consumer.events import RunFinished
 from ottla.consumer.flow import FlowLimits
@@ -64,7 +64,7 @@ class Consumer:
         hooks: Hooks | None = None,
     ) -> None:
         self._has_dead_letters = dead_letter_topic is not None
-        self._sink = ProducerSink(bootstrap_servers, dict(producer_settings or {}))
+        self._sink = ProducerSink(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = drain_s
         self._decoder = decoder(group, value, key)
         self._engine = Engine(

@@ -16,7 +16,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla.config import consumer_settings
+from ottla.config import consumer_settings, security_of
 from ottla.delivery.foreign import describe_dead_letter
 from ottla.delivery.redrive import Redrive, build_redrive
 from ottla.delivery.selection import DeadLetterFilter
@@ -115,10 +115,7 @@ def _reader(bootstrap_servers: str, group: str, settings: Mapping[str, Any] | No
 
 
 def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Producer:
-    security = {
-        name: value for name, value in (settings or {}).items() if name.startswith(("sasl.", "ssl.", "security."))
-    }
-    return Producer(bootstrap_servers, settings=security)
+    return Producer(bootstrap_servers, settings=security_of(settings))
 
 
 def _unread(consumer: Consumer, bootstrap_servers: str, topic: str) -> Iterator[Any]:

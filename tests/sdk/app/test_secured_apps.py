@@ -26,8 +26,7 @@ def test_what_fails_is_retried_and_what_never_works_is_set_aside(shell: Any, kaf
         bootstrap_servers=kafka.bootstrap_servers,
         commit=CommitPolicy(every_s=0.05),
         dead_letter_topic=dead,
-        settings=kafka.settings,
-        producer_settings=kafka.settings,
+        settings=kafka.settings,  # those of the producer of dead letters, too
     )
 
     @app.handler(topic, value=Json(), retry_topics=RetryTopics(delays_s=(0.1,)))
