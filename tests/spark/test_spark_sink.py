@@ -96,7 +96,7 @@ def test_a_killed_tasks_input_ends_normally_and_truncated(topics, tmp_path):
     """
     marks = tmp_path / "marks"
     marks.mkdir()
-    rows_per_task = 100_000_000  # never read to the end: at 100 ms a batch that takes far longer than a kill
+    rows_per_task = 4_000_000  # never read to the end: at half a second a batch that takes far longer than a kill
 
     def work(batches):
         import time as clock
@@ -114,7 +114,7 @@ def test_a_killed_tasks_input_ends_normally_and_truncated(topics, tmp_path):
                     clock.sleep(0.005)
                 raise RuntimeError("this task fails")
             (marks / "running").touch()
-            clock.sleep(0.1)
+            clock.sleep(0.5)
         (marks / f"ended-{rows}").touch()
         yield pa.RecordBatch.from_pydict({"n": [rows]})
 
