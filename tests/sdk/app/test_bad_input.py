@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from ottla import (
@@ -36,6 +38,13 @@ def app_for(servers: str | None, topic: str = "orders", **options: Any) -> App:
 
 
 @pytest.fixture
+def events() -> Iterator[list[Any]]:
+    with capture_logs() as captured:
+        yield captured
+    structlog.reset_defaults()  # to capture is to configure: the next test's events would go to stdout
+
+
+@pytest.fixture
 def closed_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -44,16 +53,15 @@ def closed_port() -> str:
 
 @pytest.mark.parametrize("has_retry_topics", [False, True], ids=["plain", "retry topics"])
 def test_an_address_where_nobody_listens_is_an_error_without_delay(
-    shell: Any, closed_port: str, has_retry_topics: bool
+    shell: Any, closed_port: str, has_retry_topics: bool, events: list[Any]
 ) -> None:
     opened: list[str] = []
     app = App("billing", bootstrap_servers=closed_port, start_timeout_s=0)
     app.handler("orders", retry_topics=RetryTopics(delays_s=(1,)) if has_retry_topics else None)(lambda value: None)
     app.on_start(lambda: opened.append("start"))
     app.on_stop(lambda: opened.append("stop"))
-    with capture_logs() as events:
-        shell.start(app)
-        error = shell.error_of(app)
+    shell.start(app)
+    error = shell.error_of(app)
 
     assert isinstance(error, BrokerUnavailable)
     assert f"at {closed_port} within 0 s" in str(error)
@@ -73,7 +81,9 @@ def test_a_consumer_whose_address_nobody_listens_at_says_so(shell: Any, closed_p
         Consumer("orders", **options).poll(0.1) if shell.name == "threads" else asyncio.run(poll())
 
 
-def test_a_broker_that_starts_after_the_app_is_waited_for(shell: Any, make_cluster: Any, wait: Any) -> None:
+def test_a_broker_that_starts_after_the_app_is_waited_for(
+    shell: Any, make_cluster: Any, wait: Any, events: list[Any]
+) -> None:
     cluster = make_cluster(brokers=1)
     servers = cluster.bootstrap_servers
     create_topic(servers, "orders")
@@ -82,12 +92,11 @@ def test_a_broker_that_starts_after_the_app_is_waited_for(shell: Any, make_clust
     seen: list[int] = []
     app = App("billing", bootstrap_servers=servers, start_timeout_s=60)
     app.handler("orders", value=Json())(lambda value: seen.append(value))
-    with capture_logs() as events:
-        shell.start(app)
-        wait(lambda: [event for event in events if event["event"] == "broker_awaited"], timeout_s=60)
-        cluster.start_broker(1)
-        wait(lambda: seen == [1], timeout_s=60)
-        shell.stop(app)
+    shell.start(app)
+    wait(lambda: [event for event in events if event["event"] == "broker_awaited"], timeout_s=60)
+    cluster.start_broker(1)
+    wait(lambda: seen == [1], timeout_s=60)
+    shell.stop(app)
 
     awaited = [event for event in events if event["event"] == "broker_awaited"]
     assert len(awaited) == 1, "said at once, and once"
@@ -95,13 +104,14 @@ def test_a_broker_that_starts_after_the_app_is_waited_for(shell: Any, make_clust
     assert awaited[0]["log_level"] == "warning"
 
 
-def test_a_stop_is_heard_while_a_broker_is_waited_for(shell: Any, closed_port: str, wait: Any) -> None:
+def test_a_stop_is_heard_while_a_broker_is_waited_for(
+    shell: Any, closed_port: str, wait: Any, events: list[Any]
+) -> None:
     app = app_for(closed_port, start_timeout_s=600)
-    with capture_logs() as events:
-        shell.start(app)
-        wait(lambda: [event for event in events if event["event"] == "broker_awaited"], timeout_s=60)
-        app.stop()
-        error = shell.error_of(app, 60)
+    shell.start(app)
+    wait(lambda: [event for event in events if event["event"] == "broker_awaited"], timeout_s=60)
+    app.stop()
+    error = shell.error_of(app, 60)
 
     assert isinstance(error, BrokerUnavailable)
 
