@@ -121,7 +121,7 @@ class TestHandlerThrows:
 
         kafka.produce(kafka_topic, [1, 2, 3], value=Json())
         shell.start(app)
-        wait(lambda: bool(app.health().problems) and "stopped" in app.health().problems[0])
+        wait(lambda: any("stopped" in problem for problem in app.health().problems))
         is_fixed.set()
         if shell.name == "threads":
             app.runner.resume(TopicPartition(kafka_topic, 0))
