@@ -27,6 +27,13 @@ def test_a_test_gets_a_kafka_and_the_settings_to_go_with_it(make_secure_kafka: C
     assert [record.value for record in kafka.consume_all("orders", at_least=2)] == [b"one", b"two"]
 
 
+def test_topics_are_made_and_deleted_as_on_any_kafka(make_secure_kafka: Callable[..., SecureKafka]) -> None:
+    kafka = make_secure_kafka("SSL", client_auth="required")
+    kafka.create_topic("orders", config={"retention.ms": 1_000})
+    kafka.delete_topics(["orders", "never-there"])
+    kafka.create_topic("orders")  # the name is free
+
+
 def test_several_users_and_mechanisms(make_secure_kafka: Callable[..., SecureKafka]) -> None:
     users = {"alice": "a", "bob": "b"}
     kafka = make_secure_kafka("SASL_PLAINTEXT", mechanism=("SCRAM-SHA-256", "PLAIN"), users=users)

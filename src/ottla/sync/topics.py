@@ -24,15 +24,16 @@ def create_topic(
     config: Mapping[str, object] | None = None,
     exist_ok: bool = False,
     timeout_s: float = 10.0,
+    settings: Mapping[str, str] | None = None,
 ) -> bool:
-    """Create a topic. False when it existed already and `exist_ok` says that is fine."""
+    """Create a topic. False when it existed already and `exist_ok` says that is fine. `settings`: of the client."""
     new = NewTopic(
         name,
         num_partitions=partitions,
         replication_factor=replication_factor,
         config={setting: _text(value) for setting, value in (config or {}).items()},
     )
-    admin = _admin(bootstrap_servers, timeout_s)
+    admin = _admin(bootstrap_servers, timeout_s, settings)
     try:
         _result(admin.create_topics([new], request_timeout=timeout_s), timeout_s)
     except KafkaException as error:
@@ -47,12 +48,18 @@ def create_topic(
     return True
 
 
-def delete_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: float = 10.0) -> None:
+def delete_topics(
+    bootstrap_servers: str,
+    names: Iterable[str],
+    *,
+    timeout_s: float = 10.0,
+    settings: Mapping[str, str] | None = None,
+) -> None:
     """Delete topics. One that does not exist is `UnknownTopic`; the others are deleted all the same."""
     wanted = list(names)
     if not wanted:
         return
-    admin = _admin(bootstrap_servers, timeout_s)
+    admin = _admin(bootstrap_servers, timeout_s, settings)
     missing = []
     for name, future in admin.delete_topics(wanted, request_timeout=timeout_s).items():
         try:
@@ -86,11 +93,16 @@ def addresses_of(bootstrap_servers: str) -> tuple[Address, ...]:
         raise ConfigError(f"bootstrap servers: found {bootstrap_servers!r}, wanted {error}") from None
 
 
-def _admin(bootstrap_servers: str, timeout_s: float) -> AdminClient:
+def _admin(bootstrap_servers: str, timeout_s: float, settings: Mapping[str, str] | None = None) -> AdminClient:
     addresses_of(bootstrap_servers)
-    # librdkafka logs each refused connection to stderr; the error that is raised in the end says it once.
     return AdminClient(
-        {"bootstrap.servers": bootstrap_servers, "socket.timeout.ms": max(10, int(timeout_s * 1000)), "log_level": 0}
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "socket.timeout.ms": max(10, int(timeout_s * 1000)),
+            # librdkafka logs each refused connection to stderr; the error that is raised in the end says it once.
+            "log_level": 0,
+            **(settings or {}),
+        }
     )
 
 

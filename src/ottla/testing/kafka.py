@@ -62,7 +62,12 @@ class Kafka:
         from ottla.sync.topics import create_topic
 
         create_topic(
-            self.bootstrap_servers, name, partitions=partitions, replication_factor=replication_factor, config=config
+            self.bootstrap_servers,
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            config=config,
+            settings=self.settings,
         )
         return name
 
@@ -71,7 +76,7 @@ class Kafka:
         from ottla.sync.topics import delete_topics
 
         with contextlib.suppress(UnknownTopic):
-            delete_topics(self.bootstrap_servers, names)
+            delete_topics(self.bootstrap_servers, names, settings=self.settings)
 
     def fresh_name(self, hint: str) -> str:
         """A topic or group name that nobody has used, beginning with `hint`: other runs may share the cluster."""

@@ -66,18 +66,6 @@ class SecureKafka(Kafka):
                 settings["ssl.key.location"] = str(self.certificates.client)
         return settings
 
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = 1,
-        replication_factor: int = 1,
-        config: Mapping[str, object] | None = None,
-    ) -> str:
-        assert self.cluster is not None
-        self.cluster.create_topic(name, partitions=partitions, replication_factor=replication_factor, config=config)
-        return name
-
 
 @contextlib.contextmanager
 def secure_kafka(
