@@ -29,6 +29,13 @@ MAX_FRAME_BYTES = 524_288
 NO_SESSION_LIFETIME_MS = 0
 
 
+def out_of_turn() -> BrokerError:
+    """The answer to SaslAuthenticate where nobody waits for it."""
+    return BrokerError(
+        ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
+    )
+
+
 class SaslState(Enum):
     """How far an authentication is."""
 
@@ -102,9 +109,7 @@ class SaslAuthenticator:
     def authenticate(self, token: bytes) -> bytes:
         """One step of the mechanism; returns its answer. SASL_AUTHENTICATION_FAILED if it was the last one."""
         if self._exchange is None or self.state is not SaslState.AUTHENTICATE:
-            raise BrokerError(
-                ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
-            )
+            raise out_of_turn()
         try:
             answer = self._exchange.evaluate(token)
         except AuthenticationFailed as failure:

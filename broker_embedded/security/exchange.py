@@ -18,6 +18,12 @@ class AuthenticationFailed(Exception):
         self.message = message
 
 
+def other_authorization_id() -> AuthenticationFailed:
+    """The client wants to act as somebody else, which no mechanism here allows."""
+    message = "Authentication failed: Client requested an authorization id that is different from username"
+    return AuthenticationFailed(message, message=message)
+
+
 class Exchange(Protocol):
     """The server's half of one authentication."""
 

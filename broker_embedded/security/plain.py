@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker_embedded.security.exchange import AuthenticationFailed
-
-_OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorization id that is different from username"
+from broker_embedded.security.exchange import AuthenticationFailed, other_authorization_id
 
 
 class PlainExchange:
@@ -29,7 +27,7 @@ class PlainExchange:
         if not self._is_password(username, password):
             raise _refused("Authentication failed: Invalid username or password")
         if authorization_id and authorization_id != username:
-            raise _refused(_OTHER_AUTHORIZATION_ID)
+            raise other_authorization_id()
         self.user = username
         return b""
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 
 from broker_embedded.metadata.records import ScramMechanism, UserScramCredential
-from broker_embedded.security.exchange import AuthenticationFailed
+from broker_embedded.security.exchange import AuthenticationFailed, other_authorization_id
 
 MIN_ITERATIONS = 4_096
 MAX_ITERATIONS = 16_384
@@ -115,8 +115,7 @@ class ScramExchange:
             raise AuthenticationFailed(f"SCRAM: there are no credentials of user {name!r}")
         authorization = first["authorization"]
         if authorization is not None and _unescaped(authorization) != name:
-            message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise AuthenticationFailed(message, message=message)
+            raise other_authorization_id()
         nonce = first["nonce"] + self._nonce
         server_first = f"r={nonce},s={base64.b64encode(kept.salt).decode()},i={kept.iterations}"
         header = message[: first.start("bare")]

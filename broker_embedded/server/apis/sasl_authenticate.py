@@ -7,19 +7,16 @@ connection.failed.authentication.delay.ms before it does either. Sessions do not
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.security.authenticator import NO_SESSION_LIFETIME_MS
+from broker_embedded.security.authenticator import NO_SESSION_LIFETIME_MS, out_of_turn
 from broker_embedded.server.registry import RequestContext, Response
-from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
-
-_TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
 
 def handle(ctx: RequestContext, request: Message) -> Response:
     authenticator = ctx.connection.authenticator
     try:
         if authenticator is None:
-            raise BrokerError(ErrorCode.ILLEGAL_SASL_STATE, _TOO_LATE)
+            raise out_of_turn()
         answer = authenticator.authenticate(bytes(request.auth_bytes))
     except BrokerError as error:
         return {"error_code": int(error.code), "error_message": error.message, "auth_bytes": b""}
