@@ -26,7 +26,6 @@ from ottla.aio.client_errors import error_of
 from ottla.aio.client_work import ClientWork
 from ottla.aio.dead_letters import DeadLetterSink
 from ottla.aio.lookups import (
-    await_broker,
     check_topics,
     client_offsets,
     committed_metadata,
@@ -34,6 +33,7 @@ from ottla.aio.lookups import (
     offset_at_time,
 )
 from ottla.aio.messages import to_batches
+from ottla.aio.reachable import await_broker
 from ottla.aio.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
 from ottla.config import Settings, check_servers

@@ -12,27 +12,12 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.client_errors import error_of
-from ottla.aio.reachable import await_listening
-from ottla.config import Settings, parse_addresses
 from ottla.errors import BrokerUnavailable, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 
 _ANSWER_S: Final = 5.0
 _TOPIC_GRACE_S: Final = 3.0
-
-
-async def await_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
-    """Wait until something listens at the address, or raise `BrokerUnavailable` with what was found there."""
-    servers = settings.get("bootstrap.servers")
-    if servers is None:
-        return  # librdkafka's mock cluster, which has no address yet
-    problem = await await_listening(parse_addresses(servers), timeout_s=timeout_s, should_give_up=should_give_up)
-    if problem is not None:
-        raise BrokerUnavailable(
-            f"no Kafka broker answered at {servers} within {timeout_s:g} s ({problem}); check bootstrap.servers and "
-            "that the broker runs; a broker that takes longer to start needs a longer start_timeout_s"
-        )
 
 
 async def connect(client: Any, servers: str, timeout_s: float) -> None:

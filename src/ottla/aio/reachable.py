@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Final
 
-from ottla.config import Address
+from ottla.config import Address, Settings
+from ottla.consumer.broker_wait import BrokerWait
 from ottla.telemetry import log_event
-
-_AGAIN_S: Final = 0.2
-_CONNECT_S: Final = 1.0
-"""What one round of connecting has at least: a wait of 0 seconds still asks once."""
 
 
 async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
@@ -29,18 +25,14 @@ async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> 
     return "; ".join(problems)
 
 
-async def await_listening(
-    addresses: Sequence[Address], *, timeout_s: float, should_give_up: Callable[[], bool] = lambda: False
-) -> str | None:
-    """`first_listening`, asked again for `timeout_s`: the broker may be starting too. A warning tells it at once."""
-    deadline_s = monotonic() + timeout_s
-    is_told = False
-    while True:
-        problem = await first_listening(addresses, timeout_s=max(_CONNECT_S, deadline_s - monotonic()))
-        left_s = deadline_s - monotonic()
-        if problem is None or left_s <= 0 or should_give_up():
-            return problem
-        if not is_told:
-            log_event("broker_awaited", "warning", {"problem": problem, "for_s": round(left_s, 1)})
-            is_told = True
-        await asyncio.sleep(min(_AGAIN_S, left_s))
+async def await_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
+    """Wait until something listens at the address, or raise `BrokerUnavailable` with what was found there."""
+    wait = BrokerWait(settings, timeout_s, monotonic())
+    while wait.addresses:
+        problem = await first_listening(wait.addresses, timeout_s=wait.connect_s(monotonic()))
+        again = wait.after(problem, monotonic(), gives_up=should_give_up())
+        if again is None:
+            return
+        if again.warning is not None:
+            log_event("broker_awaited", "warning", again.warning)
+        await asyncio.sleep(again.in_s)

@@ -56,8 +56,9 @@ from ottla.records import TopicPartition
 from ottla.sync.client_errors import error_of
 from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
-from ottla.sync.lookups import await_broker, check_reachable, close_client, committed_metadata, offset_at_time
+from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
 from ottla.sync.messages import to_batches
+from ottla.sync.reachable import await_broker
 from ottla.sync.workers import Execute, Workers
 from ottla.telemetry import Hooks, log_event
 

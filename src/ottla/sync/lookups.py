@@ -9,27 +9,12 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla.config import Settings, parse_addresses
 from ottla.errors import BrokerUnavailable
 from ottla.records import TopicPartition
-from ottla.sync.reachable import await_listening
 from ottla.telemetry import log_event
 
 _ANSWER_S: Final = 5.0
 _LEAVE_S: Final = 5.0
-
-
-def await_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
-    """Wait until something listens at the address, or raise `BrokerUnavailable` with what was found there."""
-    servers = settings.get("bootstrap.servers")
-    if servers is None:
-        return  # librdkafka's mock cluster, which has no address yet
-    problem = await_listening(parse_addresses(servers), timeout_s=timeout_s, should_give_up=should_give_up)
-    if problem is not None:
-        raise BrokerUnavailable(
-            f"no Kafka broker answered at {servers} within {timeout_s:g} s ({problem}); check bootstrap.servers and "
-            "that the broker runs; a broker that takes longer to start needs a longer start_timeout_s"
-        )
 
 
 def check_reachable(client: Any, servers: str, timeout_s: float) -> None:

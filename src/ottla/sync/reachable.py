@@ -5,14 +5,10 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from ottla.config import Address
+from ottla.config import Address, Settings
+from ottla.consumer.broker_wait import BrokerWait
 from ottla.telemetry import log_event
-
-_AGAIN_S: Final = 0.2
-_CONNECT_S: Final = 1.0
-"""What one round of connecting has at least: a wait of 0 seconds still asks once."""
 
 
 def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:
@@ -27,18 +23,14 @@ def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | 
     return "; ".join(problems)
 
 
-def await_listening(
-    addresses: Sequence[Address], *, timeout_s: float, should_give_up: Callable[[], bool] = lambda: False
-) -> str | None:
-    """`first_listening`, asked again for `timeout_s`: the broker may be starting too. A warning tells it at once."""
-    deadline_s = time.monotonic() + timeout_s
-    is_told = False
-    while True:
-        problem = first_listening(addresses, timeout_s=max(_CONNECT_S, deadline_s - time.monotonic()))
-        left_s = deadline_s - time.monotonic()
-        if problem is None or left_s <= 0 or should_give_up():
-            return problem
-        if not is_told:
-            log_event("broker_awaited", "warning", {"problem": problem, "for_s": round(left_s, 1)})
-            is_told = True
-        time.sleep(min(_AGAIN_S, left_s))
+def await_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
+    """Wait until something listens at the address, or raise `BrokerUnavailable` with what was found there."""
+    wait = BrokerWait(settings, timeout_s, time.monotonic())
+    while wait.addresses:
+        problem = first_listening(wait.addresses, timeout_s=wait.connect_s(time.monotonic()))
+        again = wait.after(problem, time.monotonic(), gives_up=should_give_up())
+        if again is None:
+            return
+        if again.warning is not None:
+            log_event("broker_awaited", "warning", again.warning)
+        time.sleep(again.in_s)
