@@ -28,6 +28,8 @@ from ottla.sync.retry_topics import ensure_retry_topics
 from ottla.telemetry import log_event
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_CLEAN_UP_S: Final = 5.0
+"""What an async handler that was cancelled at the end may take for its `finally`."""
 
 
 class AppRunner:
@@ -181,19 +183,25 @@ class _LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._started())
 
     def close(self) -> None:
+        """End the loop as `asyncio.run` does: what is still under way on it is cancelled, and may clean up."""
         if self._loop is None or self._thread is None:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        self._loop.close()
+        self._thread.join(_CLEAN_UP_S)
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="ottla-loop", daemon=True)
+                runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+                self._loop = runner.get_loop()
+                self._thread = threading.Thread(target=self._serve, args=(runner,), name="ottla-loop", daemon=True)
                 self._thread.start()
             return self._loop
+
+    @staticmethod
+    def _serve(runner: asyncio.Runner) -> None:
+        with runner:
+            runner.get_loop().run_forever()
 
 
 class _ConfirmedThere:
