@@ -264,11 +264,12 @@ class TestThroughClients:
         handled: list[tuple[int, int]] = []
 
         def handle(record: Record[bytes]) -> Any:
+            future: Future[None] | None = None
+            if record.partition == 0:
+                future = Future()
+                sent.append(future)
             handled.append((record.partition, record.offset))
-            if record.partition == 1:
-                return None
-            sent.append(Future())
-            return sent[-1]
+            return future
 
         self.declare(app, topic, kind, handle, concurrency=1)
         kafka.produce(topic, [b"a", b"b"], partition=0)
@@ -320,11 +321,12 @@ class TestThroughClients:
             sent: list[Future[None]] = []
 
             def handle(record: Record[bytes]) -> Any:
-                handled.append(record.offset)
-                sent.append(Future())
+                future: Future[None] = Future()
                 if record.offset < 2:
-                    sent[-1].set_result(None)
-                return sent[-1]
+                    future.set_result(None)
+                sent.append(future)
+                handled.append(record.offset)
+                return future
 
             self.declare(app, kafka_topic, kind, handle)
             return app, handled, sent
