@@ -140,38 +140,6 @@ class TestConfigs:
     def test_a_topic_that_does_not_exist(self, kafka: Any, name: str) -> None:
         assert self.alter(kafka, name, ("retention.ms", SET, "1")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_every_topic_setting_and_its_default(self, kafka: Any) -> None:
-        """The names that a topic has in Kafka 4.1, and what they are when nobody sets them."""
-        name = kafka.create_topic()
-        resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
-        answer = kafka.call(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]})
-        found = {each.name: each.value for each in answer.results[0].configs}
-        expected = {
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "delete.retention.ms": "86400000",
-            "file.delete.delay.ms": "60000",
-            "flush.messages": "9223372036854775807",
-            "flush.ms": "9223372036854775807",
-            "index.interval.bytes": "4096",
-            "max.compaction.lag.ms": "9223372036854775807",
-            "max.message.bytes": "1048588",
-            "message.timestamp.after.max.ms": "3600000",
-            "message.timestamp.before.max.ms": "9223372036854775807",
-            "message.timestamp.type": "CreateTime",
-            "min.cleanable.dirty.ratio": "0.5",
-            "min.compaction.lag.ms": "0",
-            "min.insync.replicas": "1",
-            "retention.bytes": "-1",
-            "retention.ms": "604800000",
-            "segment.bytes": "1073741824",
-            "segment.index.bytes": "10485760",
-            "segment.jitter.ms": "0",
-            "segment.ms": "604800000",
-            "unclean.leader.election.enable": "false",
-        }
-        assert {key: found.get(key) for key in expected} == expected
-
 
 class TestMetadata:
     def test_a_topic_that_does_not_exist_is_unknown(self, kafka: Any, name: str) -> None:
