@@ -14,6 +14,9 @@ from typing import Self
 
 HERE = Path(__file__).parent
 
+CONSUMERS = ("spring-kafka", "parallel-consumer")
+"""The peers whose `Service` takes the same arguments: one script shows what becomes of a case with each of them."""
+
 
 class Service:
     """One process. A context manager: it is stopped gracefully at the end of the block, if it was not before."""
