@@ -92,6 +92,9 @@ def hang_up_at_once(hang_up):
 def test_a_topic_is_read_to_the_end_it_had(broker, settings):
     fill(broker, partitions=3)
     assert values(columnar.read("orders", settings=settings)) == expected(3)
+    fetches = [request for api, request in broker.requests if api is ApiKey.FETCH]
+    asked = [p.fetch_offset for request in fetches for t in request.topics for p in t.partitions]
+    assert max(asked) < 30  # nothing waits at the end of a range, in the way of whoever reads the next one
 
 
 def test_since_and_until_take_times_and_offsets(broker, settings):
@@ -121,6 +124,12 @@ def test_polars_and_duckdb_take_a_reader_as_it_is(broker, settings):
         database.register("records", records)
         found = database.execute("SELECT count(*), max(\"offset\") FROM records WHERE topic = 'orders'").fetchall()
     assert found == [(30, 29)]
+    broker.add_topic("copy")
+    assert columnar.write("copy", frame, settings=settings).rows == 30
+    with duckdb.connect() as database:
+        result = database.execute("SELECT 'from ' || range AS value FROM range(3)").fetch_record_batch()
+        assert columnar.write("copy", result, settings=settings).rows == 3
+    assert written(broker, topic="copy")[-2:] == ["from 1", "from 2"]
 
 
 def test_small_fetches_that_cut_batches_lose_nothing(broker, settings):
@@ -233,6 +242,7 @@ def test_an_abandoned_read_leaves_no_answer_behind_for_the_next(broker, settings
         ranges = [OffsetRange(topic="orders", partition=p, start=0, end=50) for p in range(2)]
         first = read_ranges(cluster, ranges)
         next(first)
+        assert cluster.broker(1).in_flight == 1  # the next answer is on its way while this batch is worked on
         first.close()
         again = [b.num_rows for b in read_ranges(cluster, ranges)]
     assert sum(again) == 100
@@ -296,6 +306,32 @@ def test_all_columns_of_a_record_can_be_written(broker, settings):
     columnar.write("orders", rows, settings=settings)
     assert broker.records("orders", 2) == [RecordData(0, 5, b"k", None, [("h", b"1")])]
     assert broker.records("orders", 0) == [RecordData(0, 7, None, b"text", [])]
+
+
+def test_what_was_read_is_written_as_it_is_batch_by_batch(broker, settings):
+    fill(broker, partitions=3)
+    broker.add_topic("copy", 3)
+    reader = columnar.read("orders", settings=settings | {"max.partition.fetch.bytes": 100})
+    assert columnar.write("copy", reader, settings=settings).rows == 90
+    assert reader.read_all().num_rows == 0
+    for p in range(3):  # keys, values, headers, times, and partitions; the offsets are the new topic's own
+        assert broker.records("copy", p) == broker.records("orders", p)
+
+
+class Frame:
+    """A frame of another library: all that is known of it is the Arrow stream that it gives."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        kinds = {"topic": pa.large_string(), "value": pa.large_string(), "partition": pa.int64()}
+        return pa.table({"topic": ["b"], "value": ["1"], "partition": [0]}, pa.schema(kinds)).__arrow_c_stream__()
+
+
+def test_frames_of_other_libraries_are_written_by_their_arrow_stream(broker, settings):
+    broker.add_topic("orders")
+    columnar.write("orders", Frame(), settings=settings)
+    assert written(broker) == ["1"]
+    with pytest.raises(InputError, match="found list, wanted an Arrow table, record batch or stream"):
+        columnar.write("orders", [{"value": "1"}], settings=settings)
 
 
 def test_a_topic_column_sends_rows_to_their_topics(broker, settings):

@@ -1,15 +1,16 @@
 """`ottla.columnar.write`: an Arrow table into a topic; and `TopicWriter`, which does it batch by batch.
 
 Columns go by Spark's names: `value` must be there; `key`, `headers`, `partition`, `timestamp` and `topic` may be. Text
-is written as UTF-8. Records of one partition keep the order of their rows.
+is written as UTF-8. Records of one partition keep the order of their rows. What a read of another topic has beside
+these (`offset`, `timestampType`) is passed over: the new topic's log gives its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +32,22 @@ _BYTES_AT_ONCE = 64 * 1024 * 1024
 """A table is written in slices of about this size: an Arrow binary column ends at 2 GiB, and memory before that."""
 
 _KNOWN = ("topic", "partition", "key", "value", "headers", "timestamp")
+GIVEN_BY_THE_LOG = ("offset", "timestampType")
+"""Columns of a read that no write decides on."""
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
+"""What can be written: Arrow's own, and the frames and results of other libraries that give an Arrow stream."""
+
+
+class ArrowStream(Protocol):
+    """Polars and pandas frames, DuckDB results: whatever speaks the Arrow PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 def write(
     topic: str,
-    table: pa.Table | pa.RecordBatch,
+    table: Rows,
     *,
     bootstrap_servers: str | None = None,
     settings: Mapping[str, object] | None = None,
@@ -43,9 +55,10 @@ def write(
 ) -> Written:
     """Write all rows and wait until all are acknowledged; `DeliveryError` says how many were not.
 
-    With a `transactional_id` the rows become visible all at once, or, after any error, not at all.
+    A reader (`read`) is written batch by batch as it is read. With a `transactional_id` the rows become visible all at
+    once, or, after any error, not at all.
     """
-    batches = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+    batches = _batches(table)
     with Cluster(wire_settings(settings, bootstrap_servers=bootstrap_servers)) as cluster:
         if transactional_id is None:
             return _write_all(TopicWriter(cluster, topic=topic), batches)
@@ -58,6 +71,18 @@ def write(
         if written.rows:
             end_transaction(cluster, transaction, Outcome.COMMIT)
         return written
+
+
+def _batches(rows: Rows) -> Iterator[pa.RecordBatch]:
+    if isinstance(rows, pa.RecordBatch):
+        return iter([rows])
+    if isinstance(rows, pa.RecordBatchReader):
+        return iter(rows)
+    if not hasattr(rows, "__arrow_c_stream__"):
+        raise InputError(
+            f"found {type(rows).__name__}, wanted an Arrow table, record batch or stream of record batches"
+        )
+    return iter(pa.RecordBatchReader.from_stream(rows))
 
 
 def _write_all(writer: TopicWriter, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -100,7 +125,7 @@ class TopicWriter:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Send these rows; answers may still be due when this returns."""
-        unknown = sorted(set(rows.schema.names) - set(_KNOWN))
+        unknown = sorted(set(rows.schema.names) - set(_KNOWN) - set(GIVEN_BY_THE_LOG))
         if unknown:
             raise InputError(f"no such column in a topic: {', '.join(unknown)}; there are {', '.join(_KNOWN)}")
         if "value" not in rows.schema.names:
@@ -123,9 +148,9 @@ class TopicWriter:
             if self._topic is None:
                 raise InputError("no topic: name one, or give the rows a column topic")
             return [(self._topic, rows)]
-        names = rows.column("topic")
         if self._topic is not None:  # the option wins over the column, as in Spark's own sink
             return [(self._topic, rows)]
+        names = rows.column("topic").cast(pa.string())
         if names.null_count:
             raise InputError(f"{names.null_count} rows have no topic, and no default topic was named")
         encoded = names.dictionary_encode()

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
 from ottla.columnar import TopicWriter
+from ottla.columnar.writer import GIVEN_BY_THE_LOG
 from ottla.errors import ConfigError
 from ottla.spark.connections import cluster_for
 from ottla.spark.exactly_once import Work, abort_batch, commit_batch, prepare_task
@@ -142,6 +143,8 @@ def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:
     if read.is_exactly_once and read.topic is None:
         raise ConfigError("delivery=exactly-once needs the option topic: it is where the markers of batches are kept")
     for field in schema.fields:
+        if field.name in GIVEN_BY_THE_LOG:
+            continue  # what the source gives can be written as it is
         accepted = _ACCEPTED.get(field.name)
         if accepted is None:
             raise ConfigError(f"the sink has no column {field.name}; it takes {', '.join(_ACCEPTED)}")
