@@ -10,7 +10,8 @@ import pytest
 from ottla.columnar import EARLIEST, LATEST, BrokerRefused, Isolation, wire_settings
 from ottla.columnar.positions import parse_position
 from ottla.columnar.sasl import start_exchange
-from ottla.columnar.settings import parse_servers
+from ottla.columnar.settings import _NAMES, parse_servers
+from ottla.config.catalog import SPECS
 from ottla.errors import ConfigError
 
 
@@ -32,6 +33,14 @@ def test_kafkas_names_are_read_with_their_types():
     assert not found.ssl_check_hostname
 
 
+def test_the_sdks_security_settings_are_all_known_and_no_password_is_shown():
+    of_the_sdk = [name for name in SPECS if name.startswith(("sasl.", "ssl.", "enable.ssl"))]
+    unknown = [name for name in of_the_sdk if name not in _NAMES]
+    assert unknown == ["sasl.kerberos.service.name", "ssl.endpoint.identification.algorithm"]  # refused; read apart
+    login = {"security.protocol": "SASL_SSL", "sasl.password": "hush-1", "ssl.key.password": "hush-2"}
+    assert "hush" not in repr(wire_settings({"bootstrap.servers": "a:1"} | login))
+
+
 def test_settings_of_other_clients_are_let_through():
     wire_settings({"bootstrap.servers": "a:1", "group.id": "g", "session.timeout.ms": 5, "linger.ms": None})
 
@@ -49,6 +58,11 @@ def test_settings_of_other_clients_are_let_through():
         ({"bootstrap.servers": "a", "acks": "1"}, "enable.idempotence=true needs acks=all"),
         ({"bootstrap.servers": "a", "max.in.flight.requests.per.connection": 6}, "wanted 1 to 5"),
         ({"bootstrap.servers": "a", "sasl.mechanism": "GSSAPI"}, "PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ({"bootstrap.servers": "a", "sasl.password": "x"}, "security.protocol: found PLAINTEXT, wanted SASL_SSL"),
+        (
+            {"bootstrap.servers": "a", "security.protocol": "SASL_PLAINTEXT", "ssl.ca.location": "x"},
+            "security.protocol: found SASL_PLAINTEXT, wanted SSL or SASL_SSL, because ssl.ca.location is set",
+        ),
     ],
 )
 def test_a_wrong_setting_names_itself_what_was_found_and_what_was_wanted(settings, reason):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from ottla.columnar import BrokerRefused, read, write
-from ottla.errors import BrokerUnavailable
+from ottla.errors import BrokerUnavailable, ConfigError
 
 if shutil.which("openssl") is None:
     pytest.skip("needs the command openssl to make a certificate", allow_module_level=True)
@@ -51,6 +52,25 @@ def test_records_travel_over_tls(secure):
     assert read("orders", settings=secure).read_all().column("value").to_pylist() == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("trust", ["as text", "not asked for"])
+def test_an_authority_may_be_given_as_text_and_a_certificate_may_go_unverified(secure, trust):
+    authority = Path(secure.pop("ssl.ca.location"))
+    secure |= {
+        "as text": {"ssl.ca.pem": authority.read_text()},
+        "not asked for": {"enable.ssl.certificate.verification": "false"},
+    }[trust]
+    write("orders", pa.table({"value": ["a"]}), settings=secure)
+    assert read("orders", settings=secure).read_all().num_rows == 1
+
+
+def test_a_certificate_that_cannot_be_read_is_a_wrong_setting_and_not_asked_for_again(secure, tmp_path):
+    secure["default.api.timeout.ms"] = 3_600_000
+    (tmp_path / "empty.pem").touch()
+    for name, file in (("ssl.ca.location", "no-such-file.pem"), ("ssl.certificate.location", "empty.pem")):
+        with pytest.raises(ConfigError, match=rf"{name}=.*{file}.*wanted readable certificates and key"):
+            read("orders", settings=secure | {name: str(tmp_path / file)})
+
+
 def test_a_certificate_nobody_vouches_for_is_refused(secure):
     del secure["ssl.ca.location"]
     secure["default.api.timeout.ms"] = 3_600_000  # asking again would not help, and is not done
@@ -66,5 +86,6 @@ def test_a_certificate_for_another_host_is_refused(secure, broker):
 
 
 def test_plain_text_to_a_tls_port_asks_about_the_protocol(secure):
+    plain = {name: value for name, value in secure.items() if not name.startswith(("ssl.", "security."))}
     with pytest.raises(BrokerUnavailable, match=r"security\.protocol"):
-        read("orders", settings=secure | {"security.protocol": "PLAINTEXT"})
+        read("orders", settings=plain)

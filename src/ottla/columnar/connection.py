@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ottla.columnar.errors import BrokerRefused
 from ottla.columnar.sasl import start_exchange
 from ottla.columnar.settings import WireSettings
-from ottla.errors import BrokerUnavailable
+from ottla.errors import BrokerUnavailable, ConfigError
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers, schemas
 
 # The versions this client is written for, newest first what it needs. Above Fetch 12 and Produce 12 topics go by id
@@ -236,10 +236,22 @@ class Connection:
 
 
 def _tls_context(settings: WireSettings) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=settings.ssl_ca_location)
-    context.check_hostname = settings.ssl_check_hostname
-    if settings.ssl_certificate_location:
-        context.load_cert_chain(
-            settings.ssl_certificate_location, settings.ssl_key_location, password=settings.ssl_key_password
-        )
+    try:
+        context = ssl.create_default_context(cafile=settings.ssl_ca_location, cadata=settings.ssl_ca_pem)
+        context.check_hostname = settings.ssl_verify and settings.ssl_check_hostname
+        context.verify_mode = ssl.CERT_REQUIRED if settings.ssl_verify else ssl.CERT_NONE
+        if settings.ssl_certificate_location:
+            context.load_cert_chain(
+                settings.ssl_certificate_location, settings.ssl_key_location, password=settings.ssl_key_password
+            )
+    except OSError as error:  # an SSLError is one too
+        files = {
+            "ssl.ca.location": settings.ssl_ca_location,
+            "ssl.certificate.location": settings.ssl_certificate_location,
+            "ssl.key.location": settings.ssl_key_location,
+        }
+        found = ", ".join(f"{name}={path}" for name, path in files.items() if path)
+        raise ConfigError(
+            f"ssl: found {found or 'ssl.ca.pem'}, wanted readable certificates and key: {error}"
+        ) from error
     return context

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.columnar.decode import Isolation
@@ -28,12 +28,14 @@ class WireSettings:
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
-    sasl_password: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
     ssl_ca_location: str | None = None
+    ssl_ca_pem: str | None = None
     ssl_certificate_location: str | None = None
     ssl_key_location: str | None = None
-    ssl_key_password: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
     ssl_check_hostname: bool = True
+    ssl_verify: bool = True
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
@@ -101,6 +103,8 @@ _NAMES: dict[str, tuple[str, Any]] = {
     "sasl.username": ("sasl_username", str),
     "sasl.password": ("sasl_password", str),
     "ssl.ca.location": ("ssl_ca_location", str),
+    "ssl.ca.pem": ("ssl_ca_pem", str),
+    "enable.ssl.certificate.verification": ("ssl_verify", _flag),
     "ssl.certificate.location": ("ssl_certificate_location", str),
     "ssl.key.location": ("ssl_key_location", str),
     "ssl.key.password": ("ssl_key_password", str),
@@ -196,6 +200,7 @@ def wire_settings(
                 f"security.protocol: found {chosen.security_protocol}, wanted {address.protocol}, because"
                 f" bootstrap.servers has {address}"
             )
+    _check_security(chosen, given)
     if chosen.enable_idempotence and chosen.acks != -1:
         raise ConfigError(f"acks: found {chosen.acks}, but enable.idempotence=true needs acks=all")
     if not 1 <= chosen.max_in_flight <= 5:
@@ -204,6 +209,21 @@ def wire_settings(
             " a broker remembers five batches of a producer"
         )
     return chosen
+
+
+def _check_security(chosen: WireSettings, given: Mapping[str, object]) -> None:
+    """A password or a certificate that would not be used is a mistake, and not one to find out about from a log."""
+    protocol = chosen.security_protocol
+    if not protocol.startswith("SASL_"):
+        for name in ("sasl.username", "sasl.password"):
+            if name in given:
+                raise ConfigError(
+                    f"security.protocol: found {protocol}, wanted SASL_SSL (or SASL_PLAINTEXT), because {name} is set"
+                )
+    if not protocol.endswith("SSL"):
+        for name in ("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location"):
+            if name in given:
+                raise ConfigError(f"security.protocol: found {protocol}, wanted SSL or SASL_SSL, because {name} is set")
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
