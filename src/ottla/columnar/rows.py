@@ -1,7 +1,8 @@
 """Decoding row by row with an SDK serde, and the result as a column: the reference that column-wise readers answer to.
 
-Slower by an order of magnitude, and always right: it takes any serde, applies the rules of its type, and its errors
-are those that a service with the same serde would write into its dead letters.
+Always right: it takes any serde, applies the rules of its type, and its errors are those that a service with the same
+serde would write into its dead letters. A row is an object for a moment; the columns are made field by field of all
+rows, not row by row.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import datetime as dt
 import enum
 import uuid
 from collections.abc import Sequence
+from operator import attrgetter, methodcaller
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +25,9 @@ from ottla.serdes.models import is_pydantic, to_plain
 
 ERROR = pa.struct([pa.field("kind", pa.string()), pa.field("type", pa.string()), pa.field("message", pa.string())])
 """What is known of a row that does not decode; null for rows that do."""
+
+_AS_THEY_ARE = frozenset({int, float, bool, bytes})
+"""Values that need no preparation, whatever their column (text does, where it stands for a time)."""
 
 
 def decode_rows(
@@ -37,9 +43,27 @@ def decode_rows(
         elif value is not None:
             plain[row] = value
     try:
-        return pa.array([as_arrow_value(value, kind) for value in plain], kind), errors
+        return _column(plain, kind), errors
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
         return _one_by_one(plain, errors, kind), errors
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """All values at once. The same as `as_arrow_value` of each, which costs several times as much."""
+    found = set(map(type, values)) - {NoneType}
+    if found <= ({str} if pa.types.is_string(kind) else _AS_THEY_ARE):
+        return pa.array(values, kind)
+    if not pa.types.is_struct(kind) or not kind.num_fields or len(found) != 1:
+        return pa.array([as_arrow_value(value, kind) for value in values], kind)
+    (of,) = found
+    if of is not dict and (not dataclasses.is_dataclass(of) or is_pydantic(of)):
+        return pa.array([as_arrow_value(value, kind) for value in values], kind)
+    columns: list[pa.Array] = []
+    for field in kind:
+        take = methodcaller("get", field.name) if of is dict else attrgetter(field.name)
+        columns.append(_column([None if value is None else take(value) for value in values], field.type))
+    missing = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=missing)
 
 
 def _one_by_one(plain: list[Any], errors: list[dict[str, str] | None], kind: pa.DataType) -> pa.Array:
