@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import ClassVar
 
 from ottla.consumer.run import AnyRecord
 
@@ -31,6 +32,10 @@ class Lanes(ABC):
     """The records of one partition that wait for a worker."""
 
     __slots__ = ("_buffer", "_retries")
+
+    keep_order: ClassVar[bool] = False
+    """Whether the offsets of a run ascend, unless it is a retry. Where several runs go on at a time, what one of them
+    gives back or frees comes before what others did, whatever the offsets."""
 
     def __init__(self) -> None:
         self._buffer: deque[AnyRecord] = deque()
@@ -88,6 +93,8 @@ class PartitionLanes(Lanes):
     """Strict order: one run at a time."""
 
     __slots__ = ("_held", "_is_running")
+
+    keep_order: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +207,8 @@ class KeyLanes(Lanes):
             freed.extend(self._busy.pop(key, ()))
         # What was taken earlier stands before what parked behind it, and both before what nobody has looked at since:
         # there may be later records of the same keys among those.
-        self._released.extendleft(reversed(back + freed))
+        first = sorted(back + freed, key=lambda record: record.offset)
+        self._released.extendleft(reversed(first))
 
     def hold(self, group: Sequence[AnyRecord]) -> None:
         self._held.update(record.raw_key for record in group if record.raw_key is not None)

@@ -100,9 +100,11 @@ class OffsetTracker:
         self.finish_many((offset,))
 
     def finish_first(self, first: int, last: int, count: int) -> bool:
-        """The next `count` registered records are done, from `first` to `last`. False, and nothing is done, when those
-        are not what is next: then use `finish_many`. (A run that went well costs nothing per record.)"""
-        # Ascending numbers with the same ends and the same count as the head of the window are the head of the window.
+        """These registered records are done: `count`, ascending from `first` to `last`. False, and nothing is done,
+        when they are not those that are next: then use `finish_many`. (A run that went well costs nothing per record.)
+        """
+        # Ascending numbers with the same ends and the same count as the head of the window are the head of the window;
+        # numbers in another order may not be, and then something unfinished would be committed.
         if self._finished or first != self.position or last != self._offset_at(count - 1):
             return False
         self.finished_count += count

@@ -137,11 +137,12 @@ class PartitionState:
                 run.accounted = done
         return total
 
-    def settle(self, records: Sequence[AnyRecord]) -> None:
-        """These records are done, here and in the line of retry topics."""
+    def settle(self, records: Sequence[AnyRecord], *, ascend: bool = False) -> None:
+        """These records are done, here and in the line of retry topics. `ascend` says that their offsets surely do:
+        what comes from several keys, or is acknowledged in its own time, may be in any order."""
         if not records:
             return
-        if not self.tracker.finish_first(records[0].offset, records[-1].offset, len(records)):
+        if not ascend or not self.tracker.finish_first(records[0].offset, records[-1].offset, len(records)):
             self.tracker.finish_many([record.offset for record in records])
         stage = self.stage
         if stage is not None and stage.index:

@@ -38,7 +38,7 @@ class Settlement:
         """Account for everything in the run. Returns how many of its records are done now."""
         before = state.tracker.finished_count
         done = run.records if result.done is None else result.done
-        state.settle(done)
+        state.settle(done, ascend=result.done is None and run.is_first and state.lanes.keep_order)
         if state.attempts:
             for record in done:
                 state.attempts.pop(record.offset, None)

@@ -602,6 +602,44 @@ def test_what_is_done_out_of_order_is_committed_as_metadata() -> None:
     assert decode_finished(metadata, offset) == {6, 7}
 
 
+def test_a_run_whose_keys_were_freed_one_after_another_finishes_its_own_records_and_no_others() -> None:
+    driver = assigned(ordering=Ordering.KEY, concurrency=4, quantum=3)
+    for offset, key in enumerate([b"a", b"b", b"a", b"c", b"b", b"a"]):
+        driver.fetch(A, offset, key=key)
+    of_a, of_b, of_c = driver.runs
+    driver.step(events.PauseRequested((A,)))
+    driver.finish(of_b)
+    driver.finish(of_a)
+    driver.fetch(A, *range(6, 12), key=None)
+    driver.step(events.ResumeRequested((A,)))
+    run = driver.runs[1]
+    assert offsets_of(run) == [2, 5, 4]
+
+    driver.finish(run)
+
+    assert driver.session.position(A) == 3, "it is not handled yet"
+    (commit,) = of(Commit, driver.step(events.Tick(), after_ms=5_000))
+    offset, metadata = commit.offsets[A]
+    assert (offset, decode_finished(metadata, offset)) == (3, {4, 5})
+    driver.finish(of_c)
+    assert driver.session.position(A) == 6
+
+
+def test_records_that_are_acknowledged_in_another_order_finish_themselves_and_no_others() -> None:
+    driver = assigned(quantum=10)
+    driver.fetch(A, *range(10))
+    (run,) = driver.runs
+    records = run.records
+    done = [records[at] for at in (0, 1, 2, 3, 5, 6, 7, 9, 8)]
+
+    driver.finish(run, RunResult(done=done, failures=[(records[4], RETRY)]))
+
+    assert driver.session.position(A) == 4
+    (commit,) = of(Commit, driver.step(events.Tick(), after_ms=5_000))
+    offset, metadata = commit.offsets[A]
+    assert (offset, decode_finished(metadata, offset)) == (4, {5, 6, 7, 8, 9})
+
+
 def test_what_the_metadata_names_is_not_delivered_again() -> None:
     driver = Driver(ordering=Ordering.UNORDERED)
     driver.step(events.Assigned([A], {A: (5, encode_finished([6, 7, 9], 5))}))

@@ -12,6 +12,7 @@ In the end, when everything starts to work, every record is settled and the comm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -40,7 +41,7 @@ from ottla.delivery import Dead, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.records import Record, TopicPartition
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
-KEYS = [b"a", b"b", b"c", None]
+KEYS = [b"a", b"b", b"c", b"d", None]
 CONCURRENCY = 3
 
 
@@ -67,7 +68,7 @@ class SessionUnderChaos(RuleBasedStateMachine):
                     topics=frozenset({"orders"}),
                     ordering=self.ordering,
                     concurrency=CONCURRENCY,
-                    quantum=4,
+                    quantum=8,
                     failures=FailurePolicy(
                         retry=RetryPolicy(max_attempts=3, initial_s=0.01, max_s=0.05),
                         dead_letter_topic=self.dead_letter_topic,
@@ -119,8 +120,13 @@ class SessionUnderChaos(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish_a_run(self, data: st.DataObject) -> None:
         run = self.runs.pop(data.draw(st.integers(0, len(self.runs) - 1)))
-        fates = data.draw(st.lists(st.sampled_from("sssssrdx"), min_size=len(run.records), max_size=len(run.records)))
-        self.finish(run, fates)
+        count = len(run.records)
+        fates = data.draw(st.lists(st.sampled_from("sssssrdx"), min_size=count, max_size=count))
+        acknowledged = list(range(count))
+        if count > 1 and data.draw(st.booleans()):
+            here = data.draw(st.integers(0, count - 2))
+            acknowledged[here], acknowledged[-1] = acknowledged[-1], acknowledged[here]
+        self.finish(run, fates, acknowledged)
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
@@ -181,6 +187,12 @@ class SessionUnderChaos(RuleBasedStateMachine):
         self.step(events.Lost([partition]))
         assert partition not in self.session.assignment
         assert self.committed == before, "committed for a lost partition"
+
+    @rule(partition=st.sampled_from(PARTITIONS))
+    def someone_pauses(self, partition: TopicPartition) -> None:
+        """Runs that end meanwhile free what waits for them, and nothing of it goes out: it mixes."""
+        if partition in self.owned:
+            self.step(events.PauseRequested([partition]))
 
     @rule()
     def someone_resumes_everything(self) -> None:
@@ -278,8 +290,11 @@ class SessionUnderChaos(RuleBasedStateMachine):
             assert all(offset < record.offset for offset in same), "key order"
         earlier.append(record)
 
-    def finish(self, run: Run, fates: list[str]) -> None:
-        """s: succeeds, r: asks for a retry, d: is dead, x: everything from here on is not delivered (cancelled)."""
+    def finish(self, run: Run, fates: list[str], acknowledged: Sequence[int] = ()) -> None:
+        """s: succeeds, r: asks for a retry, d: is dead, x: everything from here on is not delivered (cancelled).
+
+        `acknowledged`: the order in which what the handler sent was acknowledged.
+        """
         done: list[AnyRecord] = list(run.records[: run.done])
         failures: list[tuple[AnyRecord, Failure]] = []
         untouched: list[AnyRecord] = []
@@ -306,6 +321,8 @@ class SessionUnderChaos(RuleBasedStateMachine):
         if not failures and not untouched:
             result = RunResult()
         else:
+            place = {run.records[index].offset: number for number, index in enumerate(acknowledged)}
+            done.sort(key=lambda record: place.get(record.offset, 0))
             result = RunResult(done=done, failures=failures, untouched=untouched)
         self.step(events.RunFinished(run, result))
 
