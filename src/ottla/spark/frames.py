@@ -7,19 +7,16 @@ offsets kept beside the checkpoint, and Spark's own connector instead of this on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ConfigError
 from ottla.spark.decoding import Decodable, decode
-from ottla.spark.engine import jvm_options, jvm_source_is_there
+from ottla.spark.engine import Engine, jvm_options, takes_jvm
 from ottla.spark.inside import pack_recipes
 from ottla.spark.options import DECODE_OPTION
 from ottla.spark.starting import FILE_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Engine: TypeAlias = Literal["python", "jvm", "auto"]
 
 
 def read(
@@ -69,9 +66,7 @@ def _options(topic: str | Sequence[str] | None, bootstrap_servers: str, options:
 def _load(
     reader: Any, spark: SparkSession, options: dict[str, str], *, value: Decodable, key: Decodable, engine: Engine
 ) -> DataFrame:
-    if engine not in ("python", "jvm", "auto"):
-        raise ConfigError(f"engine: found {engine!r}, wanted python, jvm or auto")
-    if engine == "jvm" or (engine == "auto" and jvm_source_is_there(spark)):
+    if takes_jvm(engine, spark, options):
         frame: DataFrame = reader.format("kafka").options(**jvm_options(options)).load()
         wants_decoding = value is not None or key is not None
         return decode(frame, value=value, key=key) if wants_decoding else frame

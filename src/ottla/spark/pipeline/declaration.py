@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import ConfigError
 from ottla.spark.decoding import Decodable
-from ottla.spark.frames import Engine
+from ottla.spark.engine import Engine
 from ottla.spark.pipeline.parts import (
     DeadLetterSink,
     EachBatchSink,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.columnar import Cluster
 from ottla.errors import ConfigError
 from ottla.spark.checkpoint import is_checkpoint, query_lock
+from ottla.spark.engine import takes_jvm
 from ottla.spark.pipeline.frames import Frames, Mode, Run
 from ottla.spark.pipeline.parts import DeadLetterSink, EachBatchSink, ParquetSink, Position, Sink, TopicSink
 from ottla.spark.pipeline.replay import live_version
@@ -61,7 +62,7 @@ def start(
         try:
             with Cluster(wire) as cluster:
                 starts = Starts(pipeline, cluster, since=since)
-                runs = {sink.name: _run(pipeline, sink, starts, pause) for sink in sinks}
+                runs = {sink.name: _run(pipeline, session, sink, starts, pause) for sink in sinks}
             for sink in sinks:
                 rows = Frames(session, pipeline.parts, runs[sink.name]).rows_of(sink)
                 queries[sink.name] = _start_query(pipeline, sink, rows, every=every, available_now=available_now)
@@ -109,11 +110,12 @@ def sinks_to_run(pipeline: Pipeline, only: Sequence[str]) -> list[Sink]:
     return chosen
 
 
-def _run(pipeline: Pipeline, sink: Sink, starts: Starts, pause: Path) -> Run:
+def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, pause: Path) -> Run:
     options: dict[str, dict[str, str]] = {}
     for source in pipeline.sources_of(sink):
         options[source.name] = starts.option(sink, source)
-        if source.engine == "python":  # what Spark's own connector does not have
+        given = {name: str(value) for name, value in source.options.items()}
+        if not takes_jvm(source.engine, session, given):  # what Spark's own connector does not have
             options[source.name]["pauseFile"] = str(pause)
             if pipeline.publish_groups:
                 options[source.name]["publishGroup"] = pipeline.group_of(sink.name)

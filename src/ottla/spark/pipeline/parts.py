@@ -13,7 +13,7 @@ from ottla.columnar.positions import parse_position
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.decoding import Decodable
-from ottla.spark.frames import Engine
+from ottla.spark.engine import Engine
 from ottla.spark.offsets import to_json_dict
 
 if TYPE_CHECKING:
