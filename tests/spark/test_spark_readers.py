@@ -16,14 +16,25 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ottla.columnar import Cluster, OffsetOutOfRange, TopicRecreated, group_offsets, wire_settings
-from ottla.errors import ConfigError
+from ottla.columnar import (
+    Cluster,
+    OffsetOutOfRange,
+    Outcome,
+    TopicRecreated,
+    TopicWriter,
+    begin_transaction,
+    end_transaction,
+    group_offsets,
+    wire_settings,
+)
+from ottla.errors import ConfigError, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.serdes import Json
 from ottla.spark import connections
@@ -107,6 +118,17 @@ def test_a_query_reads_budget_by_budget_until_what_was_there_at_its_start_is_rea
     assert ends(reader.reportLatestOffset(), topic) == {0: 7, 1: 3}  # beside the batch's end: the lag of each partition
 
 
+def test_a_budget_in_proportion_to_the_lag_is_there_for_who_asks(kafka, make_topic, open_stream):
+    topic = make_topic(partitions=2)
+    kafka.produce(topic, ["x"] * 90, partition=0)
+    kafka.produce(topic, ["x"] * 10, partition=1)
+    firsts = []
+    for fairness in ("proportional", "maxmin"):
+        reader = open_stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10", fairness=fairness)
+        firsts.append(ends(reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()), topic))
+    assert firsts == [{0: 9, 1: 1}, {0: 5, 1: 5}]
+
+
 def test_without_a_budget_everything_is_one_batch(kafka, make_topic, open_stream):
     topic = make_topic()
     kafka.produce(topic, [str(i) for i in range(9)])
@@ -183,6 +205,38 @@ def test_a_topic_that_begins_to_match_the_pattern_is_read_from_its_first_record(
         reader.stop()
 
 
+def test_a_topic_of_the_pattern_that_was_deleted_is_said_once_and_never_silent(kafka, make_topic, caplog):
+    one = make_topic("kept")
+    two = f"{one}-too"
+    kafka.create_topic(two)
+    kafka.produce(two, ["x"] * 3)
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribePattern": f"{one}.*"}
+    strict, lenient = (
+        StreamReader(source_options(given | {"onDataLoss": policy}, is_streaming=True)) for policy in ("fail", "skip")
+    )
+    try:
+        start = strict.initialOffset()
+        assert lenient.latestOffset(start, ALL) == start
+        kafka.delete_topics([two])
+        kafka.produce(one, ["y"])
+        deadline = time.monotonic() + 60
+
+        def go_on():
+            while time.monotonic() < deadline:
+                strict.latestOffset(start, ALL)
+
+        with pytest.raises(UnknownTopic, match=rf"{two} was deleted: the query had read {{0: 3}} of it\. Set onData"):
+            go_on()
+        with caplog.at_level(logging.WARNING):
+            end = lenient.latestOffset(start, ALL)
+            assert lenient.latestOffset(end, ALL) == end
+        assert values(lenient, start, end) == [b"y"]
+        assert caplog.text.count(f"{two} was deleted") == 1
+    finally:
+        strict.stop()
+        lenient.stop()
+
+
 def test_a_query_waits_for_the_minimum_and_no_longer_than_allowed(kafka, make_topic, open_stream, monkeypatch):
     """Spark has no limit of both kinds for Python sources, so the two are put together here."""
     topic = make_topic()
@@ -235,11 +289,55 @@ def test_a_query_starts_where_a_group_is_and_elsewhere_by_its_default(kafka, mak
     assert ends(reader.initialOffset(), topic) == {0: 3, 1: 4}
 
 
-def test_assigned_partitions_must_be_there(kafka, make_topic):
+def test_assigned_partitions_are_read_alone_and_must_be_there(kafka, make_topic):
     topic = make_topic(partitions=2)
-    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "assign": json.dumps({topic: [1, 5]})}
+    for partition in (0, 1):
+        kafka.produce(topic, [str(partition)], partition=partition)
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "assign": json.dumps({topic: [1]})}
+    assert values(BatchReader(source_options(given, is_streaming=False))) == [b"1"]
+    given["assign"] = json.dumps({topic: [1, 5]})
     with pytest.raises(ConfigError, match=f"no such partition: {topic}-5"):
         BatchReader(source_options(given, is_streaming=False)).partitions()
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({"tasks": "4"}, [100]),
+        ({"tasks": "2", "rowsPerTask": "10"}, [50, 50]),
+        ({"tasks": "2", "rowsPerTask": "10", "minPartitions": "5"}, [20] * 5),
+        ({"tasks": "2", "maxRecordsPerPartition": "30"}, [25] * 4),
+    ],
+)
+def test_tasks_are_as_many_as_the_rows_and_the_options_call_for(kafka, make_topic, options, sizes):
+    topic = make_topic(partitions=2)
+    kafka.produce(topic, ["x"] * 90, partition=0)
+    kafka.produce(topic, ["x"] * 10, partition=1)
+    tasks = batch_reader(kafka, topic, **options).partitions()
+    assert [sum(r.size for r in task.ranges) for task in tasks] == sizes
+
+
+def test_what_is_not_committed_is_not_shown_unless_asked_for_and_markers_hold_nothing_up(
+    kafka, make_topic, open_stream
+):
+    topic = make_topic()
+    with Cluster(wire_settings(bootstrap_servers=kafka.bootstrap_servers)) as cluster:
+        for value, outcome in (("aborted", Outcome.ABORT), ("committed", Outcome.COMMIT), ("open", None)):
+            transaction = begin_transaction(cluster, f"{topic}-{value}")
+            writer = TopicWriter(cluster, topic=topic, transaction=transaction)
+            writer.write(pa.record_batch({"value": [value]}))
+            writer.flush()
+            if outcome is not None:
+                end_transaction(cluster, transaction, outcome)
+        reader = open_stream(topic, startingOffsets="earliest")
+        start = reader.initialOffset()
+        deadline = time.monotonic() + 60
+        while ends(end := reader.latestOffset(start, ALL), topic) != {0: 4}:  # two records, two markers
+            assert time.monotonic() < deadline
+        assert values(reader, start, end) == [b"committed"]
+        every = {"kafka.isolation.level": "read_uncommitted"}
+        assert values(batch_reader(kafka, topic, **every)) == [b"aborted", b"committed", b"open"]
+        end_transaction(cluster, transaction, Outcome.ABORT)
 
 
 # What is no longer there

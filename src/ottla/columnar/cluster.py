@@ -281,6 +281,9 @@ class Cluster:
                 is_internal=bool(topic.is_internal),
             )
             self._fetched_at[topic.name] = self.now()
+        if names is None:
+            for deleted in self._topics.keys() - {topic.name for topic in response.topics}:
+                self._forget(deleted)
         return errors
 
     def _forget(self, topic: str) -> None:

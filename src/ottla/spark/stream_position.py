@@ -21,7 +21,7 @@ from ottla.columnar import (
     TopicRecreated,
     commit_group_offsets,
 )
-from ottla.errors import OttlaError
+from ottla.errors import OttlaError, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.spark.offsets import Offsets, from_json_dict, to_json_dict
 from ottla.spark.options import SourceOptions
@@ -41,6 +41,7 @@ class StreamPosition:
         self._frozen_end: Offsets | None = None
         self._last_batch_at: float | None = None
         self._published: Offsets = {}
+        self._said_deleted: set[str] = set()
 
     def initial(self) -> dict[str, Any]:
         """The offsets a new query starts at. Spark asks more than once before the first batch is committed."""
@@ -77,7 +78,8 @@ class StreamPosition:
             granted = share_budget(available, budget=budget, fairness=self._options.fairness)
             ends = {p: begins[p] + granted[p] for p in ends}
         gone = {p: offset for p, offset in starts.items() if p not in ends and p.topic not in recreated}
-        ends |= gone  # a partition that is not there right now keeps its place
+        self._report_deleted(gone)
+        ends |= gone  # what is gone keeps its place, by which it is known when it comes again
         self._last_batch_at = self._cluster.now()
         return to_json_dict(ends, known_ids | ids)
 
@@ -109,7 +111,13 @@ class StreamPosition:
         return subscribed_partitions(self._cluster, self._options)
 
     def _end_now(self) -> Offsets:
-        return offsets_at(self._cluster, self._partitions(), LATEST)
+        try:
+            return offsets_at(self._cluster, self._partitions(), LATEST)
+        except UnknownTopic:
+            if self._options.pattern is None:
+                raise
+            # Deleted between the two questions: the pattern does not find it any more.
+            return offsets_at(self._cluster, self._partitions(), LATEST)
 
     def _begins(self, starts: Offsets, ends: Offsets, recreated: set[str]) -> Offsets:
         """Where reading begins in each partition of `ends`: partitions that are new begin at their earliest record."""
@@ -155,6 +163,19 @@ class StreamPosition:
                     " or use a new checkpoint"
                 )
             log.warning("%s; the new one is read from its beginning", text)
+
+    def _report_deleted(self, gone: Offsets) -> None:
+        """A topic of the pattern that does not come any more. One that was subscribed to by name is missed before."""
+        for name in sorted({p.topic for p in gone} - self._said_deleted):
+            try:
+                self._cluster.topic(name)  # it may be there, and only have been without a leader
+            except UnknownTopic:
+                read = {p.partition: offset for p, offset in gone.items() if p.topic == name}
+                text = f"{name} was deleted: the query had read {read} of it"
+                if any(self._options.on_data_loss.of(p) is OnDataLoss.FAIL for p in gone if p.topic == name):
+                    raise UnknownTopic(f"{text}. Set onDataLoss to skip to go on without it") from None
+                log.warning("%s; it goes on without it", text)
+                self._said_deleted.add(name)
 
     def _topic_ids(self, offsets: Offsets) -> dict[str, str]:
         ids: dict[str, str] = {}
