@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from ottla.cli import main
+from ottla.columnar import Cluster, wire_settings
 from ottla.errors import ConfigError
+from ottla.records import TopicPartition
 from ottla.serdes import Json
-from ottla.spark import Pipeline
+from ottla.spark import NotCaughtUp, Pipeline, Running
+from ottla.spark.pipeline import progress as progress_of_queries
+from ottla.spark.pipeline.launch import _run, sinks_to_run
+from ottla.spark.pipeline.parts import end_options, start_options
 from ottla.spark.pipeline.progress import metrics_of, report_progress
+from ottla.spark.pipeline.starts import Starts
+from ottla.telemetry import Counters
 
 
 @pytest.fixture
@@ -89,6 +98,75 @@ def test_the_dry_run_shows_ranges_and_tasks_by_the_budget(pipeline, kafka, make_
     assert [(row.partition.partition, row.records) for row in pipeline.lag()] == [(0, 70), (1, 10)]
 
 
+def test_a_start_and_an_end_are_words_times_groups_or_offsets():
+    offsets = {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): -2}
+    as_json = '{"orders": {"0": 7, "1": -2}}'
+    assert start_options(offsets) == {"startingOffsets": as_json}
+    assert start_options("group:billing") == {"startingGroup": "billing"}
+    assert start_options("1970-01-01T00:00:01Z")["startingTimestamp"] == "1000"
+    assert end_options(offsets) == {"endingOffsets": as_json}
+    assert (end_options("now"), end_options("1970-01-01T00:00:01Z")) == ({}, {"endingTimestamp": "1000"})
+    with pytest.raises(ConfigError, match="until: found 'earliest', wanted now, a time or offsets"):
+        end_options("earliest")
+
+
+def write_checkpoint(location, offsets):
+    for name, lines in {"offsets": ["v1", "{}", json.dumps(offsets)], "commits": ["v1", "{}"]}.items():
+        (Path(location) / name).mkdir(parents=True)
+        (Path(location) / name / "0").write_text("\n".join(lines))
+
+
+def test_a_version_that_has_read_less_than_the_live_one_is_not_switched_to(pipeline):
+    pipeline.dead_letters = "dead"
+    pipeline.read_topic("events", value=Json(dict[str, int]))
+    pipeline.write_parquet("events", "/lake/{version}")
+    again = pipeline.at(version="v2")
+    pipeline.switch_over("v1")  # as a replay does first: which version is live is known from then on
+    write_checkpoint(pipeline.checkpoint_of("events"), {"events": {"0": 10, "1": 5}})
+    write_checkpoint(again.checkpoint_of("events"), {"events": {"0": 10, "1": 3}})
+    with pytest.raises(ConfigError, match=r"v2 is not as far as v1: events lacks 2 records of events-1\."):
+        pipeline.switch_over("v2")
+    assert pipeline.live_version() == "v1"
+    # A dead letter is the live version's: it is there once, whatever version meets it first.
+    assert [sink.name for sink in sinks_to_run(pipeline, ())] == ["events_dead_letters", "events"]
+    assert [sink.name for sink in sinks_to_run(again, ())] == ["events"]
+    pipeline.switch_over("v2", force=True)
+    assert pipeline.live_version() == "v2"
+    assert [sink.name for sink in sinks_to_run(again, ())] == ["events_dead_letters", "events"]
+    with pytest.raises(ConfigError, match="v2 is live; replay into another version"):
+        pipeline.replay(version="v2")
+
+
+@pytest.mark.parametrize("engine", ["python", "auto", "jvm"])
+def test_a_stream_of_either_engine_starts_where_it_was_told_and_ours_can_be_paused_and_seen(
+    pipeline, kafka, make_topic, tmp_path, engine
+):
+    topic = make_topic()
+    kafka.produce(topic, ["x"])
+    pipeline.read_topic("events", topic, engine=engine, start="latest")
+    pipeline.write_parquet("events", str(tmp_path / "lake"))
+    with Cluster(wire_settings(bootstrap_servers=kafka.bootstrap_servers)) as cluster:
+        without_the_connector = object()
+        (sink,) = pipeline.sinks.values()
+        run = _run(pipeline, without_the_connector, sink, Starts(pipeline, cluster), tmp_path / "pause")
+    options = dict(run.source_options["events"])
+    assert json.loads(options.pop("startingOffsets")) == {topic: {"0": 1}}
+    ours = {"pauseFile": str(tmp_path / "pause"), "publishGroup": "p.v1.events"}
+    assert options == ({} if engine == "jvm" else ours)
+
+
+def test_waiting_to_catch_up_ends_with_how_far_it_is_behind(pipeline, kafka, make_topic, tmp_path):
+    topic = make_topic()
+    kafka.produce(topic, ["x", "y"])
+    pipeline.read_topic("events", topic)
+    pipeline.write_each("events", print)
+    stands_still = SimpleNamespace(isActive=True, recentProgress=[])
+    running = Running(pipeline, {"events": stands_still}, tmp_path / "pause", ExitStack())
+    with pytest.raises(NotCaughtUp, match=r"after 0\.1 s, records not yet read: \{'events': 2\}"):
+        running.await_caught_up(timeout_s=0.1)
+    assert [row.records for row in running.lag()] == [2]
+
+
 @pytest.fixture
 def module(kafka, make_topic, tmp_path, monkeypatch):
     topic = make_topic()
@@ -129,7 +207,34 @@ def test_progress_without_a_sum_as_spark_connect_gives_it_is_counted_by_source()
     progress = {"batchId": 3, "sources": [{"numInputRows": 2}, {"numInputRows": 5}], "durationMs": {}}
     query = SimpleNamespace(isActive=True, recentProgress=[SimpleNamespace(batchId=3, json=json.dumps(progress))])
     found = metrics_of("lake", query)
-    assert (found.rows, found.last_batch) == (7, 3)
+    assert (found.rows, found.last_batch, found.lag) == (7, 3, 0)
+
+
+def test_each_micro_batch_is_logged_with_its_lag_and_rate_and_told_to_the_hooks(pipeline, monkeypatch):
+    """The lag is that of all partitions: the end of the topic stands beside the end of the batch, without its ids."""
+    source = {
+        "numInputRows": 7,
+        "endOffset": {"t": {"0": 5, "1": 2}, "@topic-ids": {"t": "AAAA"}},
+        "latestOffset": {"t": {"0": 9, "1": 3}},
+    }
+    progress = {
+        "batchId": 3,
+        "numInputRows": 7,
+        "sources": [source],
+        "durationMs": {"triggerExecution": 500},
+        "observedMetrics": {"events": {"records": 7, "malformed": 2}},
+    }
+    query = SimpleNamespace(isActive=True, recentProgress=[SimpleNamespace(batchId=3, json=json.dumps(progress))])
+    pipeline.hooks = Counters()
+    logged = []
+    monkeypatch.setattr(progress_of_queries, "log_event", lambda *event: logged.append(event))
+    assert report_progress(pipeline, "lake", query, after=2) == 3
+    ((name, level, event),) = logged
+    assert (name, level, event["pipeline"], event["sink"]) == ("pipeline_batch", "info", "p", "lake")
+    assert (event["rows"], event["malformed"], event["lag"], event["rows_per_second"]) == (7, 2, 5, 14)
+    assert (pipeline.hooks["handled"], pipeline.hooks["malformed"]) == (5, 2)
+    metrics = metrics_of("lake", query)
+    assert (metrics.rows, metrics.malformed, metrics.lag, metrics.rows_per_second) == (7, 2, 5, 14.0)
 
 
 class Remembered:

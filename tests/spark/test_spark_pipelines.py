@@ -1,4 +1,4 @@
-"""Windows, joins, dedup and replay over the source: plain Spark, nothing hidden."""
+"""Windows, joins and dedup over the source: plain Spark, nothing hidden."""
 
 from __future__ import annotations
 
@@ -74,25 +74,6 @@ def test_one_definition_gives_the_same_totals_as_batch_and_as_stream(topics, kaf
     assert sorted(tuple(r) for r in topics.spark.table("minutes").collect()) == EXPECTED
 
 
-def test_a_replay_from_a_time_is_a_bounded_batch_over_the_same_definition(topics, kafka, make_topic, tmp_path):
-    topic = make_topic()
-    kafka.produce(topic, [b"\x01"], timestamp_ms=1_000)  # older than the replay, and broken
-    serde = Avro(Sale)
-    kafka.produce(
-        topic,
-        [serde.serialize(s, SerdeContext(topic)) for s in SALES],
-        keys=[s.shop for s in SALES],
-        timestamp_ms=5_000,
-    )
-    again, bad = split(
-        read(topics.spark, topic, bootstrap_servers=kafka.bootstrap_servers, value=Avro(Sale), startingTimestamp=2_000)
-    )
-    out = str(tmp_path / "totals-v2")
-    totals(again).write.parquet(out)
-    assert sorted(tuple(r) for r in topics.spark.read.parquet(out).collect()) == EXPECTED
-    assert bad.count() == 0
-
-
 def test_a_stream_joins_a_topic_read_as_a_table(topics, kafka, make_topic):
     sales, shops = make_topic("sales"), make_topic("shops")
     send(kafka, sales, *SALES)
@@ -149,18 +130,18 @@ def test_results_in_parquet_are_exactly_once_over_a_failure(topics, kafka, make_
 
     topic = make_topic(partitions=2)
     for p in range(2):
-        kafka.produce(topic, [f"{p}-{i}" for i in range(300)], partition=p)
+        kafka.produce(topic, [f"{p}-{i}" for i in range(100)], partition=p)
     fuse, out = tmp_path / "failed-once", str(tmp_path / "out")
 
     @f.udf("string")
     def fail_once(value):
-        if bytes(value) == b"1-150" and not fuse.exists():
+        if bytes(value) == b"1-70" and not fuse.exists():
             fuse.touch()
             raise RuntimeError("fails once")
         return bytes(value).decode()
 
     def run():
-        frame = topics.stream(topic, maxOffsetsPerTrigger=200, rowsPerTask=50, tasks=4)
+        frame = topics.stream(topic, maxOffsetsPerTrigger=100, rowsPerTask=50, tasks=2)
         query = topics.start(
             frame.select(fail_once("value").alias("value"))
             .writeStream.format("parquet")
@@ -174,4 +155,4 @@ def test_results_in_parquet_are_exactly_once_over_a_failure(topics, kafka, make_
         run()
     run()
     values = [r.value for r in topics.spark.read.parquet(out).collect()]
-    assert sorted(values) == sorted(f"{p}-{i}" for p in range(2) for i in range(300))
+    assert sorted(values) == sorted(f"{p}-{i}" for p in range(2) for i in range(100))

@@ -29,6 +29,8 @@ class SinkMetrics:
     malformed: int
     rows_per_second: float
     batch_ms: int
+    lag: int
+    """Records behind the end of the topics when the last micro-batch was planned; `Running.lag()` asks anew."""
     late_rows: int
     state_rows: int
 
@@ -62,6 +64,7 @@ def metrics_of(sink: str, query: StreamingQuery) -> SinkMetrics:
         malformed=sum(_malformed(p) for p in progress),
         rows_per_second=rows * 1000 / busy_ms if busy_ms else 0.0,
         batch_ms=0 if last is None else last["durationMs"].get("triggerExecution", 0),
+        lag=0 if last is None else _lag(last),
         late_rows=sum(o["numRowsDroppedByWatermark"] for p in progress for o in p.get("stateOperators", [])),
         state_rows=sum(o["numRowsTotal"] for o in operators),
     )
@@ -88,6 +91,7 @@ def _report(pipeline: Pipeline, sink: str, progress: Mapping[str, Any]) -> None:
         "rows": rows,
         "malformed": malformed,
         "took_ms": took_ms,
+        "rows_per_second": round(rows * 1000 / took_ms) if took_ms else 0,
         "lag": _lag(progress),
     }
     log_event("pipeline_batch", "info", fields)
@@ -140,7 +144,7 @@ def _end_offsets(progress: Mapping[str, Any]) -> Offsets:
 
 
 def _lag(progress: Mapping[str, Any]) -> int:
-    """Records behind the end of the topics, as the source saw it when the micro-batch ended."""
+    """Records behind the end of the topics, as the source saw it when the micro-batch was planned."""
     lag = 0
     for source in progress["sources"]:
         latest, end = source.get("latestOffset"), source.get("endOffset")
