@@ -3,15 +3,25 @@ once. Tasks and driver are plain calls here; Spark itself kills and restarts the
 
 from __future__ import annotations
 
+import pickle
+import time
+
 import pyarrow as pa
 import pytest
 
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
 import ottla.columnar
+from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.cluster.time import VirtualClock
 from ottla.columnar import Cluster, Outcome, add_marker, end_transaction, wire_settings
 from ottla.errors import ConfigError, FencedError
 from ottla.records import TopicPartition
 from ottla.spark.exactly_once import ReplayDiffers, Work, abort_batch, commit_batch, prepare_task
 from ottla.spark.options import SinkOptions, sink_options
+from ottla.spark.sink import batch_writer, stream_writer
 
 TASKS = 3
 
@@ -151,6 +161,65 @@ def test_a_replay_by_fewer_tasks_is_noticed_though_only_the_last_task_had_rows(k
     commit_batch(batch.options, batch.cluster, messages, 0)
     with pytest.raises(ReplayDiffers, match="was partly committed by 3 tasks and is now written by 2"):
         commit_batch(batch.options, batch.cluster, batch.prepare(0, tasks=2, rows=[]), 0)
+
+
+def test_a_batch_that_takes_longer_than_its_transactions_may_is_not_committed_and_can_come_again():
+    """The broker aborts them. The driver learns that it came too late, and Spark runs the batch again."""
+    with EmbeddedCluster(clock=VirtualClock()) as kafka:
+        kafka.create_topic("out")
+        settings = wire_settings({"retry.backoff.ms": 10}, bootstrap_servers=kafka.bootstrap_servers)
+        with Cluster(settings) as cluster:
+            batch = Batch(cluster, SinkOptions(wire=settings, topic="out", is_exactly_once=True))
+            messages = batch.prepare(0)
+            kafka.clock.advance(minutes=11)
+            with pytest.raises(FencedError, match=r"it has timed out \(transaction\.timeout\.ms\)"):
+                commit_batch(batch.options, cluster, messages, 0)
+            abort_batch(cluster, messages)
+            assert committed(kafka, batch) == []
+            batch.run(0)
+            assert committed(kafka, batch) == expected(0)
+
+
+def test_a_batch_write_is_visible_when_the_job_is_done_and_not_at_all_when_it_fails(kafka, make_topic):
+    topic = make_topic(partitions=2)
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, "delivery": "exactly-once"}
+    schema = StructType([StructField("value", StringType())])
+
+    def visible():
+        table = ottla.columnar.read(topic, bootstrap_servers=kafka.bootstrap_servers, columns=["value"]).read_all()
+        return table.column("value").to_pylist()
+
+    for finish in ("abort", "commit"):
+        writer = pickle.loads(pickle.dumps(batch_writer(given, schema, overwrite=False)))
+        message = writer.write(iter([pa.record_batch({"value": [finish]})]))
+        assert visible() == []
+        getattr(writer, finish)([None, message] if finish == "abort" else [message])
+    deadline = time.monotonic() + 60
+    while visible() != [b"commit"]:  # the partitions hear of the decision a moment later
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "reason"),
+    [
+        ("key STRING", {"topic": "t"}, "needs a column value; found key"),
+        ("value INT", {"topic": "t"}, "column value: found int, wanted binary or string"),
+        ("value STRING", {}, "needs the option topic, or a column topic"),
+        ("value STRING, topic STRING", {"delivery": "exactly-once"}, "exactly-once needs the option topic"),
+        ("value STRING, colour INT", {"topic": "t"}, "no column colour"),
+    ],
+)
+def test_rows_that_are_no_records_are_refused_by_the_columns_that_the_query_has(columns, options, reason):
+    schema = StructType([StructField(*_field(column)) for column in columns.split(", ")])
+    with pytest.raises(ConfigError, match=reason):
+        batch_writer({"kafka.bootstrap.servers": "a:1"} | options, schema, overwrite=False)
+    with pytest.raises(ConfigError, match=reason):
+        stream_writer({"kafka.bootstrap.servers": "a:1"} | options, schema)
+
+
+def _field(text):
+    name, kind = text.split()
+    return name, {"STRING": StringType(), "INT": IntegerType()}[kind]
 
 
 def test_the_options_of_the_sink_are_checked(kafka):

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from ottla.cli import main
 from ottla.errors import ConfigError
-from ottla.spark import JavaMissing, session, spark_session
+from ottla.spark import Java, JavaMissing, session, spark_session
 from ottla.spark.spark_session import DEFAULTS, LOCAL_DEFAULTS, local_cores
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
@@ -50,6 +50,8 @@ def builder(monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     for name in ("MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_PYTHON", "OTTLA_SPARK_TASKS"):
         os.environ.pop(name, None)
+    some_java = Java(home=Path("/opt/java"), version=17, origin="PATH")
+    monkeypatch.setattr(spark_session, "find_java", lambda: some_java)
     return made
 
 
@@ -98,6 +100,12 @@ def test_the_users_settings_win(builder):
     assert builder.given["spark.sql.session.timeZone"] == "CET"
     assert builder.given["spark.python.daemon.module"] == "ottla.spark.daemon"
     assert os.environ["OTTLA_SPARK_TASKS"] == "3"
+
+
+def test_without_a_word_about_where_it_runs_on_all_cores_of_this_machine(builder):
+    assert session("report", log_level=None).given["master"] == "local[*]"
+    os.environ["MASTER"] = "spark://there:7077"
+    assert session("report", log_level=None).given["master"] == "spark://there:7077"
 
 
 def test_under_spark_submit_the_master_and_the_jvm_are_those_that_were_chosen(builder, monkeypatch):

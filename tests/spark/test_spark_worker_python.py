@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.spark import worker_python as module
+from ottla.spark.daemon import _quiet
+from ottla.spark.quiet import end_quietly_when_spark_hangs_up
 from ottla.spark.worker_python import worker_python
 
 pyspark = pytest.importorskip("pyspark")
@@ -43,6 +45,32 @@ def test_a_pyspark_that_workers_would_not_find_without_the_zip_keeps_it(monkeypa
     monkeypatch.setattr(module.site, "getsitepackages", list)
     monkeypatch.setattr(module.site, "getusersitepackages", lambda: "/nowhere")
     assert worker_python(directory=tmp_path) == sys.executable
+
+
+def test_a_source_that_spark_hangs_up_on_ends_without_a_traceback_and_with_one_for_all_else(monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys, "excepthook", lambda *error: shown.append(error[0]))
+    end_quietly_when_spark_hangs_up()
+    assert sys.excepthook.__name__ == "<lambda>"  # this is no process of Spark's
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/spark/python_streaming_source_runner.py", raising=False)
+    end_quietly_when_spark_hangs_up()
+    for error in (EOFError(), BrokenPipeError(), ConnectionResetError(), ValueError("a mistake")):
+        sys.excepthook(type(error), error, None)
+    assert shown == [ValueError]
+
+
+def test_a_worker_that_spark_hangs_up_on_ends_without_a_traceback_and_fails_with_all_else(monkeypatch):
+    """`limit()` and `show()` hang up on every worker that has more than they want."""
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+
+    def worker(error):
+        raise error
+
+    _quiet(worker)(BrokenPipeError())
+    assert ended == [0]
+    with pytest.raises(ValueError, match="a mistake"):
+        _quiet(worker)(ValueError("a mistake"))
 
 
 @pytest.mark.spark
