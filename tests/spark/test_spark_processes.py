@@ -62,6 +62,10 @@ def test_a_process_killed_with_sigkill_leaves_exactly_once_results(processes, sp
     awaited = [out / "_spark_metadata" / "1", home / "topic" / "offsets" / "1"]
     submitted.wait(lambda: all(file.exists() for file in awaited))
     submitted.end()  # the driver and its JVM; the workers die of it
+    deadline = time.monotonic() + 60
+    while submitted.has_processes:  # the JVM comes first, and the driver has the locks until it is dead too
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
     with submitted.declared_here().start(spark, available_now=True) as running:
         assert running.await_end(timeout_s=WAIT_S)
