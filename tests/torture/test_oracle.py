@@ -192,6 +192,32 @@ def test_what_a_member_did_before_it_was_thrown_out_may_come_again():
     assert judge(PLAN, evidence) == []
 
 
+def left_uncommitted_from(evidence: Evidence, *, count: int) -> Delivery:
+    """The last records of a partition are not committed. The delivery of the first of them."""
+    deliveries = [one for one in evidence.deliveries[FIRST.name] if one.partition == 0]
+    first = deliveries[-count]
+    evidence.commits[FIRST.group, FIRST.source, 0].append(Committed(2_000.0, first.offset, ""))
+    return first
+
+
+def test_what_a_member_handled_right_before_it_was_killed_may_be_uncommitted_in_the_end():
+    evidence = good_evidence()
+    first = left_uncommitted_from(evidence, count=3)
+    kill_s = first.at_s + 0.2
+    evidence.incidents.append(Incident(kind="kill", member=first.member, from_s=kill_s, until_s=kill_s))
+    assert judge(PLAN, evidence) == []
+
+
+def test_what_was_handled_again_by_a_member_that_stopped_gracefully_must_be_committed():
+    evidence = good_evidence()
+    first = left_uncommitted_from(evidence, count=3)
+    kill_s = first.at_s + 0.2
+    evidence.incidents.append(Incident(kind="kill", member=first.member, from_s=kill_s, until_s=kill_s))
+    evidence.deliveries[FIRST.name].append(replace(first, at_s=kill_s + 1, member="other", has_failed=True))
+    (violation,) = judge(PLAN, evidence)
+    assert f"stopped gracefully with {first.offset} of" in violation
+
+
 def test_a_seed_is_a_plan():
     one, same = (Plan.draw(seed=7, shell="asyncio", records=100, faults=9) for _ in range(2))
     assert one == same

@@ -9,7 +9,7 @@ docs/explanation/guarantees.md:
 - `unexplained`       a record was sent on twice only when its member was killed, cut off or thrown out in between,
                       and only what was in flight then, or finished since the last commit;
 - `committed_again`   nothing is delivered again that was committed, or named as finished in a commit's metadata;
-- `left_uncommitted`  after a graceful stop everything is committed.
+- `left_uncommitted`  after a graceful stop everything is committed that those who stopped had handled.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def left_uncommitted(stage: StagePlan, evidence: Evidence) -> Iterator[str]:
             continue
         commits = evidence.commits.get((stage.group, topic, partition), [])
         committed = commits[-1].offset if commits else None
-        if committed != end:
+        if committed != end and not _is_left_by_another(stage, evidence, partition, committed or 0):
             yield f"{stage.name}: stopped gracefully with {committed} of {end} committed in {topic}-{partition}"
 
 
@@ -241,6 +241,21 @@ def _explains(incident: Incident, first: Delivery, again: Delivery, session_time
         return incident.until_s + AFTERMATH_S >= first.at_s
     # A member that was cut off goes on with what it has in flight until it hears that it was thrown out.
     return incident.member == again.member and incident.until_s + session_timeout_s + AFTERMATH_S >= again.at_s
+
+
+def _is_left_by_another(stage: StagePlan, evidence: Evidence, partition: int, committed: int) -> bool:
+    """Whether who handled the first uncommitted record was killed or cut off. What it had sent on is through, so the
+    round may end before whoever took over has the record again."""
+    deliveries = evidence.deliveries.get(stage.name, [])
+    left = [one for one in deliveries if one.partition == partition and one.offset >= committed]
+    if not left:  # all of them are dead without a delivery
+        members = {one.member for one in deliveries}
+        return any(incident.member in members for incident in evidence.incidents)
+    last = max(left, key=lambda one: (-one.offset, one.at_s))
+    return any(
+        incident.member == last.member and incident.until_s + AFTERMATH_S >= last.at_s
+        for incident in evidence.incidents
+    )
 
 
 def _is_cut_off(delivery: Delivery, incidents: Iterable[Incident]) -> bool:
