@@ -68,7 +68,8 @@ class ErrorTranslator(Explain):
         now_s = time.monotonic()
         if now_s >= self._log_again_s:
             self._log_again_s = now_s + 60
-            log_event("brokers_down", "warning", {"servers": self.servers, "last_problem": self.last_problem})
+            problem = self.last_problem or error.str()
+            log_event("brokers_down", "warning", {"servers": self.servers, "last_problem": problem})
 
     def of_delivery(self, error: KafkaError, message: Any) -> OttlaError:
         """The error for a record that the client gave up."""
