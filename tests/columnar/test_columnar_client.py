@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import ottla.columnar as columnar
+from broker_embedded.cluster import EmbeddedCluster
 from ottla.columnar import (
     BrokerRefused,
     Cluster,
@@ -155,6 +156,85 @@ def test_a_lost_connection_is_opened_again_where_reading_stood(broker, settings,
     reader = columnar.read("orders", settings=small)
     table = reader.read_all()
     assert table.column("offset").to_pylist() == list(range(60))
+
+
+def nearer(replica):
+    """The leader's answer where a follower is in the client's rack (KIP-392)."""
+
+    def answer(request, healthy):
+        body = healthy(request)
+        for topic in body["responses"]:
+            for entry in topic["partitions"]:
+                entry |= {"preferred_read_replica": replica, "records": b""}
+        return body
+
+    return answer
+
+
+@pytest.mark.parametrize("refusal", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_a_follower_that_does_not_have_the_offset_leads_back_to_the_leader(broker, settings, refusal):
+    fill(broker, partitions=1)
+    broker.add_topic("other")
+    broker.leaders["other", 0] = 2
+    broker.script[ApiKey.FETCH] = [nearer(2), partition_error(refusal)]
+    assert values(columnar.read("orders", settings=settings | {"client.rack": "b"})) == expected()
+    assert broker.count(ApiKey.FETCH) == 3
+
+
+def test_a_client_with_a_rack_reads_from_the_replica_in_it():
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    with EmbeddedCluster(brokers=3, racks=["a", "b", "c"], config={"replica.selector.class": selector}) as kafka:
+        kafka.create_topic("orders", partitions=3, replication_factor=3)
+        servers = {"bootstrap_servers": kafka.bootstrap_servers}
+        columnar.write("orders", table(300), **servers)
+        found = columnar.read("orders", settings={"client.rack": "b"}, **servers).read_all()
+        assert found.num_rows == 300
+
+
+class Waiting:
+    """Time that passes only where somebody waits, and while what was read is worked on."""
+
+    def __init__(self):
+        self.seconds = 1_000.0
+
+    def now(self):
+        return self.seconds
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+
+
+def without_data_of_partition_1(request, healthy):
+    body = healthy(request)
+    for entry in body["responses"][0]["partitions"]:
+        if entry["partition_index"] == 1:
+            entry["records"] = b""
+    return body
+
+
+@pytest.mark.parametrize("leader_of_1", [1, 2])
+def test_a_range_whose_turn_comes_late_or_whose_reader_is_slow_does_not_stand_still(broker, settings, leader_of_1):
+    """A response has room for some partitions only; a leader that moved is asked when the others are read."""
+    fill(broker, partitions=2, batches=5)
+    broker.leaders["orders", 1] = leader_of_1
+    refuse = partition_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    refusals = iter([True, True])
+
+    def late(request, healthy):
+        numbers = [p.partition for p in request.topics[0].partitions]
+        if numbers == [1]:
+            return refuse(request, healthy) if next(refusals, False) else healthy(request)
+        return without_data_of_partition_1(request, healthy)
+
+    broker.script[ApiKey.FETCH] = [late] * 50
+    small, time = settings | {"max.partition.fetch.bytes": 100}, Waiting()
+    with Cluster(wire_settings(small), now=time.now, sleep=time.sleep) as cluster:
+        ranges = [OffsetRange(topic="orders", partition=p, start=0, end=50) for p in range(2)]
+        rows = 0
+        for batch in read_ranges(cluster, ranges):
+            rows += batch.num_rows
+            time.sleep(0.4)  # the API timeout is half a second
+    assert rows == 100
 
 
 @pytest.fixture

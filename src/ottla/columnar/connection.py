@@ -1,8 +1,8 @@
 """One connection to one broker: requests out, responses in, in order. Blocking sockets; no thread of its own.
 
 Requests may be sent ahead of their responses (pipelined): `send` answers a ticket, `receive` takes responses strictly
-in the order of their requests, as Kafka gives them. Whoever abandons a pipeline must `drain` or `close`: a response
-left in the socket would be taken for the next caller's.
+in the order of their requests, as Kafka gives them. Whoever abandons a pipeline must `close`: a response left in the
+socket would be taken for the next caller's, and to read it to its end costs more than to connect again.
 """
 
 from __future__ import annotations
@@ -123,12 +123,6 @@ class Connection:
                 f"{self.address} answered request {found} where {ticket.correlation_id} was due; connection dropped"
             )
         return codec.decode_response(ticket.api_key, ticket.version, frame, offset)
-
-    def drain(self) -> None:
-        """Read and forget what is still in flight, so that the connection can be used again."""
-        while self._pending and self.is_open:
-            self._read_frame()
-            self._pending.popleft()
 
     def close(self) -> None:
         """Give the socket back. Safe to repeat."""

@@ -83,7 +83,7 @@ class DataLoss:
 class _Cursor:
     """How far the reading of one range is, and until when it may stand still."""
 
-    __slots__ = ("deadline", "end", "last_error", "max_bytes", "partition", "position", "topic")
+    __slots__ = ("deadline", "end", "last_error", "max_bytes", "partition", "position", "replica", "topic")
 
     def __init__(self, wanted: OffsetRange, *, deadline: float, max_bytes: int) -> None:
         self.topic = wanted.topic
@@ -93,6 +93,7 @@ class _Cursor:
         self.deadline = deadline
         self.max_bytes = max_bytes
         self.last_error = "no data came"
+        self.replica = -1  # the follower that the leader named as nearer (KIP-392), or -1: the leader
 
     @property
     def key(self) -> TopicPartition:
@@ -145,15 +146,24 @@ class _Reading:
     def run(self) -> Generator[pa.RecordBatch, None, None]:
         while self._cursors:
             try:
-                groups = self._cluster.by_leader(self._cursors)
-                yield from self._read_from(groups)
+                yield from self._read_from(self._by_replica())
             except BrokerUnavailable as error:
-                for topic in {cursor.topic for cursor in self._cursors.values()}:
-                    self._cluster.forget_leaders(topic)  # the partitions of a broker that died have new leaders
+                for cursor in self._cursors.values():
+                    self._cluster.forget_leaders(cursor.topic)  # the partitions of a broker that died have new leaders
+                    cursor.replica = -1
                 self._stand_still(self._cursors.values(), str(error))
 
+    def _by_replica(self) -> dict[int, list[TopicPartition]]:
+        """What is left to read under the broker to ask: the leader, or the replica that it named."""
+        groups: dict[int, list[TopicPartition]] = {}
+        for leader, partitions in self._cluster.by_leader(self._cursors).items():
+            for key in partitions:
+                replica = self._cursors[key].replica
+                groups.setdefault(leader if replica < 0 else replica, []).append(key)
+        return groups
+
     def _read_from(self, groups: dict[int, list[TopicPartition]]) -> Iterator[pa.RecordBatch]:
-        """Fetch from each leader until all ranges are read or a leader has moved."""
+        """Fetch from each broker until all ranges are read or have to be asked for elsewhere."""
         asked: list[tuple[int, Any, list[TopicPartition]]] = []
         connections = {node_id: self._cluster.broker(node_id) for node_id in groups}
         try:
@@ -173,6 +183,7 @@ class _Reading:
                     batch = found.decode(self._columns)
                     if batch.num_rows:
                         yield batch
+                        self._begin_waiting()
         finally:
             for connection in connections.values():
                 if connection.in_flight:  # an error, or the caller went away: nobody else may read those answers
@@ -207,6 +218,7 @@ class _Reading:
             raise refused("fetch", ErrorCode(response.error_code))
         segments: list[Segment] = []
         moved: set[TopicPartition] = set()
+        must_pause = False
         for topic in response.responses:
             for entry in topic.partitions:
                 key = TopicPartition(topic.topic, entry.partition_index)
@@ -214,24 +226,36 @@ class _Reading:
                 if cursor is None:
                     continue
                 code = ErrorCode(entry.error_code)
-                if code is ErrorCode.NONE:
+                if code is ErrorCode.NONE and getattr(entry, "preferred_read_replica", -1) >= 0:
+                    moved.add(key)
+                    cursor.replica = entry.preferred_read_replica
+                elif code is ErrorCode.NONE:
                     segment = self._segment(cursor, entry)
                     if segment is not None:
                         segments.append(segment)
-                elif code in LEADER_MOVED:
+                elif code in LEADER_MOVED or (code is ErrorCode.OFFSET_OUT_OF_RANGE and cursor.replica >= 0):
                     moved.add(key)
+                    must_pause = True
+                    cursor.replica = -1  # what a follower does not have, or no longer, the leader knows of
                     self._cluster.forget_leaders(key.topic)
                     self._stand_still([cursor], code.name, pause=False)
                 elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     moved.add(key)
+                    must_pause = True
                     self._lost_offsets(cursor)
                 elif code is ErrorCode.CORRUPT_MESSAGE:
                     raise CorruptBatch(f"{key}: the broker found a corrupt batch at or after offset {cursor.position}")
                 else:
                     raise refused(f"fetch from {key}", code)
-        if moved:
+        if must_pause:
             self._cluster.pause()
         return segments, moved
+
+    def _begin_waiting(self) -> None:
+        """Nobody has stood still so far: others had their turn in a response, or the caller was at work."""
+        deadline = self._next_deadline()
+        for cursor in self._cursors.values():
+            cursor.deadline = deadline
 
     def _segment(self, cursor: _Cursor, entry: Any) -> Segment | None:
         data = entry.records
@@ -253,13 +277,13 @@ class _Reading:
         )
 
     def _advance(self, segments: Sequence[Segment], next_offsets: Sequence[int]) -> None:
-        deadline = self._next_deadline()
+        has_progress = False
         for segment, next_offset in zip(segments, next_offsets, strict=True):
             key = TopicPartition(segment.topic, segment.partition)
             cursor = self._cursors[key]
             if next_offset > cursor.position:
                 cursor.position = next_offset
-                cursor.deadline = deadline
+                has_progress = True
             elif cursor.max_bytes < _LARGEST_FETCH_BYTES:
                 cursor.max_bytes *= 2  # the batch was cut off: brokers before KIP-74, or a batch beyond the limits
             else:
@@ -268,6 +292,8 @@ class _Reading:
                 )
             if cursor.is_done:
                 del self._cursors[key]
+        if has_progress:
+            self._begin_waiting()
 
     @staticmethod
     def _served_last(partitions: list[TopicPartition], segments: Sequence[Segment]) -> list[TopicPartition]:
