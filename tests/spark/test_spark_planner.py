@@ -76,13 +76,25 @@ def test_a_budget_is_used_up_and_never_exceeded(counts, budget, fairness):
     assert all(0 <= shares[p] <= available[p] for p in available)
 
 
-@given(sizes, st.integers(1, 3_000_000))
-def test_whoever_gets_less_than_another_got_all_it_had(counts, budget):
+@given(sizes, st.integers(1, 3_000_000), st.integers(0, 100))
+def test_whoever_gets_less_than_another_got_all_it_had(counts, budget, turn):
     """Max-min fairness, with one record of rounding."""
     available = {TopicPartition("orders", p): n for p, n in enumerate(counts)}
-    shares = share_budget(available, budget=budget)
+    shares = share_budget(available, budget=budget, turn=turn)
     largest = max(shares.values())
     assert all(shares[p] == available[p] or shares[p] >= largest - 1 for p in available)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.integers(1, 12), st.integers(0, 5))
+def test_with_a_budget_of_fewer_records_than_partitions_each_has_its_turn(counts, budget, first_turn):
+    """Also where records come as fast as they are read: what is available stays as it is."""
+    available = {TopicPartition("orders", p): n for p, n in enumerate(counts)}
+    read = dict.fromkeys(available, 0)
+    for turn in range(first_turn, first_turn + len(counts)):
+        shares = share_budget(available, budget=budget, turn=turn)
+        assert sum(shares.values()) == min(budget, sum(counts))
+        read = {p: read[p] + shares[p] for p in available}
+    assert all(read.values())
 
 
 def test_a_partition_far_behind_does_not_starve_the_others():

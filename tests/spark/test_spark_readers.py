@@ -440,6 +440,24 @@ def test_record_batches_have_the_very_schema_that_was_announced(kafka, make_topi
     assert batch.num_rows == 2
 
 
+def test_what_is_decoded_must_be_among_the_columns(kafka):
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": "orders", "columns": "offset,key"}
+    given[DECODE_OPTION] = pack_recipes(value=Json(dict[str, int]), key=None)
+    with pytest.raises(ConfigError, match="columns: found offset, key, wanted value among them"):
+        OttlaSource(given).schema()
+
+
+def test_a_budget_of_fewer_records_than_partitions_reaches_each_of_them_in_turn(kafka, make_topic, open_stream):
+    topic = make_topic(partitions=3)
+    for partition in range(3):
+        kafka.produce(topic, ["x"] * (partition + 2), partition=partition)
+    reader = open_stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger="1")
+    start = reader.initialOffset()
+    for _ in range(3):
+        start = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert ends(start, topic) == {0: 1, 1: 1, 2: 1}
+
+
 def test_nothing_to_read_is_one_task_that_reads_nothing(kafka, make_topic):
     reader = batch_reader(kafka, make_topic())
     (task,) = reader.partitions()

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ottla.columnar.decoding import ColumnDecoder, decoder_for
+from ottla.errors import ConfigError
 from ottla.serdes import as_serde
 from ottla.spark.decoding import ERROR_COLUMN, ERROR_TYPE, PARTS, RAW_COLUMN, RAW_TYPE, Decodable, Part
 from ottla.spark.portable import Recipe, recipe_of
@@ -45,6 +46,9 @@ def decoded_schema(columns: Sequence[str], packed: str) -> Any:
     from pyspark.sql.types import StructField, StructType
 
     plain, decoders = spark_schema(columns), unpack_decoders(packed)
+    for part in decoders:
+        if part not in columns:
+            raise ConfigError(f"columns: found {', '.join(columns)}, wanted {part} among them, because it is decoded")
     types = {part: from_arrow_type(decoders[part].type) for part in PARTS if part in decoders}
     fields = [StructField(f.name, types.get(f.name, f.dataType)) for f in plain.fields]  # type: ignore[call-overload]
     fields += [

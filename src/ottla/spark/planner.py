@@ -28,9 +28,13 @@ class Fairness(Enum):
 
 
 def share_budget(
-    available: Mapping[TopicPartition, int], *, budget: int, fairness: Fairness = Fairness.MAXMIN
+    available: Mapping[TopicPartition, int], *, budget: int, fairness: Fairness = Fairness.MAXMIN, turn: int = 0
 ) -> dict[TopicPartition, int]:
-    """How many of the available offsets each partition may read; together at most `budget`."""
+    """How many of the available offsets each partition may read; together at most `budget`.
+
+    `turn` counts the triggers: with a budget of fewer records than there are partitions not all of them get one, and
+    it is others each time.
+    """
     total = sum(available.values())
     if total <= budget:
         return dict(available)
@@ -39,11 +43,17 @@ def share_budget(
         return _hand_out_rest(available, shares, budget)
     shares = {}
     left = budget
-    hungry = sorted(available, key=lambda p: available[p])
-    for position, partition in enumerate(hungry):
-        equal_share = left // (len(hungry) - position)
-        shares[partition] = min(available[partition], equal_share)
-        left -= shares[partition]
+    by_need = sorted(available, key=lambda p: available[p])
+    for position, partition in enumerate(by_need):
+        equal_share = left // (len(by_need) - position)
+        if available[partition] > equal_share:  # and so has everybody behind it: the rest is theirs, in equal shares
+            hungry = sorted(by_need[position:])
+            first = turn * left % len(hungry)
+            more = {hungry[(first + k) % len(hungry)] for k in range(left % len(hungry))}
+            shares |= {p: min(available[p], equal_share + (p in more)) for p in hungry}
+            break
+        shares[partition] = available[partition]
+        left -= available[partition]
     return {partition: shares[partition] for partition in available}
 
 

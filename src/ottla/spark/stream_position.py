@@ -1,7 +1,8 @@
 """Where a streaming query is: its first offsets, how far the next micro-batch goes, and what is behind.
 
 Lives in the one process that Spark keeps for a query's source. The only state is what Spark does not hand in: the end
-frozen for Trigger.AvailableNow, and when the last batch was made (for `minOffsetsPerTrigger`).
+frozen for Trigger.AvailableNow, when the last batch was made (for `minOffsetsPerTrigger`), and how many were (for a
+budget of fewer records than partitions).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class StreamPosition:
         self._frozen_end: Offsets | None = None
         self._last_batch_at: float | None = None
         self._published: Offsets = {}
+        self._turn = 0
         self._said_deleted: set[str] = set()
 
     def initial(self) -> dict[str, Any]:
@@ -75,7 +77,8 @@ class StreamPosition:
         if self._waits_for_more(sum(available.values())):
             return start
         if budget is not None:
-            granted = share_budget(available, budget=budget, fairness=self._options.fairness)
+            granted = share_budget(available, budget=budget, fairness=self._options.fairness, turn=self._turn)
+            self._turn += 1
             ends = {p: begins[p] + granted[p] for p in ends}
         gone = {p: offset for p, offset in starts.items() if p not in ends and p.topic not in recreated}
         self._report_deleted(gone)
