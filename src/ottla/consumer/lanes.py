@@ -12,7 +12,7 @@ batch that failed is delivered again as a batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import ClassVar
@@ -140,7 +140,8 @@ class KeyLanes(Lanes):
     def __init__(self) -> None:
         super().__init__()
         self._busy: dict[bytes, list[AnyRecord]] = {}
-        self._held: set[bytes] = set()
+        self._held: Counter[bytes] = Counter()
+        """How many held groups have the key: an outage, or deliveries that fail late, fail several of one run."""
         self._retrying: set[bytes] = set()
         """Keys of the retries that are in a run: the next retry of such a key waits for its end."""
         self._released: deque[AnyRecord] = deque()
@@ -203,7 +204,7 @@ class KeyLanes(Lanes):
         freed: list[AnyRecord] = []
         keys = _keys(records)
         self._retrying -= keys
-        for key in keys - self._held - self._keys_to_retry():
+        for key in keys - self._held.keys() - self._keys_to_retry():
             freed.extend(self._busy.pop(key, ()))
         # What was taken earlier stands before what parked behind it, and both before what nobody has looked at since:
         # there may be later records of the same keys among those.
@@ -211,24 +212,31 @@ class KeyLanes(Lanes):
         self._released.extendleft(reversed(first))
 
     def hold(self, group: Sequence[AnyRecord]) -> None:
-        self._held.update(record.raw_key for record in group if record.raw_key is not None)
+        self._held.update(_keys(group))
 
     def retry(self, group: Sequence[AnyRecord]) -> None:
         # The keys stay busy: the end of the retry's own run frees them.
-        self._held.difference_update(record.raw_key for record in group if record.raw_key is not None)
+        self._let_go(group)
         super().retry(group)
 
     def release(self, group: Sequence[AnyRecord]) -> None:
-        for record in group:
-            key = record.raw_key
-            if key is not None and key in self._held:
-                self._held.discard(key)
-                if key not in self._keys_to_retry():
-                    self._released.extendleft(reversed(self._busy.pop(key, [])))
+        for key in self._let_go(group) - self._retrying - self._keys_to_retry():
+            self._released.extendleft(reversed(self._busy.pop(key, [])))
+
+    def _let_go(self, group: Sequence[AnyRecord]) -> set[bytes]:
+        """A held group holds no more. Returns those of its keys that no other group holds."""
+        free: set[bytes] = set()
+        for key in _keys(group):
+            if self._held[key] > 1:
+                self._held[key] -= 1
+            else:
+                del self._held[key]
+                free.add(key)
+        return free
 
     def _next_retry(self) -> int | None:
         """The place of the first group that waits for no earlier record of its keys."""
-        waiting = self._held | self._retrying
+        waiting = self._held.keys() | self._retrying
         for index, group in enumerate(self._retries):
             keys = _keys(group)
             if keys.isdisjoint(waiting):

@@ -590,6 +590,27 @@ def test_a_seek_does_not_end_the_pause_that_a_user_asked_for(request_: events.Ev
     assert offsets_of(driver.runs[0]) == [0]
 
 
+def test_records_of_one_key_that_fail_together_are_retried_in_order_and_before_what_follows_them() -> None:
+    driver = assigned(ordering=Ordering.KEY, concurrency=2, quantum=2)
+    driver.fetch(A, 0, 1, 2, 3)
+    (run,) = driver.runs
+    assert offsets_of(run) == [0, 1]
+    first, second = run.records
+    slowly, soon = Failure.of_outcome(Retry(after_s=5)), Failure.of_outcome(Retry(after_s=1))
+    # Their deliveries failed after both were handled; an outage of the registry does the same to a whole run.
+    driver.finish(run, RunResult(done=(), failures=[(first, slowly), (second, soon)]))
+
+    driver.step(events.Tick(), after_ms=1_000)
+    assert driver.runs == [], "the first one holds the key still"
+    handled: list[int] = []
+    driver.step(events.Tick(), after_ms=4_000)
+    while driver.runs:
+        (run,) = driver.runs
+        handled += offsets_of(run)
+        driver.finish(run)
+    assert handled == [0, 1, 2, 3]
+
+
 def test_what_is_done_out_of_order_is_committed_as_metadata() -> None:
     driver = assigned(ordering=Ordering.UNORDERED, concurrency=3, quantum=1)
     driver.fetch(A, 5, 6, 7)
