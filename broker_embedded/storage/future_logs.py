@@ -7,13 +7,17 @@ both, knows which one is done with. A copy that was not finished is removed at t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem, parent, write_whole
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints
 from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.log import Log
+
+logger = logging.getLogger(__name__)
 
 FUTURE_DIR_SUFFIX = "-future"
 MAX_FILE_NAME = 255
@@ -71,7 +75,11 @@ class FutureLogs:
             raise storage_error(error, path=future.directory, doing="removing") from error
 
     def finish(self, log: Log) -> Log:
-        """The copy is complete: give it the name of the log. The caller deletes the old one after this."""
+        """The copy is complete: give it the name of the log. The caller deletes the old one after this.
+
+        If that fails the old one is the log, with nothing on the disk that says otherwise: what is written to it from
+        now on must not be taken for replaced by the next start.
+        """
         tp = TopicPartition(log.topic, log.partition)
         future = self._futures[tp]
         target = f"{parent(future.directory)}/{log.name}"
@@ -79,13 +87,26 @@ class FutureLogs:
             future.flush()
             write_whole(self._fs, f"{log.directory}/{REPLACED_MARKER}", b"")
             self._fs.sync_dir(log.directory)
-            self._fs.rename(future.directory, target)
-            self._fs.sync_dir(parent(target))
-        except OSError as error:
+            self._rename_durably(future.directory, target)
+        except (OSError, BrokerError) as error:
+            try:
+                forget_marker(self._fs, log.directory)
+            except OSError as also:
+                logger.error("%s: %s", log.directory, also)
+            if isinstance(error, BrokerError):
+                raise
             raise storage_error(error, path=future.directory, doing="moving") from error
         future.moved_to_dir(target)
         del self._futures[tp]
         return future
+
+    def _rename_durably(self, source: str, target: str) -> None:
+        self._fs.rename(source, target)
+        try:
+            self._fs.sync_dir(parent(target))
+        except OSError:
+            self._fs.rename(target, source)
+            raise
 
     def close(self) -> None:
         for future in self._futures.values():

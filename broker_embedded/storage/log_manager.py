@@ -8,7 +8,7 @@ partition (the one with the fewest).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError, StartupError
@@ -214,14 +214,17 @@ class LogManager:
         self._futures.drop(log)
 
     def finish_move(self, log: Log) -> Log:
-        """The copy of `log` is complete and takes its place."""
+        """The copy of `log` is complete and takes its place: from then on nothing that fails leads back to `log`."""
         future = self._futures.finish(log)
-        self.delete(log.topic, log.partition)
+        try:
+            self.delete(log.topic, log.partition)
+        except (OSError, BrokerError) as error:
+            logger.error("%s has moved, the next start removes what is left of it: %s", log.directory, error)
         self._logs[_tp(future)] = future
-        for path in {parent(log.directory), parent(future.directory)} - set(self.offline_dirs):
-            self._write_recovery_points(self._dirs[path])
-            self._write_high_watermarks(self._dirs[path])
-            self._write_cleaner_offsets(self._dirs[path])
+        paths = {parent(log.directory), parent(future.directory)}
+        self._each_dir(self._write_recovery_points, among=paths)
+        self._each_dir(self._write_high_watermarks, among=paths)
+        self._each_dir(self._write_cleaner_offsets, among=paths)
         return future
 
     def _open_like(self, directory: str, log: Log) -> Log:
@@ -504,9 +507,9 @@ class LogManager:
                 if isinstance(error, OSError):
                     self._on_failure(log, error)
 
-    def _each_dir(self, work: Callable[[LogDir], None]) -> None:
+    def _each_dir(self, work: Callable[[LogDir], None], *, among: Collection[str] | None = None) -> None:
         for path, log_dir in self._dirs.items():
-            if path in self.offline_dirs:
+            if path in self.offline_dirs or (among is not None and path not in among):
                 continue
             try:
                 work(log_dir)

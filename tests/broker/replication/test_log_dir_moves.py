@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -167,3 +169,43 @@ def test_a_broker_that_dies_at_any_step_of_a_move_has_the_whole_log_once(
         survived += 1
     assert survived > 3, "the move changed something"
     assert directory(cluster, 1) == "/two/t-0"
+
+
+def refuse(which: int, code: int, seen: list[str]) -> Callable[[str, str], None]:
+    """The disk refuses one step and does all the others. `seen`: what it was asked to do."""
+
+    def before_change(operation: str, path: str) -> None:
+        seen.append(f"{operation} {path}")
+        if len(seen) == which + 1:
+            raise OSError(code, os.strerror(code), path)
+
+    return before_change
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.__getitem__)
+def test_what_is_acknowledged_after_any_step_of_a_move_was_refused_is_there_after_a_restart(
+    make_cluster: MakeCluster, code: int
+) -> None:
+    """Whichever log goes on, it is the one that the next start finds."""
+    refused = 0
+    while True:
+        cluster = with_two_dirs(make_cluster, nodes=1)
+        cluster[1].partition().log.flush()
+        move(cluster, 1, "/two")
+        seen: list[str] = []
+        cluster[1].fs.before_change = refuse(refused, code, seen)
+        cluster.advance(100)
+        cluster[1].fs.before_change = None
+        if len(seen) <= refused:
+            break
+        (result,) = cluster[1].append(b"after", acks=1)
+        cluster.advance(cluster[1].partition().log.config.file_delete_delay_ms)
+        cluster[1].logs.tick(now_ms=cluster.clock.now_ms())  # what was moved away is removed
+        cluster[1].stop(cleanly=False)
+        cluster[1].start()
+        cluster.tell()
+        wanted = [b"%d" % number for number in range(5)] + [b"after"] * (result.error is ErrorCode.NONE)
+        assert cluster[1].values() == wanted, f"refused: {seen[refused]}"
+        assert cluster[1].logs.get("t", 0) is cluster[1].partition().log
+        refused += 1
+    assert refused > 20, "the move changed something"
