@@ -18,6 +18,7 @@ from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.engine import jvm_options, takes_jvm
 from ottla.spark.java import JavaMissing, find_java, java_home
+from ottla.spark.java_names import from_java, to_java
 from ottla.spark.offsets import from_json_dict, parse_assign_option, parse_offsets_option, to_json_dict
 from ottla.spark.options import sink_options, source_columns, source_options
 from ottla.spark.planner import Fairness
@@ -154,6 +155,60 @@ def test_sparks_own_connector_is_asked_for_what_it_knows_in_its_own_words():
         "kafka.ssl.endpoint.identification.algorithm": "",
         "kafka.isolation.level": "read_uncommitted",
     }
+
+
+passwords = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=12)
+
+
+@given(passwords, passwords, st.sampled_from(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]))
+def test_what_was_written_for_sparks_connector_is_understood_here(username, password, mechanism):
+    settings = {
+        "sasl.mechanism": mechanism,
+        "sasl.username": username,
+        "sasl.password": password,
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/ann.pem",
+        "ssl.key.location": "/ann.pem",
+        "ssl.key.password": "p",
+        "ssl.endpoint.identification.algorithm": "",
+        "fetch.max.bytes": "5",
+    }
+    assert from_java(to_java(settings)) == settings
+    assert from_java(settings) == settings
+
+
+def test_a_login_may_be_written_as_the_java_clients_pages_write_it():
+    text = """
+        org.apache.kafka.common.security.scram.ScramLoginModule required
+        username='ann'
+        password=no-quotes ;
+    """
+    java = {"sasl.jaas.config": text, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+    options = source_options(NEEDED | {f"kafka.{name}": value for name, value in java.items()}, is_streaming=True)
+    assert (options.wire.sasl_username, options.wire.sasl_password) == ("ann", "no-quotes")
+
+
+@pytest.mark.parametrize(
+    ("java", "reason"),
+    [
+        (
+            {"sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;"},
+            "found com.sun",
+        ),
+        (
+            {"sasl.jaas.config": "a.b.ScramLoginModule required username=x password=hush tokenauth=true;"},
+            "wanted Plain",
+        ),
+        ({"sasl.jaas.config": "hush"}, "found something else"),
+        ({"ssl.truststore.location": "/trust.jks", "ssl.truststore.password": "hush"}, "keytool -list -rfc"),
+        ({"ssl.keystore.location": "/keys.p12", "ssl.keystore.type": "PKCS12"}, "kafka.ssl.certificate.location"),
+        ({"ssl.keystore.key": "hush", "ssl.keystore.type": "PEM"}, "kafka.ssl.key.location"),
+    ],
+)
+def test_what_of_the_java_client_is_not_understood_is_said_with_a_way_out_and_no_password(java, reason):
+    with pytest.raises(ConfigError, match=reason) as refused:
+        source_options(NEEDED | {f"kafka.{name}": value for name, value in java.items()}, is_streaming=True)
+    assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

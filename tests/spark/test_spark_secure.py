@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.spark.java_names import to_java
 from ottla.testing import secure_kafka
 
 pytestmark = pytest.mark.spark
@@ -15,10 +16,14 @@ def secure():
         yield running
 
 
+def options_of(secure, settings):
+    return {"kafka.bootstrap.servers": secure.bootstrap_servers} | {f"kafka.{n}": v for n, v in settings.items()}
+
+
 def test_a_stream_is_read_and_written_with_a_password_and_a_certificate(topics, secure, tmp_path):
-    given = {"kafka.bootstrap.servers": secure.bootstrap_servers} | {
-        f"kafka.{name}": value for name, value in secure.settings.items()
-    }
+    """The sink has them by the names of the Java client, as they are written for Spark's own connector."""
+    given, to_sink = options_of(secure, secure.settings), options_of(secure, to_java(secure.settings))
+    assert "kafka.sasl.jaas.config" in to_sink
     assert given["kafka.security.protocol"] == "SASL_SSL"
     source, sink = secure.create_topic("orders"), secure.create_topic("shipped")
     secure.produce(source, [f"order {number}" for number in range(50)])
@@ -26,7 +31,7 @@ def test_a_stream_is_read_and_written_with_a_password_and_a_certificate(topics, 
         topics.stream(source, **given)
         .select("value")
         .writeStream.format("ottla")
-        .options(**given, topic=sink, delivery="exactly-once", checkpointLocation=str(tmp_path / "checkpoint"))
+        .options(**to_sink, topic=sink, delivery="exactly-once", checkpointLocation=str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
     )
     assert query.awaitTermination(240)
@@ -36,9 +41,7 @@ def test_a_stream_is_read_and_written_with_a_password_and_a_certificate(topics, 
 
 
 def test_a_wrong_password_fails_the_read_and_says_why(topics, secure):
-    given = {"kafka.bootstrap.servers": secure.bootstrap_servers} | {
-        f"kafka.{name}": value for name, value in secure.settings.items()
-    }
+    given = options_of(secure, secure.settings)
     topic = secure.create_topic("private")
     with pytest.raises(Exception, match="refused 'alice': Authentication failed"):
         topics.read(topic, **given | {"kafka.sasl.password": "guess"}).collect()

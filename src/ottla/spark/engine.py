@@ -2,7 +2,7 @@
 
 It runs inside the JVM and needs a jar of Spark's exact version; this package's source needs neither. `engine="auto"`
 takes it where it is there and can do what is asked. Its client is Kafka's Java client, which calls passwords and
-certificates by other names: they are translated (`_java_settings`).
+certificates by other names (`java_names.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ottla.errors import ConfigError
+from ottla.spark.java_names import to_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +21,6 @@ Engine: TypeAlias = Literal["python", "jvm", "auto"]
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _OURS = ("publishgroup", "startinggroup", "fairness", "columns")
 _OURS_WITHOUT_EFFECT = ("tasks", "rowspertask", "startingoffsetsfile", "pausefile")
-
-_LOGIN = "org.apache.kafka.common.security.{}LoginModule"
-_RENAMED = {"sasl.mechanisms": "sasl.mechanism", "fetch.wait.max.ms": "fetch.max.wait.ms"}
 
 
 def takes_jvm(engine: Engine, spark: SparkSession, options: Mapping[str, str]) -> bool:
@@ -71,38 +69,4 @@ def jvm_options(options: Mapping[str, str]) -> dict[str, str]:
             translated[name] = value
     # Ours shows committed records only, by default; theirs shows all.
     settings.setdefault("isolation.level", "read_committed")
-    return translated | {f"kafka.{name}": value for name, value in _java_settings(settings).items()}
-
-
-def _java_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings by the names that the Java client knows (KIP-651 for certificates in PEM)."""
-    java = {_RENAMED.get(name, name): value for name, value in settings.items()}
-    username, password = java.pop("sasl.username", None), java.pop("sasl.password", None)
-    if username is not None and password is not None:
-        mechanism = java.setdefault("sasl.mechanism", "PLAIN").upper()
-        module = _LOGIN.format("plain.Plain" if mechanism == "PLAIN" else "scram.Scram")
-        java["sasl.jaas.config"] = f"{module} required username={_quoted(username)} password={_quoted(password)};"
-    if (authority := java.pop("ssl.ca.location", None)) is not None:
-        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
-    if (authority := java.pop("ssl.ca.pem", None)) is not None:
-        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
-    certificate, key = java.pop("ssl.certificate.location", None), java.pop("ssl.key.location", None)
-    if certificate is not None:
-        if key not in (None, certificate):
-            raise ConfigError(
-                "kafka.ssl.key.location: Spark's own connector wants certificate and key in one file; name the same"
-                " file twice, or use engine='python'"
-            )
-        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
-    if java.get("ssl.endpoint.identification.algorithm", "").lower() == "none":
-        java["ssl.endpoint.identification.algorithm"] = ""
-    if java.pop("enable.ssl.certificate.verification", "true").lower() == "false":
-        raise ConfigError(
-            "kafka.enable.ssl.certificate.verification: Spark's own connector cannot do without; use engine='python'"
-        )
-    return java
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return translated | {f"kafka.{name}": value for name, value in to_java(settings).items()}

@@ -18,6 +18,7 @@ from ottla.columnar.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
 from ottla.columnar.transactions import DEFAULT_TIMEOUT_MS
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
+from ottla.spark.java_names import from_java
 from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
 from ottla.spark.offsets import Offsets, parse_assign_option, parse_offsets_option
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
@@ -209,7 +210,7 @@ def _wire(options: Mapping[str, str]) -> WireSettings:
     if not settings.get("bootstrap.servers"):
         raise ConfigError("kafka.bootstrap.servers is missing: give host:port of at least one broker")
     settings.setdefault("client.id", "ottla-spark")
-    return wire_settings(settings)
+    return wire_settings(from_java(settings))
 
 
 def _subscription(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:

@@ -1,0 +1,101 @@
+"""Passwords and certificates by the names of Kafka's Java client, and back.
+
+Spark's own connector hands `kafka.*` options to the Java client, this package's clients use the names of librdkafka and
+the SDK. Code moves both ways: what was written for `format("kafka")` is understood here (`from_java`), and what was
+written for this format can be given to the connector (`to_java`). Certificates are in PEM files, which the Java client
+reads since KIP-651; stores of Java's own formats are not read here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ottla.errors import ConfigError
+
+_LOGIN = "org.apache.kafka.common.security.{}LoginModule"
+_RENAMED = {"sasl.mechanisms": "sasl.mechanism", "fetch.wait.max.ms": "fetch.max.wait.ms"}
+_MODULE = re.compile(r"\s*([\w.$]+)\s+\w+\s(.*);\s*", re.DOTALL)
+_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"']+))""")
+
+
+def to_java(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of this package's clients, for the Java client. A ConfigError names what it cannot do."""
+    java = {_RENAMED.get(name, name): value for name, value in settings.items()}
+    username, password = java.pop("sasl.username", None), java.pop("sasl.password", None)
+    if username is not None and password is not None:
+        mechanism = java.setdefault("sasl.mechanism", "PLAIN").upper()
+        module = _LOGIN.format("plain.Plain" if mechanism == "PLAIN" else "scram.Scram")
+        java["sasl.jaas.config"] = f"{module} required username={_quoted(username)} password={_quoted(password)};"
+    if (authority := java.pop("ssl.ca.location", None)) is not None:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+    if (authority := java.pop("ssl.ca.pem", None)) is not None:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
+    certificate, key = java.pop("ssl.certificate.location", None), java.pop("ssl.key.location", None)
+    if certificate is not None:
+        if key not in (None, certificate):
+            raise ConfigError(
+                "kafka.ssl.key.location: Spark's own connector wants certificate and key in one file; name the same"
+                " file twice, or use engine='python'"
+            )
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
+    if java.get("ssl.endpoint.identification.algorithm", "").lower() == "none":
+        java["ssl.endpoint.identification.algorithm"] = ""
+    if java.pop("enable.ssl.certificate.verification", "true").lower() == "false":
+        raise ConfigError(
+            "kafka.enable.ssl.certificate.verification: Spark's own connector cannot do without; use engine='python'"
+        )
+    return java
+
+
+def from_java(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings by either client's names, for this package's clients."""
+    ours = dict(settings)
+    if (text := ours.pop("sasl.jaas.config", None)) is not None:
+        ours |= _login(text)
+    trusts_pem = _is_pem(ours, "truststore")
+    for java, name in (("ssl.truststore.location", "ssl.ca.location"), ("ssl.truststore.certificates", "ssl.ca.pem")):
+        if (value := ours.pop(java, None)) is not None:
+            if not trusts_pem:
+                raise ConfigError(
+                    f"kafka.{java}: found a store of Java's own, wanted PEM: `keytool -list -rfc -keystore FILE` prints"
+                    f" one; save it and set kafka.{name}, or kafka.ssl.truststore.type=PEM"
+                )
+            ours[name] = value
+    shows_pem = _is_pem(ours, "keystore")
+    for java in ("ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"):
+        if (value := ours.pop(java, None)) is not None:
+            if not shows_pem or java != "ssl.keystore.location":
+                raise ConfigError(
+                    f"kafka.{java}: found a store of Java's own, or text, wanted PEM files: set"
+                    " kafka.ssl.certificate.location and kafka.ssl.key.location"
+                )
+            ours |= {"ssl.certificate.location": value, "ssl.key.location": value}
+    return ours
+
+
+def _login(text: str) -> dict[str, str]:
+    """User name and password of a JAAS configuration. Errors do not show it: it holds the password."""
+    found = _MODULE.fullmatch(text)
+    module, options = found.groups() if found is not None else ("something else", "")
+    given = {
+        name: bare or re.sub(r"\\(.)", r"\1", double or single)
+        for name, double, single, bare in _OPTION.findall(options)
+    }
+    is_known = module.endswith((".PlainLoginModule", ".ScramLoginModule"))
+    if not is_known or "username" not in given or "password" not in given or given.get("tokenauth") == "true":
+        raise ConfigError(
+            f"kafka.sasl.jaas.config: found {module}, wanted PlainLoginModule or ScramLoginModule with a username and a"
+            " password; or set kafka.sasl.username and kafka.sasl.password"
+        )
+    return {"sasl.username": given["username"], "sasl.password": given["password"]}
+
+
+def _is_pem(settings: dict[str, str], store: str) -> bool:
+    settings.pop(f"ssl.{store}.password", None)
+    return settings.pop(f"ssl.{store}.type", "JKS").upper() == "PEM"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
