@@ -6,7 +6,7 @@ Only that thread may call the client; see `ottla.sync.engine`. What is decided e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -48,6 +48,19 @@ class ClientWork:
         self._waiting.append(effect)
         if isinstance(effect, Commit):
             self.commits_sent += 1
+
+    def sought(self) -> set[TopicPartition]:
+        """The partitions for which a seek waits. Under the session's lock."""
+        return {effect.topic_partition for effect in self._waiting if isinstance(effect, SeekPartition)}
+
+    def forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """These partitions go away, under the session's lock: what waits for them would reach their next assignment (a
+        pause that nobody ends) or their next owner (a commit behind its own). The last commit of a partition names what
+        is dropped here."""
+        gone = set(partitions)
+        waiting = [_without(effect, gone) for effect in self._waiting]
+        self._waiting.clear()
+        self._waiting.extend(effect for effect in waiting if effect is not None)
 
     def serve(self) -> None:
         """On the poll thread, between two polls: tell the client what was decided since the last time."""
@@ -96,6 +109,9 @@ class ClientWork:
         return error
 
     def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        if not offsets:  # its partitions went away meanwhile
+            self._answered(None, [])
+            return
         try:
             self.client.commit(offsets=client_offsets(offsets), asynchronous=True)
         except KafkaException as error:
@@ -113,3 +129,17 @@ class ClientWork:
 
     def _log_lookup_error(self, error: KafkaException) -> None:
         self._error_log.write("warning", "retry_positions_unread", str(error))  # the session asks again
+
+
+def _without(effect: Effect, gone: Set[TopicPartition]) -> Effect | None:
+    """What of an effect is for other partitions, None when nothing is. A commit stays: its answer is waited for."""
+    match effect:
+        case SeekPartition(name, _):
+            return None if name in gone else effect
+        case PausePartitions(partitions) | ResumePartitions(partitions):
+            left = [name for name in partitions if name not in gone]
+            return type(effect)(left) if left else None
+        case Commit(offsets):
+            return Commit({name: offset for name, offset in offsets.items() if name not in gone})
+        case _:
+            return effect

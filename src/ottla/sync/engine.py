@@ -299,14 +299,17 @@ class Engine:
     def _poll_forever(self) -> None:
         try:
             while not self._is_stopping.is_set():
-                self._work.serve()
-                self._run_calls()
-                self._poll_once()
+                self._turn()
         except BaseException as error:
             self.error = error
             log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
         finally:
             self._close()
+
+    def _turn(self) -> None:
+        self._run_calls()
+        self._work.serve()  # and what those calls want of the client, before it gives more
+        self._poll_once()
 
     def _poll_once(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -329,6 +332,9 @@ class Engine:
         batches, errors = to_batches(messages, only_topic=self._only_topic)
         later: list[Effect] = []
         with self._lock:
+            sought = self._work.sought()
+            # Polled before the client heard of a seek (a rebalance may want one), they would count for after it.
+            batches = [fetched for fetched in batches if fetched.topic_partition not in sought]
             now_ms = self._clock.monotonic_ms()
             for fetched in batches:
                 later += self._perform_now(self._session.step(fetched, now_ms))
@@ -347,6 +353,7 @@ class Engine:
     def _close(self) -> None:
         """Drain, commit, leave. Polling goes on meanwhile: a rebalance that is under way must not wait for us."""
         try:
+            self._is_stopping.set()  # also after an error: the last commit goes the way of those before it, behind them
             self._step(events.CloseRequested())
             self._workers.give_back_cancelled()
             deadline_ms = self._clock.monotonic_ms() + round(self._drain_s * 1_000)
@@ -392,14 +399,17 @@ class Engine:
         self._step(events.Revoking(names))
         self._workers.give_back_cancelled()
         self._wait(lambda: self._session.is_quiet(names), self._drain_s)
-        self._step(events.Revoked(names))
-        self._forget_pauses(partitions)
+        self._let_go(events.Revoked(names), partitions)
 
     def _on_lost(self, _client: Any, partitions: list[ClientPartition]) -> None:
-        self._step(events.Lost([TopicPartition(p.topic, p.partition) for p in partitions]))
-        self._forget_pauses(partitions)
+        self._let_go(events.Lost([TopicPartition(p.topic, p.partition) for p in partitions]), partitions)
 
-    def _forget_pauses(self, partitions: list[ClientPartition]) -> None:
+    def _let_go(self, event: events.Revoked | events.Lost, partitions: list[ClientPartition]) -> None:
+        with self._changed:
+            self._work.forget(event.partitions)
+            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
+            self._changed.notify_all()
+        self._perform_later(later)
         # librdkafka keeps a pause for the next time that this member gets the partition; the session begins anew then,
         # and would never resume it.
         self._work.call(self._client.resume, partitions)

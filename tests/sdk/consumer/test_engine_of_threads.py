@@ -1,0 +1,199 @@
+"""The threaded engine and its client, turn by turn: what was decided while a poll went on reaches the client after it,
+and by then a partition may be somewhere else, or somebody else's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from ottla.app.pulling import pull_plan
+from ottla.config import consumer_settings
+from ottla.consumer import events
+from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.effects import Write
+from ottla.consumer.run import Run, RunResult
+from ottla.delivery import Dead, Failure
+from ottla.records import TopicPartition
+from ottla.sync.dead_letters import OnWritten
+from ottla.sync.engine import Engine
+from ottla.testing.waiting import wait_until
+
+A = TopicPartition("orders", 0)
+THERE = [ClientPartition("orders", 0)]
+
+
+class ScriptedClient:
+    """One partition of a hundred records. As librdkafka it keeps the pause of a partition that is not assigned."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.step = 10
+        self.is_assigned = False
+        self.is_paused = False
+        self.during_poll: Any = None
+        self.committed: list[Mapping[int, int]] = []
+
+    def poll(self, timeout_s: float) -> Message | None:
+        if self.during_poll is not None:
+            during, self.during_poll = self.during_poll, None
+            during()
+        return next(iter(self._read(1)), None)
+
+    def consume(self, most: int, timeout_s: float) -> list[Message]:
+        return self._read(self.step - 1)
+
+    def seek(self, to: ClientPartition) -> None:
+        self.position = to.offset
+
+    def pause(self, partitions: list[ClientPartition]) -> None:
+        self.is_paused = True
+
+    def resume(self, partitions: list[ClientPartition]) -> None:
+        self.is_paused = False
+
+    def commit(self, offsets: list[ClientPartition], asynchronous: bool) -> None:
+        self.committed.append({each.partition: each.offset for each in offsets})
+
+    def _read(self, most: int) -> list[Message]:
+        if self.is_paused or not self.is_assigned:
+            return []
+        offsets = range(self.position, min(self.position + most, 100))
+        self.position += len(offsets)
+        return [Message(topic="orders", partition=0, offset=offset, value=b"v") for offset in offsets]
+
+
+class NoDeadLetters:
+    def write(self, letter: Write, on_written: OnWritten) -> None:
+        raise AssertionError("nothing is dead-lettered")
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+class Turns:
+    """An engine whose poll thread is the test's own."""
+
+    def __init__(self) -> None:
+        self.engine = Engine(
+            group="g",
+            topics=["orders"],
+            plans=[pull_plan(["orders"], 10, None, None)],
+            execute={},
+            settings=consumer_settings("localhost:9", group_id="g", environ={}),
+            dead_letters=NoDeadLetters(),
+            commits=CommitPolicy(every_records=1, every_s=100),
+            drain_s=0,
+        )
+        self.client = self.engine._client = self.engine._work.client = ScriptedClient()
+        self.assign()
+
+    def assign(self) -> None:
+        self.client.is_assigned = True
+        self.engine._on_assign(self.client, THERE)
+
+    def revoke(self) -> None:
+        self.engine._on_revoke(self.client, THERE)
+        self.client.is_assigned = False
+
+    def turn(self) -> None:
+        self.engine._turn()
+
+    def take(self) -> Run:
+        run = self.engine.take_run(0)
+        assert run is not None
+        return run
+
+    def finish(self, run: Run, result: RunResult | None = None) -> None:
+        self.engine.finish(events.RunFinished(run, result or RunResult()))
+
+
+def offsets_of(run: Run) -> list[int]:
+    return [record.offset for record in run.records]
+
+
+def test_what_was_polled_before_a_seek_reached_the_client_does_not_count_for_the_time_after_it() -> None:
+    turns = Turns()
+    turns.turn()
+    turns.finish(turns.take())
+    seeking = threading.Thread(target=turns.engine.seek, args=(A, 5))
+    seeking.start()
+    wait_until(lambda: not turns.engine._calls.empty(), timeout_s=30)
+
+    turns.turn()
+    seeking.join(30)
+    turns.turn()
+    assert offsets_of(turns.take()) == list(range(5, 15))
+    assert turns.engine.position(A) == 5
+
+
+def test_what_a_poll_gives_in_which_a_rebalance_wanted_a_seek_comes_from_before_it() -> None:
+    turns = Turns()
+    turns.turn()
+    turns.finish(turns.take())
+    turns.client.during_poll = lambda: turns.engine._step(events.SeekRequested(A, 5))
+
+    turns.turn()
+    turns.turn()
+    assert offsets_of(turns.take()) == list(range(5, 15))
+
+
+def test_a_pause_of_the_last_assignment_does_not_reach_the_next_one() -> None:
+    turns = Turns()
+    turns.turn()
+    run = turns.take()
+
+    def rebalance() -> None:
+        dead = Failure.of_outcome(Dead("bad"))  # without a dead letter topic: the partition stops
+        turns.finish(run, RunResult(done=(), failures=[(run.records[0], dead)], untouched=run.records[1:]))
+        turns.revoke()
+
+    turns.client.during_poll = rebalance
+    turns.turn()
+    turns.assign()
+    turns.client.position = 0
+    turns.turn()
+
+    assert not turns.client.is_paused
+    assert offsets_of(turns.take()) == list(range(10))
+
+
+def test_the_last_commit_of_a_partition_is_the_last() -> None:
+    turns = Turns()
+    turns.turn()
+    run = turns.take()
+
+    def rebalance() -> None:
+        turns.finish(run)
+        assert turns.client.committed == [], "it is to be sent after this poll"
+        turns.revoke()
+
+    turns.client.during_poll = rebalance
+    turns.turn()
+    turns.turn()
+    assert turns.client.committed == [{0: 10}], "another member may have committed more since"
+
+
+def test_nothing_is_committed_for_a_partition_that_was_lost() -> None:
+    turns = Turns()
+    turns.turn()
+    run = turns.take()
+
+    def lose() -> None:
+        turns.finish(run)
+        turns.client.is_assigned = False
+        turns.engine._on_lost(turns.client, THERE)
+
+    turns.client.during_poll = lose
+    turns.turn()
+    turns.turn()
+    assert turns.client.committed == []
+    turns.assign()
+    turns.client.position = 0
+    turns.turn()
+    turns.finish(turns.take())
+    turns.turn()
+    assert turns.client.committed == [{0: 10}], "the commit that was dropped holds up no other"
