@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.consumer.effects import WriteDeadLetter
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.run import Run
 
@@ -57,10 +58,15 @@ class Claims:
 def handed_out_to(state: PartitionState) -> int | None:
     """The first offset that no handler has seen, for the last commit of a partition in order.
 
-    A worker that did not end in time is at the record behind those it has done, and goes no further.
+    A worker that did not end in time is at the record behind those it has done, and goes no further. What was handled
+    behind a record whose dead letter is not written yet was handed out, and so was that record, if it could be decoded.
     """
-    position = state.tracker.position
+    position = state.tracker.position or 0
+    seen = state.tracker.finished_beyond()[-1:]
+    for offset, letter in state.dead_letters.items():
+        if not isinstance(letter.effect, WriteDeadLetter) or letter.effect.reason.kind != "malformed":
+            seen.append(offset)
     for run in state.in_flight:
         handed_out = len(run.records) if state.plan.is_batch else run.handed_out
-        position = max(position or 0, run.records[handed_out - 1].offset + 1)
-    return position
+        seen.append(run.records[handed_out - 1].offset)
+    return max(position, *(offset + 1 for offset in seen)) if seen else state.tracker.position

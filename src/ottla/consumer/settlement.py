@@ -77,8 +77,10 @@ class Settlement:
             state.lanes.hold([record])
         if result.fatal is not None:
             reason = f"a worker died: {result.fatal.error_type}: {result.fatal.message}"
-            # The record that the worker died at was handed out.
-            self.stop(state, list(result.untouched)[1 if is_once else 0 :], reason, effects)
+            left = list(result.untouched)
+            if is_once:
+                left = self._drop_handed_out(state, run, left, result.fatal, effects)
+            self.stop(state, left, reason, effects)
             state.lanes.end_run(run.records, ())
         else:
             state.lanes.end_run(run.records, result.untouched)
@@ -94,6 +96,17 @@ class Settlement:
             for group, due_ms in zip(groups, due, strict=True):
                 self._schedule(state, group, due_ms)
         return state.tracker.finished_count - before
+
+    def _drop_handed_out(
+        self, state: PartitionState, run: Run, left: list[AnyRecord], fatal: Failure, effects: list[Effect]
+    ) -> list[AnyRecord]:
+        """At most once: what the worker that died had handed out is over. Returns the rest."""
+        not_handed_out = 0 if state.plan.is_batch else len(run.records) - run.handed_out
+        at = max(0, len(left) - not_handed_out)
+        for record in left[:at]:
+            effects.append(_notice("record_dropped", "warning", state, record, fatal))
+        state.settle(left[:at])
+        return left[at:]
 
     def park(self, state: PartitionState, run: Run, effects: list[Effect]) -> Run | None:
         """Pass on what must follow an earlier record of its key. Returns what is left of the run, or None."""

@@ -11,7 +11,7 @@ from ottla import App, AtMostOnce, ConfigError, DeadLetterBudget, Json, RetryPol
 from ottla.consumer import events
 from ottla.consumer.effects import Commit, Dispatch, Effect, Notice, WriteDeadLetter
 from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.run import AnyRecord, Run, RunResult, abandoned_run
 from ottla.consumer.session import Session
 from ottla.delivery import NO_RETRY, ExceptionTable, FailurePolicy
 from ottla.errors import RegistryUnavailable
@@ -187,3 +187,59 @@ def test_what_would_hand_a_record_out_again_is_refused_where_it_is_declared(give
 
     with pytest.raises(ConfigError, match="AtMostOnce"):
         app.handler("orders", value=Json(), **given)(lambda value: None)
+
+
+def test_what_was_handled_behind_a_dead_letter_that_is_not_written_yet_is_never_given_to_the_next_owner() -> None:
+    once = Once(dead_letter_topic="dead")
+    once.fetch(5, 6, 7)
+    once.acknowledge()
+    (run,) = once.runs
+    once.finish(RunResult(done=(), failures=[(run.records[0], BOOM)], untouched=run.records[1:]))
+    assert offsets_of(once.runs[0]) == [6, 7]
+    once.runs[0].done = 1
+    once.step(events.Revoking([A]))
+
+    once.finish(RunResult(done=once.runs[0].records[:1], untouched=once.runs[0].records[1:]))
+    assert commits(once.step(events.Revoked([A]))) == [{A: (7, "")}], "5 and 6 were handed out, 7 was not"
+
+
+def test_a_dead_letter_that_is_not_written_was_handed_out_too() -> None:
+    once = Once(dead_letter_topic="dead", quantum=1)
+    once.fetch(5, 6)
+    once.acknowledge()
+    once.step(events.Revoking([A]))
+    once.finish(RunResult(done=(), failures=[(once.runs[0].records[0], BOOM)]))
+
+    assert commits(once.step(events.Revoked([A]))) == [], "6 is committed, and stays"
+
+
+@pytest.mark.parametrize(("is_batch", "next_offset"), [(False, 7), (True, 9)])
+def test_what_a_worker_had_when_it_died_is_never_handed_out_again(is_batch: bool, next_offset: int) -> None:
+    once = Once(is_batch=is_batch, quantum=4)
+    once.fetch(5, 6, 7, 8)
+    once.acknowledge()
+    (run,) = once.runs
+    run.done = 0 if is_batch else 1
+    once.finish(abandoned_run(run, BOOM))
+    assert [e.event for e in once.effects if isinstance(e, Notice) and e.level == "warning"] == ["record_dropped"] * (
+        4 if is_batch else 1
+    )
+
+    once.step(events.ResumeRequested())
+    again = [offset for run in once.runs for offset in offsets_of(run)]
+    assert again == list(range(next_offset, 9))
+    if again:
+        once.finish()
+    assert once.session.is_idle
+
+
+def test_the_record_that_a_worker_died_at_is_never_given_to_the_next_owner() -> None:
+    once = Once()
+    once.fetch(5, 6, 7)
+    once.acknowledge()
+    (run,) = once.runs
+    run.done = 1
+    once.finish(abandoned_run(run, BOOM))
+    once.step(events.CloseRequested())
+
+    assert commits(once.step(events.Closed())) == [{A: (7, "")}]
