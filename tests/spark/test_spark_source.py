@@ -78,7 +78,6 @@ def test_a_query_that_stops_early_leaves_a_worker_that_can_read_on(topics, kafka
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"subscribe": "no-such-topic"}, "no-such-topic: the cluster has no such topic"),
         ({"maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger"),
         (
             {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "10"},
@@ -98,18 +97,18 @@ def test_what_the_source_of_a_stream_raises_reaches_the_user_as_its_own_sentence
 
 def test_available_now_reads_what_is_there_in_batches_of_the_budget_and_starves_no_partition(topics, kafka, make_topic):
     topic = make_topic(partitions=4)
-    kafka.produce(topic, [b"big"] * 3_000, partition=0)
+    kafka.produce(topic, [b"big"] * 2_000, partition=0)
     for p in (1, 2, 3):
         kafka.produce(topic, [b"small"] * 50, partition=p)
     batches, progress = topics.collect(topics.stream(topic, maxOffsetsPerTrigger=1_000))
-    assert [len(rows) for rows in batches] == [1_000, 1_000, 1_000, 150]
+    assert [len(rows) for rows in batches] == [1_000, 1_000, 150]
     first = [r.partition for r in batches[0]]
     assert [first.count(p) for p in range(4)] == [850, 50, 50, 50]
     seen = sorted((r.partition, r.offset) for rows in batches for r in rows)
-    assert seen == sorted([(0, i) for i in range(3_000)] + [(p, i) for p in (1, 2, 3) for i in range(50)])
+    assert seen == sorted([(0, i) for i in range(2_000)] + [(p, i) for p in (1, 2, 3) for i in range(50)])
     # What is behind, by partition: the end of the log is beside the end of the batch.
     lag = offsets_of(progress[0], "latestOffset")[0] - offsets_of(progress[0], "endOffset")[0]
-    assert lag == 3_000 - 850
+    assert lag == 2_000 - 850
 
 
 def test_a_restart_goes_on_where_the_checkpoint_is_and_partitions_may_be_added_meanwhile(topics, kafka, make_topic):
