@@ -222,13 +222,17 @@ class AsyncConsumer:
                 return None
 
     async def _open(self, run: Run) -> None:
-        # A loop body that never waits must not keep the heartbeats from the event loop.
-        await asyncio.sleep(0)
         opened = self._book.open(run)
-        if self._decoder.would_block(run):
-            has_malformed, result = await asyncio.to_thread(self._decoder.decode, run)
-        else:
-            has_malformed, result = self._decoder.decode(run)
+        try:
+            # A loop body that never waits must not keep the heartbeats from the event loop.
+            await asyncio.sleep(0)
+            if self._decoder.would_block(run):
+                has_malformed, result = await asyncio.to_thread(self._decoder.decode, run)
+            else:
+                has_malformed, result = self._decoder.decode(run)
+        except BaseException:  # the caller waits no longer: nobody has seen its records, and somebody is to get them
+            self._engine.finish(self._book.close(opened))
+            raise
         if result is not None:
             self._book.close(opened)
             self._engine.finish(RunFinished(run, result))
@@ -248,8 +252,8 @@ class AsyncConsumer:
     def _settle(self, record: Record[Any], failure: Failure | None) -> None:
         if record is self._current:
             self._current = None
-        if failure is not None and self._waiting and self._waiting[0][1].topic_partition == record.topic_partition:
-            # Order is kept: what follows the failed record in its partition waits until that is settled.
+        if failure is not None and self._waiting and self._waiting[0][0] is self._book.run_of(record):
+            # Order is kept: what follows the failed record in its run waits until that is settled.
             self._waiting[0][0].withdraw(len(self._waiting))
             self._waiting.clear()
         finished = self._book.settle(record, failure)

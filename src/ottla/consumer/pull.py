@@ -68,13 +68,18 @@ class PullBook:
         opened = self._open[run.topic_partition] = OpenRun(run)
         return opened
 
-    def settle(self, record: AnyRecord, failure: Failure | None) -> RunFinished | None:
-        """Settle a record that was taken from here. Returns the run when this was its last record."""
+    def run_of(self, record: AnyRecord) -> OpenRun | None:
+        """The run in which this record waits to be settled. None when its partition was revoked, and is perhaps
+        somebody else's by now, or when it was settled before."""
         opened = self._open.get(record.topic_partition)
         if opened is None or not any(record is own for own in _near(opened.run.records, record)):
-            # Its partition was revoked and is perhaps somebody else's by now, or it was settled before.
             return None
-        if opened.is_settled(record):
+        return None if opened.is_settled(record) else opened
+
+    def settle(self, record: AnyRecord, failure: Failure | None) -> RunFinished | None:
+        """Settle a record that was taken from here. Returns the run when this was its last record."""
+        opened = self.run_of(record)
+        if opened is None:
             return None
         opened.settle(record, failure)
         return self.close(opened) if opened.is_over else None

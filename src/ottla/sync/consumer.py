@@ -241,8 +241,8 @@ class Consumer:
     def _settle(self, record: Record[Any], failure: Failure | None) -> None:
         if record is self._current:
             self._current = None
-        if failure is not None and self._waiting and self._waiting[0][1].topic_partition == record.topic_partition:
-            # Order is kept: what follows the failed record in its partition waits until that is settled.
+        if failure is not None and self._waiting and self._waiting[0][0] is self._book.run_of(record):
+            # Order is kept: what follows the failed record in its run waits until that is settled.
             self._waiting[0][0].withdraw(len(self._waiting))
             self._waiting.clear()
         finished = self._book.settle(record, failure)
