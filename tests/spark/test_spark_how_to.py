@@ -34,6 +34,14 @@ def test_the_columnar_page_is_true(kafka):
     run_page("columnar.md", kafka.bootstrap_servers)
 
 
+def test_every_setting_of_the_columnar_clients_is_in_their_page():
+    from ottla.columnar.settings import _NAMES
+
+    page = (HOW_TO / "columnar.md").read_text(encoding="utf-8")
+    librdkafkas_words = {"sasl.mechanisms", "fetch.wait.max.ms", "message.max.bytes"}
+    assert {name for name in _NAMES if f"`{name}`" not in page} == librdkafkas_words
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("page", ["spark.md", "pipeline.md"])
 def test_the_pages_about_spark_are_true(page, make_cluster, spark):
