@@ -18,7 +18,7 @@ from ottla.spark import JavaMissing, find_java
 
 pyspark = pytest.importorskip("pyspark")
 
-pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PROGRAM = """
 import json, sys
@@ -87,7 +87,7 @@ def test_both_engines_give_the_same_rows_and_types(jars, kafka, make_topic, make
     program.write_text(PROGRAM)
     arguments = [sys.executable, str(program), topic, kafka.bootstrap_servers, ",".join(map(str, jars))]
     arguments += [str(tmp_path), secret, secure.bootstrap_servers, json.dumps(secure.settings)]
-    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=380, check=False)
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=560, check=False)
     lines = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]
     assert lines, ran.stdout[-2_000:] + ran.stderr[-4_000:]
     found = json.loads(lines[0].removeprefix("FOUND "))
