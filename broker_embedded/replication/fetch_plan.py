@@ -242,7 +242,8 @@ class FetchPlan:
                 )
         except LostByLeader as lost:
             self._keep(followed, lost)
-        except BrokerError as refused:
+        except (BrokerError, OSError) as failure:
+            refused = _refusal(partition, failure)
             if not followed.failures:  # said once, tried again until it works
                 log.error("%s: what the leader sent was not appended: %s", partition.topic_partition, refused.message)
             self._pause(followed, now_ms, refused.message)
@@ -278,8 +279,8 @@ class FetchPlan:
                 return
         except LostByLeader as lost:
             self._keep(followed, lost)
-        except BrokerError as failed:
-            log.error("%s: %s", partition.topic_partition, failed.message)
+        except (BrokerError, OSError) as failure:
+            log.error("%s: %s", partition.topic_partition, _refusal(partition, failure).message)
         else:
             followed.retry_at_ms = now_ms
 
@@ -296,6 +297,13 @@ class FetchPlan:
     def _pause_ms(self, failures: int) -> int:
         longest = self._config().replica_fetch_backoff_ms
         return min(longest, FIRST_BACKOFF_MS << min(failures, 20))
+
+
+def _refusal(partition: Partition, failure: BrokerError | OSError) -> BrokerError:
+    """Why one partition does not go on. Whatever its disk says, the others that are followed here do."""
+    if isinstance(failure, BrokerError):
+        return failure
+    return partition.log.failed(failure, path=partition.log.directory, doing="following")
 
 
 def _may_be_asked_for(followed: Followed) -> bool:

@@ -103,8 +103,11 @@ class MaintainedLog(ReadableLog):
             return False
         self.log_start_offset = min(offset, self.log_end_offset)
         self.high_watermark = max(self.high_watermark, self.log_start_offset)
-        self.epochs.truncate_from_start(self.log_start_offset)
-        self._tell_cut()
+        try:
+            self.epochs.truncate_from_start(self.log_start_offset)
+            self._tell_cut()
+        except OSError as error:
+            raise self.failed(error, path=self.directory, doing="saving the log start") from error
         return True
 
     def truncate_to(self, offset: int) -> bool:
@@ -113,53 +116,73 @@ class MaintainedLog(ReadableLog):
         A batch that contains `offset` goes as a whole, as in Kafka; leader epochs start at batches, so it never happens
         in replication.
         """
-        if offset >= self.log_end_offset:
-            # A leader that resigned before its first append left an epoch that starts at the end, and that nobody else
-            # knows.
-            self._cut_epochs(self.log_end_offset)
-            return False
-        if offset < self.segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return True
         try:
-            for segment in self.segments:
-                if segment.base_offset > offset:
-                    self._discard(segment)
-            active = self.segments.active
-            active.start_writing()
-            active.truncate_to(offset)
-            self._fs.sync_dir(self.directory)
+            if offset >= self.log_end_offset:
+                # A leader that resigned before its first append left an epoch that starts at the end, and that nobody
+                # else knows.
+                self._cut_epochs(self.log_end_offset)
+                return False
+            if offset < self.segments.first.base_offset:
+                self._cut_all(offset)
+            else:
+                self._cut_from(offset)
         except OSError as error:
             raise self.failed(error, path=self.directory, doing="truncating") from error
-        self._end_at(offset)
-        self._reload_producers()
-        self._tell_cut()
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and continue at `offset` (a follower whose leader no longer has what it needs next)."""
         try:
-            for segment in self.segments:
-                self._discard(segment)
-            self._fs.sync_dir(self.directory)
-            segment = self.new_segment(offset, self._clock.now_ms())
-            segment.create_files()
+            self._cut_all(offset)
         except OSError as error:
             raise self.failed(error, path=self.directory, doing="truncating") from error
-        self.segments.add(segment)
-        self.producers.clear(offset)
-        self.log_start_offset = offset
+
+    def _cut_from(self, offset: int) -> None:
+        """The log ends at `offset` only when all of it is done: who was refused a step begins again with the first."""
+        self._announce_cut(offset)
+        for segment in reversed(tuple(self.segments)):
+            if segment.base_offset > offset:
+                self._discard(segment)
+        active = self.segments.active
+        active.start_writing()
+        active.truncate_to(offset)
+        self._fs.sync_dir(self.directory)
+        self._reload_producers(offset)
         self._end_at(offset)
-        self.high_watermark = offset
-        self._tell_cut()
+
+    def _cut_all(self, offset: int) -> None:
+        self._announce_cut(offset)
+        for segment in reversed(tuple(self.segments)):
+            segment.change_suffix(segment.suffix + DELETED_SUFFIX)
+            if len(self.segments) == 1:  # a log is never without a segment, whatever is refused
+                self.segments.add(self.new_segment(offset, self._clock.now_ms()))
+            self._forget(segment)
+        self._fs.sync_dir(self.directory)
+        self.segments.active.create_files()
+        self.producers.clear(offset)
+        self.log_start_offset = self.high_watermark = offset
+        self._end_at(offset)
+
+    def _announce_cut(self, offset: int) -> None:
+        """Before anything is cut. After a crash, what is written from `offset` on must pass neither for fsynced nor for
+        deleted because what was there before it was.
+        """
+        before = self.recovery_point, self.log_start_offset
+        self.recovery_point, self.log_start_offset = (
+            min(self.recovery_point, offset),
+            min(self.log_start_offset, offset),
+        )
+        try:
+            self._tell_cut()
+        except OSError:
+            self.recovery_point, self.log_start_offset = before
+            raise
 
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
         self.cleaned_to = min(self.cleaned_to, offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self._cut_epochs(offset)
         self.high_watermark = min(self.high_watermark, offset)
+        self._cut_epochs(offset)
 
     def _cut_epochs(self, offset: int) -> None:
         self.epochs.truncate_from_end(offset)
@@ -170,13 +193,13 @@ class MaintainedLog(ReadableLog):
         if self._on_cut is not None:
             self._on_cut(self)
 
-    def _reload_producers(self) -> None:
+    def _reload_producers(self, end_offset: int) -> None:
         now_ms = self._clock.now_ms()
         self.producers.load_snapshot(
-            first_base_offset=self.segments.first.base_offset, up_to_offset=self.log_end_offset, now_ms=now_ms
+            first_base_offset=self.segments.first.base_offset, up_to_offset=end_offset, now_ms=now_ms
         )
-        replay_producers(self.segments, self.producers, up_to_offset=self.log_end_offset, now_ms=now_ms)
-        self.producers.on_high_watermark(self.high_watermark)
+        replay_producers(self.segments, self.producers, up_to_offset=end_offset, now_ms=now_ms)
+        self.producers.on_high_watermark(min(self.high_watermark, end_offset))
 
     # -- retention
 
@@ -207,8 +230,11 @@ class MaintainedLog(ReadableLog):
 
     def _discard(self, segment: LogSegment) -> None:
         """Take a segment out of the log. Its files are renamed now, removed later: a response may still be reading."""
-        self.segments.remove(segment)
         segment.change_suffix(segment.suffix + DELETED_SUFFIX)
+        self._forget(segment)
+
+    def _forget(self, segment: LogSegment) -> None:
+        self.segments.remove(segment)
         self.doom(segment)
 
     def doom(self, segment: LogSegment) -> None:

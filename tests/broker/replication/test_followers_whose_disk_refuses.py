@@ -1,0 +1,111 @@
+"""A follower whose disk refuses one step, any of them, while its log is cut at one of its ends, follows on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla_wire.protocol import ErrorCode
+
+MakeCluster = Callable[..., Any]
+
+
+def two_in_sync(make_cluster: MakeCluster) -> Any:
+    cluster = make_cluster(2)
+    cluster.create((1, 2), min_insync_replicas=1)
+    for number in range(5):
+        cluster[1].append(b"%d" % number)
+    cluster.advance(1_000)
+    return cluster
+
+
+def cut_off(cluster: Any) -> None:
+    cluster.wire.cut |= {(1, 2), (2, 1)}
+    cluster.wire.fail(1, 2)
+
+
+def whose_leader_deletes_records(make_cluster: MakeCluster) -> Any:
+    cluster = two_in_sync(make_cluster)
+    cluster[1].partition().log.delete_records(3)
+    cluster[1].append(b"more", acks=1)
+    return cluster
+
+
+def that_has_what_its_leader_has_not(make_cluster: MakeCluster) -> Any:
+    """In several segments, and by a producer of which the leader knows nothing."""
+    cluster = two_in_sync(make_cluster)
+    cluster.elect(2)
+    cluster.settle()
+    cut_off(cluster)
+    for number in range(3):
+        cluster[2].partition().log.roll()
+        cluster[2].append(b"only %d" % number, acks=1)
+    cluster.elect(1, isr=(1,))
+    cluster[1].append(b"instead", acks=1)
+    cluster.wire.cut.clear()
+    return cluster
+
+
+def that_was_away_too_long(make_cluster: MakeCluster) -> Any:
+    """All that it has has left the leader's log."""
+    cluster = two_in_sync(make_cluster)
+    cut_off(cluster)
+    cluster.change(isr=(1,))
+    cluster[1].append(b"gone", acks=1)
+    log = cluster[1].partition().log
+    log.roll()
+    log.update_high_watermark(6)
+    log.delete_records(6)
+    log.apply_retention(now_ms=cluster.clock.now_ms())
+    cluster.wire.cut.clear()
+    return cluster
+
+
+def refuse(which: int, seen: list[str]) -> Callable[[str, str], None]:
+    """`seen`: what the disk was asked to do."""
+
+    def before_change(operation: str, path: str) -> None:
+        seen.append(f"{operation} {path}")
+        if len(seen) == which + 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    return before_change
+
+
+@pytest.mark.parametrize(
+    "follower", [whose_leader_deletes_records, that_has_what_its_leader_has_not, that_was_away_too_long]
+)
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_follower_follows_on_whichever_step_was_refused(
+    make_cluster: MakeCluster, follower: Callable[[MakeCluster], Any], loses_power: bool
+) -> None:
+    refused = 0
+    while True:
+        cluster = follower(make_cluster)
+        seen: list[str] = []
+        cluster[2].fs.before_change = refuse(refused, seen)
+        cluster.advance(2_000)
+        cluster[2].fs.before_change = None
+        if len(seen) <= refused:
+            break
+        cluster.advance(2_000)
+        results = cluster[1].append(b"after")
+        cluster.advance(1_000)
+        step = f"refused: {seen[refused]}"
+        assert [each.error for each in results] == [ErrorCode.NONE], step
+        assert cluster.state.isr == (1, 2), step
+        assert cluster[2].values() == cluster[1].values(), step
+        own = cluster[2].partition().log
+        stored = {int(name.partition(".")[0]) for name in cluster[2].fs.list_dir(own.directory) if name[-4:] == ".log"}
+        assert stored == {each.base_offset for each in own.segments}, step
+        cluster[2].stop(cleanly=False, crash=Random(refused) if loses_power else None)
+        cluster[2].start()
+        cluster.advance(2_000)
+        assert cluster[2].values() == cluster[1].values(), step
+        refused += 1
+    assert refused > 10, "the log was cut"

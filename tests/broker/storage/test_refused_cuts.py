@@ -1,0 +1,90 @@
+"""A log that is cut while the disk refuses a step, any of them: the next attempt does all of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker_embedded.common.errors import BrokerError
+
+Cut = Callable[[Any], object]
+
+
+def filled(make_store: Any) -> Any:
+    """Three segments, all on the disk, with a producer that is only in the part that goes."""
+    store = make_store(segment_bytes=100_000)
+    for number in range(9):
+        if number % 3 == 0:
+            store.log.roll()
+        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number - 4} if number >= 4 else {}
+        store.append(b"%d" % number, leader_epoch=number // 4, **options)
+    store.log.flush()
+    store.manager.checkpoint()
+    return store
+
+
+def state(store: Any) -> tuple[Any, ...]:
+    log = store.log
+    files = sorted(name for name in store.files() if name.endswith((".log", ".snapshot")))
+    return (
+        store.values(),
+        (log.log_start_offset, log.high_watermark, log.log_end_offset),
+        [each.base_offset for each in log.segments],
+        log.leader_epochs,
+        log.active_producers(),
+        files,
+    )
+
+
+def refuse(which: int, seen: list[str]) -> Callable[[str, str], None]:
+    def before_change(operation: str, path: str) -> None:
+        seen.append(f"{operation} {path}")
+        if len(seen) == which + 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    return before_change
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda log: log.truncate_to(4),
+        lambda log: log.truncate_to(6),
+        lambda log: log.truncate_fully_and_start_at(9),
+        lambda log: log.truncate_fully_and_start_at(20),
+    ],
+    ids=["inside a segment", "between segments", "everything", "everything, and further on"],
+)
+def test_a_cut_that_was_refused_is_done_by_the_next_attempt(make_store: Any, cut: Cut) -> None:
+    wanted = filled(make_store)
+    cut(wanted.log)
+    refused = 0
+    while True:
+        store = filled(make_store)
+        seen: list[str] = []
+        store.fs.before_change = refuse(refused, seen)
+        try:
+            cut(store.log)
+            was_refused = False
+        except BrokerError:
+            was_refused = True
+        store.fs.before_change = None
+        if len(seen) <= refused:
+            break
+        assert was_refused, "who asked for it is told"
+        assert len(store.log.segments) > 0
+        cut(store.log)
+        assert state(store) == state(wanted), f"refused: {seen[refused]}"
+        store.append(b"instead", leader_epoch=9)
+        store.log.flush()
+        found = state(store)
+        store.crash(Random(refused))
+        store.log.update_high_watermark(store.log.log_end_offset)
+        assert state(store)[:3] == found[:3], f"refused: {seen[refused]}"
+        refused += 1
+    assert refused > 10, "the log was cut"
