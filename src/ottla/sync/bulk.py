@@ -117,9 +117,11 @@ class Bulk:
 
     def settled_as(self, delivery: Delivery) -> None:
         """One of the records was sent with a delivery of its own, and that is settled."""
-        failure = self._owner.tracker.failure_of(delivery)
-        if failure is not None:
-            self._failed.append((delivery, failure))
+        error = delivery._error
+        if error is not None:
+            # The tracker may not have it: a flush told somebody else, or there were too many to keep.
+            kept = self._owner.tracker.failure_of(delivery)
+            self._failed.append((delivery, kept or self._owner.failure(delivery, error, None)))
         self.settled_one()
 
     def all_sent(self, sent: int) -> None:
