@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiokafka import TopicPartition as ClientPartition
 from aiokafka.errors import KafkaError
@@ -24,6 +24,8 @@ from ottla.consumer.effects import (
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, log_event
 
+T = TypeVar("T")
+
 _LAST_COMMIT_S: Final = 3.0
 
 
@@ -38,7 +40,7 @@ class ClientWork:
         self._step = step
         self._error_log = error_log
         self._hooks = hooks
-        self._commits: set[asyncio.Task[None]] = set()
+        self._commits: set[asyncio.Task[KafkaError | None]] = set()
         self._lookups: set[asyncio.Task[None]] = set()
 
     def do(self, effect: Effect) -> None:
@@ -59,6 +61,10 @@ class ClientWork:
         """Wait until the commits under way are answered."""
         if self._commits:
             await asyncio.gather(*self._commits)
+
+    async def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> KafkaError | None:
+        """Commit, and wait for the answer: the error, if there is one. It goes on when who waits is cancelled."""
+        return await asyncio.shield(_begin(self._commit(offsets), self._commits))
 
     async def finish_commits(self) -> None:
         """Let commits under way end: an older position must not arrive after the last one."""
@@ -93,15 +99,16 @@ class ClientWork:
             # The partition may be leaving at this moment; the rebalance settles it.
             self._error_log.write("info", type(error).__name__, str(error))
 
-    async def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+    async def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> KafkaError | None:
         try:
             await self.client.commit(client_offsets(offsets))
         except KafkaError as error:
             self._step(events.CommitFailed(f"{type(error).__name__}: {error}", is_fenced(error)))
-            return
+            return error
         self._step(events.CommitSucceeded({name: offset for name, (offset, _) in offsets.items()}))
         if self._hooks is not None:
             self._hooks.committed(group=self._group, partitions=len(offsets))
+        return None
 
     async def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
         # The session asks again for what is missing.
@@ -112,7 +119,8 @@ class ClientWork:
         self._error_log.write("warning", type(error).__name__, str(error))
 
 
-def _begin(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+def _begin(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[T]]) -> asyncio.Task[T]:
     task = asyncio.create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
+    return task

@@ -27,7 +27,6 @@ from ottla.aio.client_work import ClientWork
 from ottla.aio.dead_letters import DeadLetterSink
 from ottla.aio.lookups import (
     check_topics,
-    client_offsets,
     committed_metadata,
     connect,
     offset_at_time,
@@ -126,6 +125,9 @@ class Engine:
             epoch_offset_ms=self._clock.now_ms() - now_ms,
         )
         self._changed = asyncio.Event()
+        self._is_assigned = asyncio.Event()
+        """Not while the session has yet to hear of an assignment that the client has begun to fetch for."""
+        self._is_assigned.set()
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -237,12 +239,10 @@ class Engine:
     async def commit_now(self) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
         await self._work.commits_sent()
-        offsets = self._session.committable()
-        if offsets:
-            try:
-                await self._client.commit(client_offsets(offsets))
-            except KafkaError as error:
-                raise error_of(error, self._servers) from error
+        offsets = self._session.committable(self._clock.monotonic_ms())
+        error = await self._work.commit(offsets) if offsets else None
+        if error is not None:
+            raise error_of(error, self._servers) from error
 
     # The fetch task
 
@@ -288,6 +288,7 @@ class Engine:
             return
         # Everything that is prefetched, of all partitions: with `max_records` aiokafka would serve the first one only.
         fetched = await self._client.getmany(timeout_ms=round(_FETCH_S * 1_000))
+        await self._is_assigned.wait()
         epochs = {TopicPartition(*name): self._session.epoch_of(TopicPartition(*name)) for name in fetched}
         for client_partition, messages in fetched.items():
             name = TopicPartition(*client_partition)
@@ -338,9 +339,13 @@ class Engine:
         if self._shared_id:
             self._shared_id.assigned(self._clock.monotonic_ms())
         metadata = None
-        if self._needs_metadata and partitions:
-            metadata = await committed_metadata(self._client, partitions, group=self.group)
-        self._step(events.Assigned(partitions, metadata))
+        self._is_assigned.clear()
+        try:
+            if self._needs_metadata and partitions:
+                metadata = await committed_metadata(self._client, partitions, group=self.group)
+            self._step(events.Assigned(partitions, metadata))
+        finally:
+            self._is_assigned.set()
 
     async def on_revoke(self, partitions: list[TopicPartition]) -> None:
         is_lost = self._is_lost()

@@ -36,7 +36,8 @@ class AtMostOnce:
 
 
 class CommitTimer:
-    """Counts towards the next commit. At most one commit is under way; a failed one is tried again after a pause."""
+    """Counts towards the next commit. One is under way at a time, but for those that a caller asks for; a failed one is
+    tried again after a pause."""
 
     __slots__ = ("_counted", "_in_flight", "_next_ms", "_not_before_ms", "_policy")
 
@@ -45,7 +46,7 @@ class CommitTimer:
     def __init__(self, policy: CommitPolicy, now_ms: int) -> None:
         self._policy = policy
         self._counted = 0
-        self._in_flight = False
+        self._in_flight = 0
         self._not_before_ms = now_ms
         self._next_ms = now_ms + self._interval_ms
 
@@ -55,7 +56,7 @@ class CommitTimer:
 
     @property
     def is_in_flight(self) -> bool:
-        return self._in_flight
+        return self._in_flight > 0
 
     @property
     def next_ms(self) -> int:
@@ -79,13 +80,13 @@ class CommitTimer:
         self._next_ms = now_ms + self._interval_ms
 
     def sent(self, now_ms: int) -> None:
-        self._in_flight = True
+        self._in_flight += 1
         self._counted = 0
         self._next_ms = now_ms + self._interval_ms
 
     def answered(self) -> None:
-        self._in_flight = False
+        self._in_flight = max(0, self._in_flight - 1)
 
     def failed(self, now_ms: int) -> None:
-        self._in_flight = False
+        self.answered()
         self._next_ms = self._not_before_ms = now_ms + self.RETRY_MS

@@ -43,9 +43,12 @@ class Committer:
         """So many more are done."""
         self._timer.count(records)
 
-    def collect(self) -> Offsets:
-        """The positions that changed since they were named last."""
-        return self._positions.collect(self._partitions.values())
+    def collect(self, now_ms: int) -> Offsets:
+        """The positions that changed since they were named last. Whoever asks commits them, and tells the answer."""
+        offsets = self._positions.collect(self._partitions.values())
+        if offsets:
+            self._timer.sent(now_ms)
+        return offsets
 
     def take_notices(self) -> list[Notice]:
         """What there is to say since the last time."""
@@ -56,9 +59,8 @@ class Committer:
         if not is_wanted and not self._timer.is_due(now_ms):
             return
         self.claims.sent()
-        offsets = self.collect()
+        offsets = self.collect(now_ms)
         if offsets:
-            self._timer.sent(now_ms)
             effects.append(Commit(offsets))
         else:
             self._timer.nothing_to_commit(now_ms)

@@ -44,6 +44,7 @@ class RouteState:
         lanes = state.lanes
         # Out of a retry topic one by one: each has a number of attempts of its own.
         is_retry = state.stage is not None and state.stage.index > 0 and not self.plan.is_batch
+        is_first = not state.attempts and not lanes.has_retries  # of what was stopped the attempts are forgotten
         if self.plan.is_fair_by_bytes:
             # The last record may go beyond the allowance; the partition then owes the rest.
             records = lanes.take(1 if is_retry else self._limit(_MOST_RECORDS, lanes.waiting), allowance)
@@ -63,7 +64,7 @@ class RouteState:
             attempt=(0 if attempts is None else attempts.failed) + _carried(state, records[0]) + 1,
             started_ms=now_ms,
         )
-        run.is_first = not state.attempts
+        run.is_first = is_first
         return run
 
     @property

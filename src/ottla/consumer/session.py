@@ -140,9 +140,9 @@ class Session:
         state = self._partitions.get(topic_partition)
         return None if state is None else state.tracker.position
 
-    def committable(self) -> dict[TopicPartition, tuple[int, str]]:
-        """The positions that changed since the last commit, for a caller who commits them now."""
-        return self._commits.collect()
+    def committable(self, now_ms: int) -> dict[TopicPartition, tuple[int, str]]:
+        """The positions that changed since the last commit, for a caller who commits them now and tells the answer."""
+        return self._commits.collect(now_ms)
 
     def epoch_of(self, topic_partition: TopicPartition) -> int | None:
         """Names the assignment (or the seek) since which a partition's records count; None when it is not owned."""

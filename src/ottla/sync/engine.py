@@ -254,7 +254,7 @@ class Engine:
     def commit_now(self, timeout_s: float = 10.0) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
         with self._changed:
-            offsets = self._session.committable()
+            offsets = self._session.committable(self._clock.monotonic_ms())
             if offsets:
                 self._perform_now([Commit(offsets)])
             sent = self._work.commits_sent

@@ -611,6 +611,42 @@ def test_records_of_one_key_that_fail_together_are_retried_in_order_and_before_w
     assert handled == [0, 1, 2, 3]
 
 
+def test_the_last_commit_names_again_what_a_caller_commits_at_that_moment() -> None:
+    driver = assigned()
+    driver.fetch(A, 0, 1)
+    driver.finish()
+    assert driver.session.committable(driver.now_ms) == {A: (2, "")}
+
+    # The answer may be that a rebalance goes on.
+    (commit,) = of(Commit, driver.step(events.Revoked([A])))
+    assert commit.offsets == {A: (2, "")}
+
+
+def test_a_commit_is_under_way_until_both_are_answered_it_and_what_a_caller_asked_for() -> None:
+    driver = assigned(commits=CommitPolicy(every_records=2, every_s=5))
+    driver.fetch(A, 0, 1)
+    assert of(Commit, driver.finish())
+    driver.fetch(A, 2)
+    driver.finish()
+    assert driver.session.committable(driver.now_ms) == {A: (3, "")}
+    driver.step(events.CommitSucceeded({A: 2}))
+
+    (commit,) = of(Commit, driver.step(events.Revoked([A])))
+    assert commit.offsets == {A: (3, "")}
+
+
+def test_a_stopped_record_that_is_resumed_is_no_first_delivery() -> None:
+    driver = assigned(failures=FailurePolicy(dead_letter_topic=None))
+    driver.fetch(A, 0, 1)
+    assert driver.runs[0].is_first
+    driver.fail(0, DEAD)
+    driver.step(events.ResumeRequested())
+
+    (run,) = driver.runs
+    assert offsets_of(run) == [0]
+    assert not run.is_first, "its handler may have changed the value before it failed"
+
+
 def test_what_is_done_out_of_order_is_committed_as_metadata() -> None:
     driver = assigned(ordering=Ordering.UNORDERED, concurrency=3, quantum=1)
     driver.fetch(A, 5, 6, 7)

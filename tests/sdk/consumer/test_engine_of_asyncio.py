@@ -1,0 +1,152 @@
+"""The asyncio engine and its client, where one goes on while the other waits for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+from aiokafka import ConsumerRecord
+from aiokafka import TopicPartition as ClientPartition
+from aiokafka.errors import RebalanceInProgressError
+from aiokafka.structs import OffsetAndMetadata
+
+from ottla.aio.dead_letters import OnWritten
+from ottla.aio.engine import Engine
+from ottla.app.pulling import pull_plan
+from ottla.config import consumer_settings
+from ottla.consumer import events
+from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.effects import Write
+from ottla.consumer.run import Run, RunResult
+from ottla.records import TopicPartition
+
+A = TopicPartition("orders", 0)
+THERE = ClientPartition("orders", 0)
+
+
+class ScriptedClient:
+    """One partition of a hundred records, and a coordinator that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self._coordinator = self
+        self.position = 0
+        self.may_answer = asyncio.Event()
+        self.commits: list[int] = []
+        self.refusal: Exception | None = None
+
+    async def getmany(self, timeout_ms: int) -> dict[ClientPartition, list[Any]]:
+        offsets = range(self.position, min(self.position + 10, 100))
+        self.position += len(offsets)
+        return {THERE: [_record(offset) for offset in offsets]}
+
+    async def fetch_committed_offsets(self, partitions: Any) -> dict[ClientPartition, OffsetAndMetadata]:
+        await self.may_answer.wait()
+        return {}
+
+    async def commit(self, offsets: dict[ClientPartition, OffsetAndMetadata]) -> None:
+        await self.may_answer.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        self.commits.append(offsets[THERE].offset)
+
+
+def _record(offset: int) -> ConsumerRecord[bytes, bytes]:
+    return ConsumerRecord("orders", 0, offset, 0, 0, None, b"v", None, -1, 1, [])
+
+
+class NoDeadLetters:
+    def write(self, letter: Write, on_written: OnWritten) -> None:
+        raise AssertionError("nothing is dead-lettered")
+
+    async def close(self, timeout_s: float) -> None:
+        pass
+
+
+class Pulled:
+    """An engine whose fetch task is the test's own."""
+
+    def __init__(self) -> None:
+        self.engine = Engine(
+            group="g",
+            topics=["orders"],
+            plans=[pull_plan(["orders"], 10, None, "dead")],  # dead letters finish out of order: metadata is read
+            execute={},
+            settings=consumer_settings("localhost:9", group_id="g", environ={}),
+            dead_letters=NoDeadLetters(),
+            commits=CommitPolicy(every_records=1_000, every_s=100),
+            drain_s=0,
+        )
+        self.client = self.engine._client = self.engine._work.client = ScriptedClient()
+
+    async def handle_a_run(self) -> Run:
+        await self.engine._fetch_once()
+        run = await self.engine.take_run(0)
+        assert run is not None
+        self.engine.finish(events.RunFinished(run, RunResult()))
+        return run
+
+
+async def begun(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    task = asyncio.create_task(work)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+def on_loop(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    def run() -> None:
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    return run
+
+
+@on_loop
+async def test_what_is_fetched_before_the_session_knows_of_the_assignment_is_not_lost() -> None:
+    pulled = Pulled()
+    assigning = await begun(pulled.engine.on_assign([A]))
+    fetching = await begun(pulled.engine._fetch_once())
+    pulled.client.may_answer.set()
+    await asyncio.gather(assigning, fetching)
+
+    run = await pulled.engine.take_run(0)
+    assert run is not None
+    assert [record.offset for record in run.records] == list(range(10))
+
+
+@on_loop
+async def test_a_commit_that_was_asked_for_and_refused_is_made_again() -> None:
+    pulled = Pulled()
+    pulled.client.may_answer.set()
+    await pulled.engine.on_assign([A])
+    await pulled.handle_a_run()
+    pulled.client.refusal = RebalanceInProgressError()
+    with pytest.raises(RebalanceInProgressError):
+        await pulled.engine.commit_now()
+    pulled.client.refusal = None
+    await pulled.engine.on_revoke([A])
+    assert pulled.client.commits == [10]
+
+
+@on_loop
+async def test_a_commit_whose_caller_waits_no_longer_comes_before_the_last_one() -> None:
+    pulled = Pulled()
+    pulled.client.may_answer.set()
+    await pulled.engine.on_assign([A])
+    await pulled.handle_a_run()
+    pulled.client.may_answer.clear()
+    commit = await begun(pulled.engine.commit_now())
+    commit.cancel()
+    await asyncio.gather(commit, return_exceptions=True)
+    await pulled.handle_a_run()
+    revoking = await begun(pulled.engine.on_revoke([A]))
+    pulled.client.may_answer.set()
+    await revoking
+    assert pulled.client.commits == [10, 20]
