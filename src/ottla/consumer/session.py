@@ -339,6 +339,10 @@ class Session:
             self._lines.leave([state])
         for state in states:
             state.account_progress()
+            if state.tracker.position is None:
+                # Nothing of it was taken in. It is not known where it stands, so the client cannot be sent back there.
+                self._lines.join(state, effects)
+                continue
             fresh = self._begin_anew(state, state.tracker.position, now_ms, effects)
             fresh.restored = state.restored | frozenset(state.tracker.finished_beyond())
             fresh.tracker.continue_from(state.tracker)

@@ -392,6 +392,18 @@ def test_a_drain_does_not_wait_for_what_is_not_due_and_a_drained_line_stays_sile
     assert line.handled() == [(FIRST.topic, 0)]
 
 
+def test_what_came_while_the_app_was_drained_outlives_a_change_of_the_line() -> None:
+    line = Line(concurrency=1)
+    line.step(events.DrainRequested())
+    line.fetch(TOPIC, 0, 1)  # the client had them before it heard of the pause, and will not give them again
+    line.step(events.Lost([SECOND]))
+    line.step(events.Assigned([SECOND]))
+    line.step(events.RetryPositionsFound([FIRST, SECOND], {FIRST: (0, 0), SECOND: (0, 0)}))
+    line.step(events.ResumeRequested())
+
+    assert line.handled() == [("orders", 0), ("orders", 1)]
+
+
 def test_one_bad_record_of_a_batch_is_postponed_alone() -> None:
     line = Line(is_batch=True, ordering=Ordering.PARTITION, concurrency=1)
     line.fetch(TOPIC, 5, 6, 7)
