@@ -3,7 +3,8 @@
     python telemetry_pipeline.py localhost:9092 /tmp/telemetry
 
 What each service sends is one JSON object per record, in the shape of OpenTelemetry. Lines that do not fit are counted
-(`dead_letters=` names a topic that keeps them, as in `flights_pipeline.py`). Spans meet the error logs of the same trace in a stream-stream join.
+(`dead_letters=` names a topic that keeps them, as in `flights_pipeline.py`). Spans meet the error logs of the same
+trace in a stream-stream join.
 """
 
 from __future__ import annotations
