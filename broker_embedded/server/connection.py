@@ -107,8 +107,10 @@ class Connection(asyncio.BufferedProtocol):
         self._server.connection_closed(self)
 
     def close(self) -> None:
-        """Send what is queued, then close."""
-        if self._transport is not None:
+        """Send what is queued, then close. Once: an encrypted transport takes a second time for the end, and whatever
+        is asked of it after that fails while it still waits for the client's goodbye.
+        """
+        if self._transport is not None and not self._is_closed:
             self._flush()
             self._is_closed = True
             if self._writer is not None:
