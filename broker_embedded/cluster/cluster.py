@@ -10,7 +10,7 @@ import asyncio
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -29,6 +29,7 @@ from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Network, Reservation, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import random_uuid, uuid_text
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ two could not go on without each other.
 """
 
 POLL_S = 0.002
+
+CHANGE_TIMEOUT_S = 60.0
+"""As long as a broker tries to register."""
 
 SEVERAL_NODES: Mapping[str, object] = {
     "broker.session.timeout.ms": 600,
@@ -204,17 +208,37 @@ class Cluster:
             return
         from broker_embedded.security.listener import missing_credentials
 
-        controller = await self.active_controller()
-        missing = missing_credentials(self._security, controller.image, self._random)
-        if missing:
-            await controller.set_scram_credentials(missing)
+        security = self._security
+
+        async def give(controller: Controller) -> None:
+            missing = missing_credentials(security, controller.image, self._random)
+            if missing:
+                await controller.set_scram_credentials(missing)
+
+        await self._have_changed(give)
 
     async def _fence_who_is_gone(self) -> None:
         """The data may be that of a larger cluster: nobody waits for a session of brokers that are not started."""
-        controller = await self.active_controller()
-        gone = [each.broker_id for each in controller.image.live_brokers() if each.broker_id not in self._ports]
-        if gone:
-            await controller.fence_brokers(gone)
+
+        async def fence(controller: Controller) -> None:
+            gone = [each.broker_id for each in controller.image.live_brokers() if each.broker_id not in self._ports]
+            if gone:
+                await controller.fence_brokers(gone)
+
+        await self._have_changed(fence)
+
+    async def _have_changed(self, change: Callable[[Controller], Awaitable[None]]) -> None:
+        """By the active controller. One that loses its lead meanwhile is followed by another, as for whoever registers;
+        `change` begins again with that one.
+        """
+        deadline = asyncio.get_running_loop().time() + CHANGE_TIMEOUT_S
+        while True:
+            try:
+                return await change(await self.active_controller())
+            except BrokerError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER or asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(POLL_S)
 
     def _open_data_dir(self) -> Path:
         if self._data_dir is None:

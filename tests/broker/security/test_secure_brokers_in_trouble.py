@@ -6,7 +6,13 @@ import asyncio
 import socket
 import ssl
 import time
+from typing import Any
 
+import pytest
+
+from broker_embedded.controller.change_queue import not_controller
+from broker_embedded.controller.controller import Controller
+from ottla.columnar import Cluster, wire_settings
 from ottla.testing import secure_kafka
 
 
@@ -40,3 +46,26 @@ def test_a_client_that_is_idle_and_says_no_goodbye_is_cut_off_and_a_pause_meanwh
                 time.sleep(0.001)
             assert asyncio.run_coroutine_threadsafe(close_idle_twice_and_pause(), cluster._loop).result(60) == 1
             assert client.recv(1) == b""
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_controller_that_loses_its_lead_while_users_are_made_does_not_keep_the_cluster_from_starting(
+    monkeypatch: pytest.MonkeyPatch, brokers: int
+) -> None:
+    asked: list[Controller] = []
+    set_credentials = Controller.set_scram_credentials
+
+    def lose_the_lead_first(controller: Controller, credentials: Any) -> asyncio.Future[None]:
+        asked.append(controller)
+        if len(asked) > 1:
+            return set_credentials(controller, credentials)
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failed.set_exception(not_controller())
+        return failed
+
+    monkeypatch.setattr(Controller, "set_scram_credentials", lose_the_lead_first)
+    with secure_kafka("SASL_PLAINTEXT", brokers=brokers) as kafka:
+        kafka.create_topic("orders")
+        with Cluster(wire_settings(kafka.settings, bootstrap_servers=kafka.bootstrap_servers)) as client:
+            assert client.topic("orders") is not None
+        assert len(asked) == 2
