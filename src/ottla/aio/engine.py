@@ -251,10 +251,11 @@ class Engine:
         fetcher = asyncio.create_task(self._fetch_until_error(), name=f"ottla-{self.group}-poll")
         stopping = asyncio.create_task(self._is_stopping.wait())
         try:
-            await asyncio.wait({fetcher, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if fetcher.done() and not fetcher.cancelled():
-                self.error = fetcher.exception()
-                if self.error is not None:
+            await asyncio.wait({fetcher, ticker, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (fetcher, ticker):  # without its ticks a member would retry nothing and commit nothing
+                if ended.done() and not ended.cancelled() and self.error is None:
+                    self.error = ended.exception()
+                    assert self.error is not None  # both go on for ever
                     fields = {"group": self.group, "error": f"{type(self.error).__name__}: {self.error}"}
                     log_event("consumer_failed", "error", fields)
         finally:

@@ -18,9 +18,10 @@ from ottla.app.pulling import pull_plan
 from ottla.config import consumer_settings
 from ottla.consumer import events
 from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import Write
+from ottla.consumer.effects import Notice, Write
 from ottla.consumer.run import Run, RunResult
 from ottla.records import TopicPartition
+from ottla.telemetry import Hooks
 
 A = TopicPartition("orders", 0)
 THERE = ClientPartition("orders", 0)
@@ -36,7 +37,12 @@ class ScriptedClient:
         self.commits: list[int] = []
         self.refusal: Exception | None = None
 
+    async def stop(self) -> None:
+        pass
+
     async def getmany(self, timeout_ms: int) -> dict[ClientPartition, list[Any]]:
+        if self.position >= 100:
+            await asyncio.sleep(timeout_ms / 1_000)
         offsets = range(self.position, min(self.position + 10, 100))
         self.position += len(offsets)
         return {THERE: [_record(offset) for offset in offsets]}
@@ -64,10 +70,15 @@ class NoDeadLetters:
         pass
 
 
+class RefusesEvents(Hooks):
+    def event(self, *, group: str, event: str) -> None:
+        raise RuntimeError(f"{event} cannot be counted")
+
+
 class Pulled:
     """An engine whose fetch task is the test's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, hooks: Hooks | None = None) -> None:
         self.engine = Engine(
             group="g",
             topics=["orders"],
@@ -77,6 +88,7 @@ class Pulled:
             dead_letters=NoDeadLetters(),
             commits=CommitPolicy(every_records=1_000, every_s=100),
             drain_s=0,
+            hooks=hooks,
         )
         self.client = self.engine._client = self.engine._work.client = ScriptedClient()
 
@@ -150,3 +162,15 @@ async def test_a_commit_whose_caller_waits_no_longer_comes_before_the_last_one()
     pulled.client.may_answer.set()
     await revoking
     assert pulled.client.commits == [10, 20]
+
+
+@on_loop
+async def test_a_member_whose_timers_are_dead_ends_with_the_reason() -> None:
+    pulled = Pulled(RefusesEvents())
+    pulled.client.position = 100
+    session = pulled.engine._session
+    session._timers.at(0, lambda now_ms, effects: effects.append(Notice("record_retried")))
+
+    await pulled.engine._fetch_forever()
+    assert str(pulled.engine.error) == "record_retried cannot be counted"
+    assert not pulled.engine.is_running
