@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ottla.aio.producer import AsyncProducer
 from ottla.consumer.effects import Write
 from ottla.delivery.dead_letter import without_details
-from ottla.errors import DeliveryError, OttlaError, RecordTooLarge
+from ottla.errors import DeliveryError, RecordTooLarge
 
 OnWritten = Callable[[Write, str | None], None]
 """Called once per dead letter with the error, None when it is acknowledged. On the event loop."""
@@ -57,7 +57,7 @@ class ProducerSink:
 
     async def _write(self, letter: Write, on_written: OnWritten) -> None:
         dead = letter.build()
-        error: OttlaError | None = None
+        error: Exception | None = None
         for shape in (dead, without_details(dead)):
             error = None
             try:
@@ -65,7 +65,7 @@ class ProducerSink:
                 await producer.send(
                     letter.target, shape.value, key=shape.key, headers=shape.headers, partition=letter.target_partition
                 )
-            except OttlaError as problem:
+            except Exception as problem:  # whatever it is: a letter that is never answered is never tried again
                 error = problem
             if not isinstance(error, RecordTooLarge):
                 break

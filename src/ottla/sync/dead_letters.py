@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ottla.consumer.effects import Write
 from ottla.delivery.dead_letter import DeadLetterRecord, without_details
-from ottla.errors import DeliveryError, OttlaError, RecordTooLarge
+from ottla.errors import DeliveryError, RecordTooLarge
 from ottla.sync.delivery import Delivery
 from ottla.sync.producer import Producer
 
@@ -53,7 +53,7 @@ class ProducerSink:
         def delivered(delivery: Delivery) -> None:
             settle(delivery.exception())
 
-        def settle(error: OttlaError | None) -> None:
+        def settle(error: Exception | None) -> None:
             if isinstance(error, RecordTooLarge) and may_shorten:
                 self._send(letter, without_details(dead), on_written, may_shorten=False)
             else:
@@ -68,7 +68,7 @@ class ProducerSink:
                 partition=letter.target_partition,
                 on_delivery=delivered,
             )
-        except OttlaError as error:
+        except Exception as error:  # whatever it is: a letter that is never answered is never tried again
             settle(error)
 
     def _started(self) -> Producer:
