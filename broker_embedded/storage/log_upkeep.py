@@ -311,7 +311,8 @@ class MaintainedLog(ReadableLog):
         """Give up the file handles and nothing else (a directory that failed or is being deleted)."""
         self._is_closed = True
         for segment in self.segments:
-            segment.close()
+            for file in segment.files:  # not the segment itself: it would write, and the disk may be full
+                file.close()
         for _, file in self._doomed:
             file.close()
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.metadata.records import ChangePartition, CreatePartition, CreateTopic, RemoveTopic
 from ottla_wire.protocol import ErrorCode
 
 MakeCluster = Callable[..., Any]
@@ -109,3 +111,35 @@ def test_a_follower_follows_on_whichever_step_was_refused(
         assert cluster[2].values() == cluster[1].values(), step
         refused += 1
     assert refused > 10, "the log was cut"
+
+
+def test_a_full_disk_on_which_a_topic_is_deleted_does_not_keep_a_broker_from_what_else_changed(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(2)
+    cluster.create((1, 2), index_interval_bytes=0)
+    other = bytes(reversed(range(16)))
+    cluster.commit(
+        CreateTopic(name="u", topic_id=other),
+        CreatePartition(
+            topic_id=other, partition=0, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=0
+        ),
+    )
+    for number in range(5):
+        cluster[1].append(b"%d" % number)
+    cluster.advance(1_000)
+    cluster[2].fs.before_change = full
+    cluster.commit(
+        RemoveTopic(topic_id=cluster.cache.image.topics["t"].topic_id),
+        ChangePartition(topic_id=other, partition=0, leader=2),
+    )
+    partition = cluster[2].replicas.partition(TopicPartition("u", 0))
+    assert partition is not None
+    assert partition.is_leader
+    assert cluster[2].replicas.partition(TopicPartition("t", 0)) is None
+
+
+def full(operation: str, path: str) -> None:
+    """No room for what the deleted topic still had to write; the rest of the disk is another one."""
+    if operation == "write" and "/t-0" in path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

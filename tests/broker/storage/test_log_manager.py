@@ -276,6 +276,18 @@ def test_a_directory_that_cannot_be_closed_gets_no_marker_and_is_recovered(
     assert store.values() == [b"a"]
 
 
+def test_a_partition_that_is_deleted_frees_the_disk_that_it_has_filled(make_store: Any) -> None:
+    """What its indexes have not written yet is not written any more: there is no room for it."""
+    store = make_store(index_interval_bytes=0)
+    for number in range(10):
+        store.append(b"%d" % number)
+    store.fs.capacity_bytes = 0
+    store.manager.delete("orders", 0)
+    store.clock.advance(store.config.file_delete_delay_ms)
+    store.manager.tick(now_ms=store.clock.now_ms())
+    assert [name for name in store.fs.list_dir("/data") if name.startswith("orders")] == []
+
+
 def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path, make_batch: Callable[..., bytes]) -> None:
     manager = LogManager([str(tmp_path)], fs=OsFileSystem(fsync=False), clock=SystemClock(), max_open_files=20)
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
