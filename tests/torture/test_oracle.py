@@ -208,6 +208,19 @@ def test_what_a_member_handled_right_before_it_was_killed_may_be_uncommitted_in_
     assert judge(PLAN, evidence) == []
 
 
+def test_what_comes_a_second_time_when_everything_is_through_may_be_uncommitted():
+    evidence = good_evidence()
+    records = [record for record in evidence.topics[FIRST.target] if record.partition == 0]
+    end = evidence.log_ends[FIRST.target, 0]
+    evidence.topics[FIRST.target].append(records[-1]._replace(offset=end, send_id="other:1"))
+    evidence.log_ends[FIRST.target, 0] = end + 1
+    at_s = evidence.deliveries[FIRST.name][-1].at_s
+    evidence.incidents.append(Incident(kind="stall", member="other", from_s=at_s, until_s=at_s + 5))
+    given = next(one for one in evidence.deliveries[FIRST.name] if one.sequence == records[-1].sequence)
+    evidence.deliveries[FIRST.name].append(replace(given, at_s=at_s + 1, member="other", send_id="other:1"))
+    assert judge(PLAN, evidence) == []
+
+
 def test_what_was_handled_again_by_a_member_that_stopped_gracefully_must_be_committed():
     evidence = good_evidence()
     first = left_uncommitted_from(evidence, count=3)

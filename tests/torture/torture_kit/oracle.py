@@ -244,18 +244,27 @@ def _explains(incident: Incident, first: Delivery, again: Delivery, session_time
 
 
 def _is_left_by_another(stage: StagePlan, evidence: Evidence, partition: int, committed: int) -> bool:
-    """Whether who handled the first uncommitted record was killed or cut off. What it had sent on is through, so the
-    round may end before whoever took over has the record again."""
-    deliveries = evidence.deliveries.get(stage.name, [])
-    left = [one for one in deliveries if one.partition == partition and one.offset >= committed]
-    if not left:  # all of them are dead without a delivery
-        members = {one.member for one in deliveries}
-        return any(incident.member in members for incident in evidence.incidents)
-    last = max(left, key=lambda one: (-one.offset, one.at_s))
-    return any(
-        incident.member == last.member and incident.until_s + AFTERMATH_S >= last.at_s
-        for incident in evidence.incidents
-    )
+    """Whether nobody who stopped gracefully had the first uncommitted record. The round ends when everything is
+    through: what a killed member had sent on is, before its next owner has it again; and what comes a second time, from
+    a member that had been cut off, nobody may have seen yet."""
+    records = [record for record in evidence.topics.get(stage.source, []) if record.partition == partition]
+    earlier = {(record.key, record.sequence) for record in records if record.offset < committed}
+    delivered = _by_record(evidence.deliveries.get(stage.name, []))
+    for record in sorted(records, key=lambda record: record.offset):
+        if record.offset < committed:
+            continue
+        deliveries = delivered.get((partition, record.offset))
+        if deliveries:
+            last = deliveries[-1]
+            return any(
+                incident.member == last.member and incident.until_s + AFTERMATH_S >= last.at_s
+                for incident in evidence.incidents
+            )
+        if (record.key, record.sequence) in earlier:
+            return True
+        earlier.add((record.key, record.sequence))
+    members = {one.member for one in evidence.deliveries.get(stage.name, [])}  # what is left is dead without a delivery
+    return any(incident.member in members for incident in evidence.incidents)
 
 
 def _is_cut_off(delivery: Delivery, incidents: Iterable[Incident]) -> bool:
