@@ -111,11 +111,14 @@ class ReplicaRoles:
                 log.error("%s is not served as it should be: %s", topic_partition, error.message)
 
     def _take_over(self, partition: Partition, state: PartitionImage) -> None:
-        """Lead, follow or resign, as the metadata says."""
+        """Lead, follow or resign, as the metadata says, also if the disk refuses to note that an epoch begins."""
         was_leader, old_epoch = partition.is_leader, partition.leader_epoch
-        partition.apply(state, now_ms=self._clock.monotonic_ms())
-        self.follow(partition)
         topic_partition = partition.topic_partition
+        try:
+            partition.apply(state, now_ms=self._clock.monotonic_ms())
+        except BrokerError as error:
+            log.error("%s: %s", topic_partition, error.message)
+        self.follow(partition)
         if partition.leading is not None:
             self._in_sync.advance(partition)
             if partition.is_under_min_isr:

@@ -6,6 +6,7 @@ Epochs and start offsets both only grow. The file is text: version 0, number of 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker_embedded.common.filesystem import FileSystem
@@ -57,9 +58,12 @@ class LeaderEpochs:
         entries = self._entries
         if epoch < 0 or (entries and epoch <= entries[-1].epoch and start_offset >= entries[-1].start_offset):
             return
-        self._entries = [e for e in entries if e.epoch < epoch and e.start_offset < start_offset]
-        self._entries.append(EpochEntry(epoch, start_offset))
-        self._write()
+        kept = [e for e in entries if e.epoch < epoch and e.start_offset < start_offset]
+        kept.append(EpochEntry(epoch, start_offset))
+        self._write(
+            kept
+        )  # first: an epoch that was not written down is not known, and is written with the next attempt
+        self._entries = kept
 
     def epoch_of(self, offset: int) -> int:
         """The epoch in which `offset` was written, -1 if unknown."""
@@ -83,7 +87,7 @@ class LeaderEpochs:
         kept = [e for e in self._entries if e.start_offset < end_offset]
         if len(kept) < len(self._entries):
             self._entries = kept
-            self._write()
+            self._write(self._entries)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended before `start_offset`; the one that covers it now starts there."""
@@ -91,13 +95,13 @@ class LeaderEpochs:
         if i < 0 or (i == 0 and self._entries[0].start_offset == start_offset):
             return
         self._entries = [EpochEntry(self._entries[i].epoch, start_offset), *self._entries[i + 1 :]]
-        self._write()
+        self._write(self._entries)
 
     def clear(self) -> None:
         if self._entries:
             self._entries = []
-            self._write()
+            self._write(self._entries)
 
-    def _write(self) -> None:
-        lines = [f"{epoch} {offset}" for epoch, offset in self._entries]
+    def _write(self, entries: Sequence[EpochEntry]) -> None:
+        lines = [f"{epoch} {offset}" for epoch, offset in entries]
         write_lines(self._fs, f"{self.directory}/{FILE_NAME}", lines)

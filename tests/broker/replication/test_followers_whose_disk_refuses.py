@@ -113,6 +113,44 @@ def test_a_follower_follows_on_whichever_step_was_refused(
     assert refused > 10, "the log was cut"
 
 
+class Told:
+    """A coordinator, as far as it hears of leaders."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def on_leader(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self.epochs.append(leader_epoch)
+
+    def on_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        raise AssertionError("it goes on leading")
+
+
+def test_a_follower_that_is_elected_leads_whichever_step_was_refused(make_cluster: MakeCluster) -> None:
+    refused = 0
+    while True:
+        cluster = two_in_sync(make_cluster)
+        coordinator = Told()
+        cluster[2].replicas.add_leadership_listener(coordinator)
+        seen: list[str] = []
+        cluster[2].fs.before_change = refuse(refused, seen)
+        cluster.elect(2)
+        cluster.advance(1_000)
+        cluster[2].fs.before_change = None
+        if len(seen) <= refused:
+            break
+        step = f"refused: {seen[refused]}"
+        assert coordinator.epochs == [cluster.state.leader_epoch], step
+        assert not cluster[2].replicas.follows(cluster[2].partition().topic_partition), step
+        results = cluster[2].append(b"after")
+        cluster.advance(1_000)
+        assert [each.error for each in results] == [ErrorCode.NONE], step
+        assert cluster[1].values() == cluster[2].values(), step
+        assert cluster[1].partition().log.leader_epochs == cluster[2].partition().log.leader_epochs, step
+        refused += 1
+    assert refused > 3, "the epoch was written down"
+
+
 def test_a_full_disk_on_which_a_topic_is_deleted_does_not_keep_a_broker_from_what_else_changed(
     make_cluster: MakeCluster,
 ) -> None:

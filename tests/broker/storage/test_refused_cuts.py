@@ -88,3 +88,28 @@ def test_a_cut_that_was_refused_is_done_by_the_next_attempt(make_store: Any, cut
         assert state(store)[:3] == found[:3], f"refused: {seen[refused]}"
         refused += 1
     assert refused > 10, "the log was cut"
+
+
+def test_an_epoch_that_could_not_be_written_down_is_with_the_next_attempt(make_store: Any) -> None:
+    """Else a clean start would take its records for those of the epoch before."""
+    refused = 0
+    while True:
+        store = make_store()
+        store.append(b"a", leader_epoch=3)
+        seen: list[str] = []
+        store.fs.before_change = refuse(refused, seen)
+        try:
+            store.append(b"b", leader_epoch=5)
+            was_refused = False
+        except BrokerError:
+            was_refused = True
+        store.fs.before_change = None
+        if was_refused:
+            store.append(b"b", leader_epoch=5)
+        store.restart()
+        assert store.values() == [b"a", b"b"]
+        assert [tuple(each) for each in store.log.leader_epochs] == [(3, 0), (5, 1)], f"refused: {seen}"
+        if not was_refused:
+            break
+        refused += 1
+    assert refused > 3, "the epoch was written down"
