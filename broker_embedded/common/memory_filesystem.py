@@ -16,11 +16,13 @@ from broker_embedded.common.filesystem import Bytes, DiskUsage, File, Lock, name
 
 
 class _FileNode:
-    __slots__ = ("data", "durable", "modified_ms")
+    __slots__ = ("data", "durable", "modified_ms", "smallest")
 
     def __init__(self, modified_ms: int) -> None:
         self.data = bytearray()
         self.durable = b""
+        self.smallest = 0
+        """Bytes that it has had at any time since the last flush."""
         self.modified_ms = modified_ms
 
 
@@ -178,7 +180,8 @@ class MemoryFileSystem:
 
     def crash(self, random: Random | None = None) -> None:
         """The power went. Unflushed bytes and unsynced names are gone; with `random`, some of them made it to the disk:
-        a prefix of a directory's changes, and of a file a prefix of the new bytes, perhaps followed by zeros."""
+        a prefix of a directory's changes, and of a file a prefix of the new bytes, perhaps followed by zeros. A file
+        that was cut may be without what was written after that, also if that is what had been there before."""
         self.kill()
         _forget(self._root, random)
         self._used = _bytes_below(self._root)
@@ -203,12 +206,14 @@ class MemoryFileSystem:
             del node.data[size:]
         else:
             node.data.extend(bytes(size - before))
+        node.smallest = min(node.smallest, size)
         self._used += size - before
         node.modified_ms = self._now_ms()
 
     def flush(self, node: _FileNode, path: str) -> None:
         self._changing("flush", path)
         node.durable = bytes(node.data)
+        node.smallest = len(node.data)
 
     # -- helpers
 
@@ -326,12 +331,15 @@ def _forget(node: _DirNode, random: Random | None) -> None:
         else:
             child.data = bytearray(_torn(child, random))
             child.durable = bytes(child.data)
+            child.smallest = len(child.data)
 
 
 def _torn(file: _FileNode, random: Random | None) -> bytes:
     live, durable = bytes(file.data), file.durable
-    if random is None or live == durable:
+    if random is None or (live == durable and file.smallest == len(durable)):
         return durable
+    if file.smallest < len(durable) and random.randint(0, 1):  # cut, and written anew: perhaps not all of that
+        return live[: random.randint(file.smallest, len(live))]
     if not live.startswith(durable):  # overwritten or truncated in place: one version or the other
         return random.choice((live, durable))
     kept = random.randint(len(durable), len(live))

@@ -193,6 +193,8 @@ class LogLoader:
             scanned_to = self._producers.end_offset
             if segment is not self._segments.active:
                 segment.stop_writing()
+            if self._is_clean or scanned_to <= self._recovery_point:
+                segment.flush()  # nobody will again: the log is on the disk, and its new indexes have to be as well
             if cut or self._lost_its_end(segment):
                 self._drop_behind(i, segment)
                 return scanned_to
