@@ -40,6 +40,9 @@ __all__ = ["LEADERSHIP_CHANGED", "AppendResult", "LeadershipListener", "ReplicaM
 
 log = logging.getLogger(__name__)
 
+RETRY_MS = 1_000
+"""How often the disk is asked again for a replica that it has refused."""
+
 LEADERSHIP_CHANGED = 1 << 62
 """An event amount that satisfies every waiter: it has to look again, whatever it waited for."""
 
@@ -135,6 +138,7 @@ class ReplicaManager:
             on_fewer_in_sync=self._wake_writers,
         )
         self._partitions = self._roles.partitions
+        self._retry: asyncio.TimerHandle | None = None
         metadata.add_listener(self._on_metadata)
         logs.add_dir_listener(self._on_dir_offline)
 
@@ -316,15 +320,27 @@ class ReplicaManager:
             return
         self._acts = True
         self._roles.take_over_all(image)
+        self._retry_refused()
 
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
         if not self._acts:
             self.on_registered()
             return
         self._roles.follow_changes(delta, image)
+        self._retry_refused()
         for resource_type, name in delta.changed_configs:
             if resource_type is ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(name)
+
+    def _retry_refused(self) -> None:
+        """What a full disk has kept from being opened is opened when it is full no more."""
+        if self._roles.refused and self._retry is None:
+            self._retry = self.loop.call_later(RETRY_MS / 1000, self._try_refused)
+
+    def _try_refused(self) -> None:
+        self._retry = None
+        self._roles.try_again(self._metadata.image)
+        self._retry_refused()
 
     def _on_new_epoch(self, partition: Partition) -> None:
         """Who waits has to look again. A new leader's followers have to hear of the partition: see `expect`."""
@@ -385,6 +401,8 @@ class ReplicaManager:
 
     def close(self) -> None:
         """Stop fetching and forget who waits. The logs are closed by their manager."""
+        if self._retry is not None:
+            self._retry.cancel()
         if self._fetchers is not None:
             self._fetchers.close()
         self.in_sync.close()

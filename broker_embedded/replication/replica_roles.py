@@ -50,6 +50,8 @@ class ReplicaRoles:
         `on_fewer_in_sync`: the ISR of a partition led here is smaller than min.insync.replicas.
         """
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.refused: set[TopicPartition] = set()
+        """What should be here and could not be opened."""
         self._node_id = node_id
         self._clock = clock
         self._logs = logs
@@ -91,11 +93,19 @@ class ReplicaRoles:
                 if partition.leading is not None:
                     self._in_sync.advance(partition)
 
+    def try_again(self, image: ClusterImage) -> None:
+        """Open what was refused; who made room on the disk need not restart the broker."""
+        wanted = {each: state for each in self.refused if (state := image.partition(each)) is not None}
+        self.refused.intersection_update(wanted)
+        self._take_over_each(wanted, image)
+
     def _take_over_each(self, changed: Mapping[TopicPartition, PartitionImage], image: ClusterImage) -> None:
         settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
         for topic_partition, state in changed.items():
             name = topic_partition.topic
             topic_id = image.topics[name].topic_id
+            was_refused = topic_partition in self.refused
+            self.refused.discard(topic_partition)
             try:
                 if self._node_id not in state.replicas:
                     self._delete(topic_partition)
@@ -108,7 +118,10 @@ class ReplicaRoles:
                     partition = self._open(topic_partition, topic_id, *settings[name])
                 self._take_over(partition, state)
             except BrokerError as error:
-                log.error("%s is not served as it should be: %s", topic_partition, error.message)
+                if not was_refused:  # said once, tried again until it works
+                    log.error("%s is not served as it should be: %s", topic_partition, error.message)
+                if self._node_id in state.replicas and topic_partition not in self.partitions:
+                    self.refused.add(topic_partition)
 
     def _take_over(self, partition: Partition, state: PartitionImage) -> None:
         """Lead, follow or resign, as the metadata says, also if the disk refuses to note that an epoch begins."""

@@ -151,6 +151,37 @@ def test_a_follower_that_is_elected_leads_whichever_step_was_refused(make_cluste
     assert refused > 3, "the epoch was written down"
 
 
+def test_a_replica_that_the_disk_refused_is_there_when_it_refuses_no_more(make_cluster: MakeCluster) -> None:
+    refused = 0
+    while True:
+        cluster = make_cluster(2)
+        seen: list[str] = []
+        cluster[2].fs.before_change = refuse(refused, seen)
+        cluster.create((2, 1))
+        cluster.advance(2_000)
+        cluster[2].fs.before_change = None
+        if len(seen) <= refused:
+            break
+        results = cluster[2].append(b"after")
+        cluster.advance(1_000)
+        step = f"refused: {seen[refused]}"
+        assert [each.error for each in results] == [ErrorCode.NONE], step
+        assert cluster[1].values() == cluster[2].values() == [b"after"], step
+        refused += 1
+    assert refused > 10, "the replica was made"
+
+
+def test_a_replica_that_the_disk_refused_is_not_made_when_its_topic_has_gone(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(2)
+    cluster[2].fs.capacity_bytes = 0
+    cluster.create((2, 1))
+    cluster.commit(RemoveTopic(topic_id=cluster.cache.image.topics["t"].topic_id))
+    cluster[2].fs.capacity_bytes = None
+    cluster.advance(5_000)
+    assert cluster[2].replicas.partitions() == []
+    assert [each.name for each in cluster[2].logs.logs] == []
+
+
 def test_a_full_disk_on_which_a_topic_is_deleted_does_not_keep_a_broker_from_what_else_changed(
     make_cluster: MakeCluster,
 ) -> None:
