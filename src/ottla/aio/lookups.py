@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.client_errors import error_of
+from ottla.aio.reachable import start_client
 from ottla.errors import BrokerUnavailable, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
@@ -24,7 +25,7 @@ async def connect(client: Any, servers: str, timeout_s: float) -> None:
     """Start the client, or raise `BrokerUnavailable` when nobody answers."""
     try:
         async with asyncio.timeout(timeout_s):
-            await client.start()
+            await start_client(client)
     except (KafkaError, TimeoutError, OSError) as error:
         if isinstance(error, KafkaError) and not isinstance(error_of(error, servers), BrokerUnavailable):
             raise error_of(error, servers) from error

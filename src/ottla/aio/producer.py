@@ -23,7 +23,7 @@ from ottla.aio.cluster_watch import ClusterWatch
 from ottla.aio.delivery import Delivery
 from ottla.aio.outbound import Outbound
 from ottla.aio.produce_errors import ErrorTranslator
-from ottla.aio.reachable import first_listening
+from ottla.aio.reachable import first_listening, start_client
 from ottla.aio.renewal import Renewal, stop_client
 from ottla.aio.reports import Reports
 from ottla.aio.schemas import Schemas, Unserialized
@@ -329,7 +329,7 @@ class AsyncProducer:
             raise ConfigError(f"aiokafka refuses the settings: {error}") from error
         try:
             async with asyncio.timeout(timeout_s):
-                await client.start()
+                await start_client(client)
         except (TimeoutError, KafkaError, OSError) as error:
             await stop_client(client)
             raise self._errors.of_call(error, what="start") from error

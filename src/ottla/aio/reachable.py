@@ -1,14 +1,28 @@
-"""Whether anything listens at an address, said at once: the client itself would go on trying until its time is up."""
+"""Whether anything listens at an address, and the start of a client there."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import Any
+
+from aiokafka.errors import KafkaConnectionError
 
 from ottla.config import Address, Settings
-from ottla.consumer.broker_wait import BrokerWait
+from ottla.consumer.broker_wait import START_AGAIN_S, BrokerWait
 from ottla.telemetry import log_event
+
+
+async def start_client(client: Any) -> None:
+    """Start a client of aiokafka, which asks each address once. Raises what that raises, in the end."""
+    for again_s in START_AGAIN_S:
+        try:
+            await client.start()
+            return
+        except KafkaConnectionError:
+            await asyncio.sleep(again_s)
+    await client.start()
 
 
 async def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:

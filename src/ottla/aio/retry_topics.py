@@ -9,6 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from ottla.aio.client_errors import error_of
+from ottla.aio.reachable import start_client
 from ottla.config import Settings, for_admin
 from ottla.delivery.retry_topics import TopicShape, missing_topics
 from ottla.errors import ConfigError
@@ -21,7 +22,7 @@ async def ensure_retry_topics(
     """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few."""
     admin = AIOKafkaAdminClient(**for_admin(settings).to_aiokafka())
     try:
-        await admin.start()
+        await start_client(admin)
         missing = missing_topics(lines, _shapes(await admin.describe_topics()))
         for name, shape in missing.to_create.items():
             new = NewTopic(name, num_partitions=shape.partitions, replication_factor=shape.replication_factor)

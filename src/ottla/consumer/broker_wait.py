@@ -9,6 +9,10 @@ from typing import Final
 from ottla.config import Address, Settings, parse_addresses
 from ottla.errors import BrokerUnavailable
 
+START_AGAIN_S: Final = (0.1, 0.4)
+"""When a client is asked again to start, because a connection was cut in that moment, by a broker that has just come
+up, or a proxy before it. Clients give up at the first or second such connection, which must not end a service."""
+
 _AGAIN_S: Final = 0.2
 _CONNECT_S: Final = 1.0
 """What one round of connecting has at least: a wait of 0 seconds still asks once."""

@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.errors import BrokerUnavailable
 from ottla.records import TopicPartition
+from ottla.sync.reachable import metadata_of
 from ottla.telemetry import log_event
 
 _ANSWER_S: Final = 5.0
@@ -20,7 +21,7 @@ _LEAVE_S: Final = 5.0
 def check_reachable(client: Any, servers: str, timeout_s: float) -> None:
     """Raise `BrokerUnavailable` when nobody answers."""
     try:
-        client.list_topics(timeout=timeout_s)
+        metadata_of(client, timeout_s)
     except KafkaException as error:
         raise BrokerUnavailable(
             f"no Kafka broker answered at {servers} within {timeout_s:g} s ({error.args[0].str()}); "

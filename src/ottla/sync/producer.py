@@ -45,7 +45,7 @@ from ottla.sync.delivery import Delivery
 from ottla.sync.outbound import Outbound
 from ottla.sync.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
-from ottla.sync.reachable import first_listening
+from ottla.sync.reachable import first_listening, metadata_of
 from ottla.sync.reports import SERVE_EVERY, ReportService
 from ottla.sync.transaction import Transaction, TransactionRunner
 from ottla.telemetry import log_event
@@ -292,7 +292,7 @@ class Producer:
             if problem is not None:
                 raise self._errors.unavailable(problem)
         try:
-            metadata = self.client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
+            metadata = metadata_of(self.client, deadline - time.monotonic())
         except KafkaException as error:
             raise self._errors.unavailable(error.args[0].str()) from error
         self._check_batch_size(min(metadata.brokers), deadline)

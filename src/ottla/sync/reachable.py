@@ -1,14 +1,33 @@
-"""Whether anything listens at an address, said at once: the client itself would go on trying until its time is up."""
+"""Whether anything listens at an address, and what a cluster says of itself."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
 
 from ottla.config import Address, Settings
-from ottla.consumer.broker_wait import BrokerWait
+from ottla.consumer.broker_wait import START_AGAIN_S, BrokerWait
 from ottla.telemetry import log_event
+
+_CUT: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+def metadata_of(client: Any, timeout_s: float) -> Any:
+    """What the cluster says of itself to this client of librdkafka. Raises `KafkaException` when nobody answers."""
+    deadline_s = time.monotonic() + timeout_s
+    for again_s in START_AGAIN_S:
+        left_s = deadline_s - time.monotonic()
+        try:
+            return client.list_topics(timeout=max(0.1, left_s))
+        except KafkaException as error:
+            if error.args[0].code() not in _CUT or time.monotonic() + again_s >= deadline_s:
+                raise
+            time.sleep(again_s)
+    return client.list_topics(timeout=max(0.1, deadline_s - time.monotonic()))
 
 
 def first_listening(addresses: Sequence[Address], *, timeout_s: float) -> str | None:

@@ -12,6 +12,7 @@ from ottla.config import Settings, for_admin
 from ottla.delivery.retry_topics import TopicShape, missing_topics
 from ottla.errors import ConfigError
 from ottla.sync.client_errors import error_of
+from ottla.sync.reachable import metadata_of
 from ottla.telemetry import log_event
 
 
@@ -19,7 +20,7 @@ def ensure_retry_topics(settings: Settings, lines: Mapping[str, tuple[str, ...]]
     """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few."""
     admin = AdminClient({**for_admin(settings).to_confluent(), "log_level": 0})
     try:
-        found = admin.list_topics(timeout=timeout_s).topics
+        found = metadata_of(admin, timeout_s).topics
         existing = {
             name: TopicShape(len(topic.partitions), max(len(part.replicas) for part in topic.partitions.values()))
             for name, topic in found.items()
