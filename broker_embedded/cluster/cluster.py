@@ -215,7 +215,7 @@ class Cluster:
             if missing:
                 await controller.set_scram_credentials(missing)
 
-        await self._have_changed(give)
+        await self.have_changed(give)
 
     async def _fence_who_is_gone(self) -> None:
         """The data may be that of a larger cluster: nobody waits for a session of brokers that are not started."""
@@ -225,9 +225,9 @@ class Cluster:
             if gone:
                 await controller.fence_brokers(gone)
 
-        await self._have_changed(fence)
+        await self.have_changed(fence)
 
-    async def _have_changed(self, change: Callable[[Controller], Awaitable[None]]) -> None:
+    async def have_changed(self, change: Callable[[Controller], Awaitable[None]]) -> None:
         """By the active controller. One that loses its lead meanwhile is followed by another, as for whoever registers;
         `change` begins again with that one.
         """

@@ -26,8 +26,10 @@ from broker_embedded.cluster.time import new_event_loop, settle, time_passing
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import UNSET, NewTopic
+from ottla_wire.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from broker_embedded.controller.controller import Controller
     from broker_embedded.security.settings import Security
 
 T = TypeVar("T")
@@ -230,11 +232,20 @@ class EmbeddedCluster:
             raise TimeoutError(str(missing)) from None
 
     async def _create_topic(self, wanted: NewTopic) -> None:
-        controller = await self._cluster.active_controller()
-        (result,) = await controller.create_topics([wanted], validate_only=False)
-        if result.error is not None:
-            raise BrokerError(result.error.code, result.error.message)
-        await self._cluster.until_known(controller.image.offset)
+        asked = 0
+
+        async def create(controller: Controller) -> None:
+            nonlocal asked
+            asked += 1
+            (result,) = await controller.create_topics([wanted], validate_only=False)
+            error = result.error
+            # Who lost its lead meanwhile may have made it all the same.
+            is_made = error is None or (asked > 1 and error.code is ErrorCode.TOPIC_ALREADY_EXISTS)
+            if error is not None and not is_made:
+                raise BrokerError(error.code, error.message)
+            await self._cluster.until_known(controller.image.offset)
+
+        await self._cluster.have_changed(create)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the cluster's loop and wait for it."""

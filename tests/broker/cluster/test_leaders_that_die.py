@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.common.errors import StartupError
+from broker_embedded.common.errors import BrokerError, StartupError
+from broker_embedded.controller.change_queue import not_controller
+from broker_embedded.controller.controller import Controller
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 REPLICATED = {"replication_factor": 3, "config": {"min.insync.replicas": 2}}
@@ -265,3 +268,31 @@ def test_a_follower_takes_no_records(cluster: EmbeddedCluster, make_records: Any
     other = next(broker for broker in (1, 2, 3) if broker != cluster.leader("t"))
     answer = wire(cluster, other).produce("t", make_records(b"a"))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_controller_that_loses_its_lead_while_a_topic_is_made_is_followed_by_another(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    create_topics = Controller.create_topics
+    asked: list[Controller] = []
+
+    async def lose_the_lead(controller: Controller, *arguments: Any, **options: Any) -> Any:
+        if is_made:
+            await create_topics(controller, *arguments, **options)
+        raise not_controller()
+
+    def create(controller: Controller, *arguments: Any, **options: Any) -> Any:
+        asked.append(controller)
+        if len(asked) == 1:
+            return asyncio.ensure_future(lose_the_lead(controller, *arguments, **options))
+        return create_topics(controller, *arguments, **options)
+
+    monkeypatch.setattr(Controller, "create_topics", create)
+    cluster.create_topic("t")
+    assert len(asked) == 2
+    assert cluster.leader("t") in cluster.broker_ids
+
+    with pytest.raises(BrokerError) as refused:
+        cluster.create_topic("t")
+    assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
