@@ -15,6 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 from ottla.aio.dead_letters import OnWritten
 from ottla.aio.engine import Engine
 from ottla.app.pulling import pull_plan
+from ottla.clock import ManualClock
 from ottla.config import consumer_settings
 from ottla.consumer import events
 from ottla.consumer.commits import CommitPolicy
@@ -88,6 +89,7 @@ class Pulled:
             dead_letters=NoDeadLetters(),
             commits=CommitPolicy(every_records=1_000, every_s=100),
             drain_s=0,
+            clock=ManualClock(),  # a run that takes long would make the next one shorter
             hooks=hooks,
         )
         self.client = self.engine._client = self.engine._work.client = ScriptedClient()

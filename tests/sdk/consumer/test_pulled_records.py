@@ -152,6 +152,7 @@ def test_a_poll_that_is_cancelled_while_its_run_is_decoded_gives_the_run_back(pu
         with pytest.raises(asyncio.CancelledError):
             await poll
         decoder.may_end.set()
+        await asyncio.get_running_loop().shutdown_default_executor()
 
     pulled._loop.run_until_complete(give_up())
     (finished,) = pulled.engine.finished
