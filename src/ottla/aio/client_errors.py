@@ -41,6 +41,11 @@ def is_fenced(error: BaseException) -> bool:
     return isinstance(error, _FENCED)
 
 
+def commit_error_of(error: BaseException, servers: str) -> BaseException:
+    """The error to raise for a commit that was refused: one more may be taken when the rebalance is over."""
+    return RetriableError(f"{type(error).__name__}: {error}") if is_fenced(error) else error_of(error, servers)
+
+
 def error_of(error: BaseException, servers: str, *, topics: Sequence[str] = ()) -> BaseException:
     """The error to raise for what the client reported. `RetriableError`s do not end the consumer."""
     if isinstance(error, errors.UnknownTopicOrPartitionError):

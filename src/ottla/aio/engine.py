@@ -22,7 +22,7 @@ from aiokafka import TopicPartition as ClientPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
-from ottla.aio.client_errors import error_of
+from ottla.aio.client_errors import commit_error_of, error_of
 from ottla.aio.client_work import ClientWork
 from ottla.aio.dead_letters import DeadLetterSink
 from ottla.aio.lookups import (
@@ -242,7 +242,7 @@ class Engine:
         offsets = self._session.committable(self._clock.monotonic_ms())
         error = await self._work.commit(offsets) if offsets else None
         if error is not None:
-            raise error_of(error, self._servers) from error
+            raise commit_error_of(error, self._servers) from error
 
     # The fetch task
 

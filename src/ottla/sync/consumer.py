@@ -134,7 +134,11 @@ class Consumer:
         self._settle(record, ExceptionTable().failure_of(error))
 
     def commit(self) -> None:
-        """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close."""
+        """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close.
+
+        Raises `RetriableError` when the coordinator refuses it, as it does while the group rebalances (what it named is
+        committed with the next one), and `BrokerUnavailable` when nobody answers.
+        """
         self._engine.commit_now()
 
     # Life

@@ -21,6 +21,7 @@ from ottla.consumer import events
 from ottla.consumer.commits import CommitPolicy
 from ottla.consumer.effects import Notice, Write
 from ottla.consumer.run import Run, RunResult
+from ottla.errors import RetriableError
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
 
@@ -142,7 +143,7 @@ async def test_a_commit_that_was_asked_for_and_refused_is_made_again() -> None:
     await pulled.engine.on_assign([A])
     await pulled.handle_a_run()
     pulled.client.refusal = RebalanceInProgressError()
-    with pytest.raises(RebalanceInProgressError):
+    with pytest.raises(RetriableError, match="RebalanceInProgressError"):
         await pulled.engine.commit_now()
     pulled.client.refusal = None
     await pulled.engine.on_revoke([A])
