@@ -99,7 +99,7 @@ class ExceptionTable:
             outcome=outcome,
             kind=outcome.kind if isinstance(outcome, Dead) else "failed",
             error_type=_qualified_name(type(error)),
-            message=cap_text(str(error), MESSAGE_LIMIT_BYTES),
+            message=cap_text(_text_of(error), MESSAGE_LIMIT_BYTES),
             stack_trace=stack_trace_of(error),
             is_outage=isinstance(error, RegistryUnavailable) and RegistryUnavailable not in self._entries,
         )
@@ -112,6 +112,14 @@ class ExceptionTable:
             if by_name is not None:
                 return by_name
         return Retry(reason="an exception that is not in the exception table")
+
+
+def _text_of(error: BaseException) -> str:
+    # An exception whose own text cannot be had must not lose what it is the evidence of.
+    try:
+        return str(error)
+    except Exception as problem:
+        return f"<no text: {type(problem).__name__} in __str__>"
 
 
 def stack_trace_of(error: BaseException, limit_bytes: int = STACK_TRACE_LIMIT_BYTES) -> str:

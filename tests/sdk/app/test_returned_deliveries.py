@@ -133,6 +133,25 @@ def test_a_record_that_fails_ends_the_run_and_those_before_it_wait_for_their_del
     assert [record.offset for record in result.untouched] == [3, 4]
 
 
+def test_a_delivery_whose_error_has_no_text_ends_its_run_all_the_same(app: App) -> None:
+    class Shy(Exception):
+        def __str__(self) -> str:
+            raise LookupError("no text")
+
+    late: Future[None] = Future()
+
+    @app.handler("orders")
+    def forward(value: bytes) -> Future[None]:
+        return late
+
+    invoker, run = run_of(app, 1)
+    results: list[RunResult] = []
+    invoker.deliver(run).when_confirmed(results.append)  # type: ignore[union-attr]
+    late.set_exception(Shy())
+    ((record, failure),) = results[0].failures
+    assert (record.offset, failure.message) == (0, "<no text: LookupError in __str__>")
+
+
 def test_a_delivery_that_is_cancelled_is_a_failure_of_its_record(app: App) -> None:
     @app.handler("orders")
     def forward(value: bytes, record: Record[bytes]) -> Future[None]:

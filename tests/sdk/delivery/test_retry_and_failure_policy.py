@@ -70,6 +70,19 @@ def test_an_undeclared_exception_is_retried_and_then_dead_lettered() -> None:
     assert decide(failure, attempts=5, retry=Policy(max_attempts=5), dead_letter_topic="dead") == DeadLetter("dead")
 
 
+def test_an_exception_whose_text_cannot_be_had_is_evidence_all_the_same() -> None:
+    class Shy(Exception):
+        def __str__(self) -> str:
+            raise LookupError("no text")
+
+    failure = ExceptionTable().failure_of(Shy())
+
+    assert failure.error_type.endswith("Shy")
+    assert failure.message == "<no text: LookupError in __str__>"
+    assert "Shy" in failure.stack_trace
+    assert isinstance(decide(failure), RetryAt)
+
+
 def test_without_a_dead_letter_topic_an_exhausted_record_stops_its_partition() -> None:
     decision = decide(ExceptionTable().failure_of(KeyError("missing")), attempts=3, retry=Policy(max_attempts=3))
 
