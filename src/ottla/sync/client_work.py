@@ -65,27 +65,34 @@ class ClientWork:
     def serve(self) -> None:
         """On the poll thread, between two polls: tell the client what was decided since the last time."""
         waiting = self._waiting
+        refused: dict[TopicPartition, SeekPartition] = {}
         while waiting:
-            match waiting.popleft():
+            match effect := waiting.popleft():
                 case PausePartitions(partitions):
                     self.call(self.client.pause, client_partitions(partitions))
                 case ResumePartitions(partitions):
                     self.call(self.client.resume, client_partitions(partitions))
                 case SeekPartition(name, offset):
-                    self.call(self.client.seek, ClientPartition(name.topic, name.partition, offset))
+                    refused.pop(name, None)
+                    if not self.call(self.client.seek, ClientPartition(name.topic, name.partition, offset)):
+                        refused[name] = effect
                 case FindRetryPositions(partitions):
                     found = retry_positions(self.client, partitions, on_error=self._log_lookup_error)
                     self._step(events.RetryPositionsFound(partitions, found))
                 case Commit(offsets):
                     self._commit(offsets)
+        # What the client gives of these meanwhile is not what was asked for, and would be committed over what was.
+        waiting.extendleft(refused.values())
 
-    def call(self, call: Callable[[Any], Any], argument: Any) -> None:
-        """A call that may come too late."""
+    def call(self, call: Callable[[Any], Any], argument: Any) -> bool:
+        """A call that may come too late. Whether the client took it."""
         try:
             call(argument)
         except KafkaException as error:
             # The partition may be leaving at this moment; the rebalance callback settles it.
             self._error_log.write("info", call.__name__, str(error))
+            return False
+        return True
 
     def commit_and_wait(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit inside a rebalance callback. It is logged when it fails, and nothing else can be done."""

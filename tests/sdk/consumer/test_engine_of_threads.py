@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.app.pulling import pull_plan
@@ -36,6 +36,7 @@ class ScriptedClient:
         self.is_assigned = False
         self.is_paused = False
         self.during_poll: Any = None
+        self.refused_seeks = 0
         self.committed: list[Mapping[int, int]] = []
 
     def poll(self, timeout_s: float) -> Message | None:
@@ -48,6 +49,9 @@ class ScriptedClient:
         return self._read(self.step - 1)
 
     def seek(self, to: ClientPartition) -> None:
+        if self.refused_seeks:
+            self.refused_seeks -= 1
+            raise KafkaException(KafkaError(KafkaError._STATE))
         self.position = to.offset
 
     def pause(self, partitions: list[ClientPartition]) -> None:
@@ -141,6 +145,41 @@ def test_what_a_poll_gives_in_which_a_rebalance_wanted_a_seek_comes_from_before_
     turns.turn()
     turns.turn()
     assert offsets_of(turns.take()) == list(range(5, 15))
+
+
+def test_a_seek_that_the_client_refuses_is_made_again_and_nothing_counts_before_it_is() -> None:
+    turns = Turns()
+    turns.turn()
+    turns.finish(turns.take())
+    turns.client.refused_seeks = 2
+    turns.engine._step(events.SeekRequested(A, 5))
+
+    for _ in range(3):
+        assert turns.engine.take_run(0) is None
+        turns.turn()
+    assert offsets_of(turns.take()) == list(range(5, 15))
+
+
+def test_a_seek_that_the_client_refuses_is_forgotten_for_a_later_one_and_when_the_partition_goes_away() -> None:
+    turns = Turns()
+    turns.turn()
+    turns.finish(turns.take())
+    turns.client.refused_seeks = 1
+    turns.engine._step(events.SeekRequested(A, 5))
+    turns.engine._step(events.SeekRequested(A, 7))
+    turns.turn()
+    run = turns.take()
+    assert offsets_of(run) == list(range(7, 17))
+    turns.finish(run)
+
+    turns.client.refused_seeks = 1
+    turns.engine._step(events.SeekRequested(A, 5))
+    turns.turn()
+    turns.revoke()
+    turns.client.position = 50
+    turns.assign()
+    turns.turn()
+    assert offsets_of(turns.take()) == list(range(50, 60))
 
 
 def test_a_pause_of_the_last_assignment_does_not_reach_the_next_one() -> None:
