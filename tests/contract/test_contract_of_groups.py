@@ -80,6 +80,10 @@ class Group:
         body = {"groups": [self.group_id], "include_authorized_operations": False}
         return self.kafka.call(ApiKey.DESCRIBE_GROUPS, 5, body).groups[0]
 
+    def becomes(self, state: str) -> None:
+        """Wait for a state: Kafka describes a group as its log has it committed, which comes a moment behind."""
+        self.kafka.until(lambda: self.describe().group_state == state)
+
     def commit(self, topic: str, offset: int, **changes: Any) -> int:
         partition = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1}
         body = {
@@ -167,7 +171,7 @@ class TestLiving:
         other.member_id = other.join().member_id
         other.ask_to_join(protocols=[{"name": "range", "metadata": b"other"}])
         group.kafka.until(lambda: group.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS)
-        assert group.describe().group_state == "PreparingRebalance"
+        group.becomes("PreparingRebalance")
         mine = group.join()
         _, theirs = other.kafka.receive()
         assert mine.generation_id == theirs.generation_id == 2
@@ -179,7 +183,7 @@ class TestLiving:
         group.join_and_lead()
         answer = group.leave()
         assert (answer.error_code, answer.members[0].error_code) == (0, 0)
-        assert group.describe().group_state == "Empty"
+        group.becomes("Empty")
         assert group.leave("nobody").members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_group_that_never_was_is_dead(self, group: Group) -> None:
@@ -204,7 +208,7 @@ class TestOffsets:
         topic = group.kafka.create_topic()
         assert group.commit(topic, 7) == 0
         assert group.committed(topic).committed_offset == 7
-        assert group.describe().group_state == "Empty"
+        group.becomes("Empty")
 
     def test_a_stranger_s_commit_is_refused_while_the_group_has_members(self, group: Group) -> None:
         topic = group.kafka.create_topic()
@@ -216,7 +220,7 @@ class TestOffsets:
         topic = group.kafka.create_topic()
         group.member_id = group.join().member_id
         group.generation = group.join().generation_id
-        assert group.describe().group_state == "CompletingRebalance"
+        group.becomes("CompletingRebalance")
         assert group.commit(topic, 3) == ErrorCode.REBALANCE_IN_PROGRESS
         group.sync()
         assert group.commit(topic, 3) == 0
