@@ -240,8 +240,7 @@ class EmbeddedCluster:
             (result,) = await controller.create_topics([wanted], validate_only=False)
             error = result.error
             # Who lost its lead meanwhile may have made it all the same.
-            is_made = error is None or (asked > 1 and error.code is ErrorCode.TOPIC_ALREADY_EXISTS)
-            if error is not None and not is_made:
+            if error is not None and not (asked > 1 and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise BrokerError(error.code, error.message)
             await self._cluster.until_known(controller.image.offset)
 

@@ -60,9 +60,8 @@ class LeaderEpochs:
             return
         kept = [e for e in entries if e.epoch < epoch and e.start_offset < start_offset]
         kept.append(EpochEntry(epoch, start_offset))
-        self._write(
-            kept
-        )  # first: an epoch that was not written down is not known, and is written with the next attempt
+        # Written first: an epoch that the disk has not is not known, and is written with the next attempt.
+        self._write(kept)
         self._entries = kept
 
     def epoch_of(self, offset: int) -> int:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from refusing_disk import refuse
 
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.records import ChangePartition, CreatePartition, CreateTopic, RemoveTopic
@@ -66,17 +67,6 @@ def that_was_away_too_long(make_cluster: MakeCluster) -> Any:
     log.apply_retention(now_ms=cluster.clock.now_ms())
     cluster.wire.cut.clear()
     return cluster
-
-
-def refuse(which: int, seen: list[str]) -> Callable[[str, str], None]:
-    """`seen`: what the disk was asked to do."""
-
-    def before_change(operation: str, path: str) -> None:
-        seen.append(f"{operation} {path}")
-        if len(seen) == which + 1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-    return before_change
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
+from refusing_disk import refuse
 
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -171,17 +171,6 @@ def test_a_broker_that_dies_at_any_step_of_a_move_has_the_whole_log_once(
     assert directory(cluster, 1) == "/two/t-0"
 
 
-def refuse(which: int, code: int, seen: list[str]) -> Callable[[str, str], None]:
-    """The disk refuses one step and does all the others. `seen`: what it was asked to do."""
-
-    def before_change(operation: str, path: str) -> None:
-        seen.append(f"{operation} {path}")
-        if len(seen) == which + 1:
-            raise OSError(code, os.strerror(code), path)
-
-    return before_change
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.__getitem__)
 def test_what_is_acknowledged_after_any_step_of_a_move_was_refused_is_there_after_a_restart(
     make_cluster: MakeCluster, code: int
@@ -193,7 +182,7 @@ def test_what_is_acknowledged_after_any_step_of_a_move_was_refused_is_there_afte
         cluster[1].partition().log.flush()
         move(cluster, 1, "/two")
         seen: list[str] = []
-        cluster[1].fs.before_change = refuse(refused, code, seen)
+        cluster[1].fs.before_change = refuse(refused, seen, code)
         cluster.advance(100)
         cluster[1].fs.before_change = None
         if len(seen) <= refused:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
+from refusing_disk import refuse
 
 from broker_embedded.common.errors import BrokerError
 
@@ -39,15 +38,6 @@ def state(store: Any) -> tuple[Any, ...]:
         log.active_producers(),
         files,
     )
-
-
-def refuse(which: int, seen: list[str]) -> Callable[[str, str], None]:
-    def before_change(operation: str, path: str) -> None:
-        seen.append(f"{operation} {path}")
-        if len(seen) == which + 1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-    return before_change
 
 
 @pytest.mark.parametrize(
