@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.columnar.decode import Isolation
-from ottla.config import BadAddress, parse_addresses
+from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
 from ottla_wire.records import CompressionType
 
@@ -203,7 +203,9 @@ def wire_settings(
                 f"security.protocol: found {chosen.security_protocol}, wanted {address.protocol}, because"
                 f" bootstrap.servers has {address}"
             )
-    _check_security(chosen, given)
+    needed = protocol_wanted(chosen.security_protocol, given.__contains__)
+    if needed is not None:
+        raise ConfigError(f"security.protocol: found {chosen.security_protocol}, wanted {needed}")
     if chosen.enable_idempotence and chosen.acks != -1:
         raise ConfigError(f"acks: found {chosen.acks}, but enable.idempotence=true needs acks=all")
     if not 1 <= chosen.max_in_flight <= 5:
@@ -212,21 +214,6 @@ def wire_settings(
             " a broker remembers five batches of a producer"
         )
     return chosen
-
-
-def _check_security(chosen: WireSettings, given: Mapping[str, object]) -> None:
-    """A password or a certificate that would not be used is a mistake, and not one to find out about from a log."""
-    protocol = chosen.security_protocol
-    if not protocol.startswith("SASL_"):
-        for name in ("sasl.username", "sasl.password"):
-            if name in given:
-                raise ConfigError(
-                    f"security.protocol: found {protocol}, wanted SASL_SSL (or SASL_PLAINTEXT), because {name} is set"
-                )
-    if not protocol.endswith("SSL"):
-        for name in ("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location"):
-            if name in given:
-                raise ConfigError(f"security.protocol: found {protocol}, wanted SSL or SASL_SSL, because {name} is set")
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:

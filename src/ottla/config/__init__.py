@@ -17,7 +17,13 @@ Nothing here imports a client or opens a socket.
 
 from ottla.config.addresses import Address, BadAddress, parse_addresses
 from ottla.config.catalog import ALIASES, SPECS, Asyncio, Kind, Role, Spec, known_names
-from ottla.config.checks import check_batch_size_against_limit, check_consumer, check_producer, check_servers
+from ottla.config.checks import (
+    check_batch_size_against_limit,
+    check_consumer,
+    check_producer,
+    check_servers,
+    protocol_wanted,
+)
 from ottla.config.clients import (
     admin_settings,
     consumer_settings,
@@ -60,6 +66,7 @@ __all__ = [
     "known_names",
     "parse_addresses",
     "producer_settings",
+    "protocol_wanted",
     "security_of",
     "settings_beside",
 ]

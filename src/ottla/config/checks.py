@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.config.addresses import parse_addresses
@@ -150,23 +151,27 @@ def _security(settings: Settings) -> None:
     for address in parse_addresses(settings["bootstrap.servers"]) if "bootstrap.servers" in settings else ():
         if address.protocol not in (None, protocol):  # librdkafka passes over such an address without an error
             raise _broken(settings, "security.protocol", f"{address.protocol}, because bootstrap.servers has {address}")
-    uses_sasl = protocol.startswith("SASL_")
-    has_sasl = settings.was_chosen("sasl.username") or settings.was_chosen("sasl.password")
-    if has_sasl and not uses_sasl:
-        raise _broken(
-            settings, "security.protocol", "SASL_SSL (or SASL_PLAINTEXT), because sasl.username or sasl.password is set"
-        )
+    wanted = protocol_wanted(protocol, settings.was_chosen)
+    if wanted is not None:
+        raise _broken(settings, "security.protocol", wanted)
     mechanism = settings.get("sasl.mechanism", "")
-    needs_password = uses_sasl and (mechanism == "PLAIN" or mechanism.startswith("SCRAM-"))
+    needs_password = protocol.startswith("SASL_") and (mechanism == "PLAIN" or mechanism.startswith("SCRAM-"))
     if needs_password:
         for name in ("sasl.username", "sasl.password"):
             if name not in settings:
                 raise ConfigError(f"{name}: found nothing, wanted a value, because sasl.mechanism={mechanism}")
-    uses_tls = protocol.endswith("SSL")
-    if not uses_tls:
+
+
+def protocol_wanted(protocol: str, is_given: Callable[[str], bool]) -> str | None:
+    """Which security.protocol a password or a certificate that is given would need to be used, and why; None when all
+    that is given is used. One that is not is a mistake, and not one to find out about from a log."""
+    if not protocol.startswith("SASL_") and (is_given("sasl.username") or is_given("sasl.password")):
+        return "SASL_SSL (or SASL_PLAINTEXT), because sasl.username or sasl.password is set"
+    if not protocol.endswith("SSL"):
         for name in ("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location"):
-            if settings.was_chosen(name):
-                raise _broken(settings, "security.protocol", f"SSL or SASL_SSL, because {name} is set")
+            if is_given(name):
+                return f"SSL or SASL_SSL, because {name} is set"
+    return None
 
 
 def _broken(settings: Settings, name: str, wanted: str) -> ConfigError:
