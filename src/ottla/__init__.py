@@ -15,8 +15,9 @@ consumes never loads what only producers need.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ottla.aio.consumer import AsyncConsumer as AsyncConsumer
@@ -75,64 +76,49 @@ if TYPE_CHECKING:
     from ottla.sync.shared import close_shared_producers as close_shared_producers
     from ottla.sync.shared import shared_producer as shared_producer
 
-_HOMES = {
-    "ottla.aio.consumer": ["AsyncConsumer"],
-    "ottla.aio.producer": ["AsyncProducer"],
-    "ottla.aio.shared": ["close_shared_async_producers", "shared_async_producer"],
-    "ottla.app": ["App", "BindingError", "Context"],
-    "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "Ordering"],
-    "ottla.delivery": [
-        "NO_RETRY",
-        "Ack",
-        "Dead",
-        "DeadLetterBudget",
-        "InvalidRecord",
-        "Outcome",
-        "Retry",
-        "RetryPolicy",
-        "RetryTopics",
-        "Skip",
-    ],
-    "ottla.errors": [
-        "BrokerUnavailable",
-        "BufferFull",
-        "ConfigError",
-        "DeliveryError",
-        "FencedError",
-        "InputError",
-        "LifecycleError",
-        "NoCommittedOffset",
-        "OttlaError",
-        "RecordTooLarge",
-        "RegistryUnavailable",
-        "RetriableError",
-        "SerializationError",
-        "UnknownTopic",
-    ],
-    "ottla.producer.bulk": ["Outgoing"],
-    "ottla.producer.deliveries": ["DeliveryReport"],
-    "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
-    "ottla.serdes": ["Avro", "Bytes", "Int64", "Json", "Protobuf", "Serde", "Str"],
-    "ottla.sync.consumer": ["Consumer"],
-    "ottla.sync.delivery": ["Delivery"],
-    "ottla.sync.producer": ["Producer"],
-    "ottla.sync.shared": ["close_shared_producers", "shared_producer"],
-}
-"""The public names, by the module they come from."""
-
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = sorted(_HOME_OF)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(home), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.aio.consumer": ["AsyncConsumer"],
+        "ottla.aio.producer": ["AsyncProducer"],
+        "ottla.aio.shared": ["close_shared_async_producers", "shared_async_producer"],
+        "ottla.app": ["App", "BindingError", "Context"],
+        "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "Ordering"],
+        "ottla.delivery": [
+            "NO_RETRY",
+            "Ack",
+            "Dead",
+            "DeadLetterBudget",
+            "InvalidRecord",
+            "Outcome",
+            "Retry",
+            "RetryPolicy",
+            "RetryTopics",
+            "Skip",
+        ],
+        "ottla.errors": [
+            "BrokerUnavailable",
+            "BufferFull",
+            "ConfigError",
+            "DeliveryError",
+            "FencedError",
+            "InputError",
+            "LifecycleError",
+            "NoCommittedOffset",
+            "OttlaError",
+            "RecordTooLarge",
+            "RegistryUnavailable",
+            "RetriableError",
+            "SerializationError",
+            "UnknownTopic",
+        ],
+        "ottla.producer.bulk": ["Outgoing"],
+        "ottla.producer.deliveries": ["DeliveryReport"],
+        "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
+        "ottla.serdes": ["Avro", "Bytes", "Int64", "Json", "Protobuf", "Serde", "Str"],
+        "ottla.sync.consumer": ["Consumer"],
+        "ottla.sync.delivery": ["Delivery"],
+        "ottla.sync.producer": ["Producer"],
+        "ottla.sync.shared": ["close_shared_producers", "shared_producer"],
+    },
+)

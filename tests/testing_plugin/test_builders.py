@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-import ottla.testing
 from ottla.records import Malformed
 from ottla.serdes import Json
 from ottla.testing import ManualClock, make_record, make_records
@@ -42,9 +41,3 @@ def test_records_have_consecutive_offsets_and_share_the_rest() -> None:
 
 def test_a_record_is_as_old_as_a_fresh_manual_clock() -> None:
     assert make_record().timestamp_ms == ManualClock().now_ms()
-
-
-def test_every_public_name_can_be_imported() -> None:
-    assert all(getattr(ottla.testing, name) is not None for name in ottla.testing.__all__)
-    with pytest.raises(AttributeError, match="nothing_like_it"):
-        ottla.testing.nothing_like_it  # noqa: B018

@@ -10,7 +10,10 @@ so they also work in forked workers; Spark's source and sink are built on them.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.errors import ConfigError
+from ottla.lazy import lazy_names
 
 try:
     import numpy  # noqa: F401
@@ -18,55 +21,65 @@ try:
 except ImportError as error:
     raise ConfigError(f"ottla.columnar needs pyarrow and numpy ({error}): pip install 'ottla[arrow]'") from error
 
-from ottla.columnar.cluster import EARLIEST, LATEST, Cluster, TopicMetadata
-from ottla.columnar.decode import Isolation
-from ottla.columnar.errors import BrokerRefused, CorruptBatch, OffsetOutOfRange, PartitionUnavailable, TopicRecreated
-from ottla.columnar.fetch import DataLoss, OffsetRange, OnDataLoss, read_ranges
-from ottla.columnar.groups import commit_group_offsets, group_offsets
-from ottla.columnar.positions import Position
-from ottla.columnar.produce import Written
-from ottla.columnar.reader import read
-from ottla.columnar.schema import arrow_schema
-from ottla.columnar.settings import WireSettings, wire_settings
-from ottla.columnar.transactions import (
-    OpenTransaction,
-    Outcome,
-    add_marker,
-    begin_transaction,
-    end_transaction,
-    read_marker,
-)
-from ottla.columnar.writer import TopicWriter, write
+if TYPE_CHECKING:
+    from ottla.columnar.cluster import EARLIEST as EARLIEST
+    from ottla.columnar.cluster import LATEST as LATEST
+    from ottla.columnar.cluster import Cluster as Cluster
+    from ottla.columnar.cluster import TopicMetadata as TopicMetadata
+    from ottla.columnar.errors import BrokerRefused as BrokerRefused
+    from ottla.columnar.errors import CorruptBatch as CorruptBatch
+    from ottla.columnar.errors import OffsetOutOfRange as OffsetOutOfRange
+    from ottla.columnar.errors import PartitionUnavailable as PartitionUnavailable
+    from ottla.columnar.errors import TopicRecreated as TopicRecreated
+    from ottla.columnar.fetch import read_ranges as read_ranges
+    from ottla.columnar.groups import commit_group_offsets as commit_group_offsets
+    from ottla.columnar.groups import group_offsets as group_offsets
+    from ottla.columnar.positions import Position as Position
+    from ottla.columnar.produce import Written as Written
+    from ottla.columnar.ranges import DataLoss as DataLoss
+    from ottla.columnar.ranges import Isolation as Isolation
+    from ottla.columnar.ranges import OffsetRange as OffsetRange
+    from ottla.columnar.ranges import OnDataLoss as OnDataLoss
+    from ottla.columnar.reader import read as read
+    from ottla.columnar.schema import arrow_schema as arrow_schema
+    from ottla.columnar.settings import WireSettings as WireSettings
+    from ottla.columnar.settings import wire_settings as wire_settings
+    from ottla.columnar.transactions import OpenTransaction as OpenTransaction
+    from ottla.columnar.transactions import Outcome as Outcome
+    from ottla.columnar.transactions import add_marker as add_marker
+    from ottla.columnar.transactions import begin_transaction as begin_transaction
+    from ottla.columnar.transactions import end_transaction as end_transaction
+    from ottla.columnar.transactions import read_marker as read_marker
+    from ottla.columnar.writer import TopicWriter as TopicWriter
+    from ottla.columnar.writer import write as write
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "BrokerRefused",
-    "Cluster",
-    "CorruptBatch",
-    "DataLoss",
-    "Isolation",
-    "OffsetOutOfRange",
-    "OffsetRange",
-    "OnDataLoss",
-    "OpenTransaction",
-    "Outcome",
-    "PartitionUnavailable",
-    "Position",
-    "TopicMetadata",
-    "TopicRecreated",
-    "TopicWriter",
-    "WireSettings",
-    "Written",
-    "add_marker",
-    "arrow_schema",
-    "begin_transaction",
-    "commit_group_offsets",
-    "end_transaction",
-    "group_offsets",
-    "read",
-    "read_marker",
-    "read_ranges",
-    "wire_settings",
-    "write",
-]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.columnar.cluster": ["Cluster", "EARLIEST", "LATEST", "TopicMetadata"],
+        "ottla.columnar.errors": [
+            "BrokerRefused",
+            "CorruptBatch",
+            "OffsetOutOfRange",
+            "PartitionUnavailable",
+            "TopicRecreated",
+        ],
+        "ottla.columnar.fetch": ["read_ranges"],
+        "ottla.columnar.groups": ["commit_group_offsets", "group_offsets"],
+        "ottla.columnar.positions": ["Position"],
+        "ottla.columnar.produce": ["Written"],
+        "ottla.columnar.ranges": ["DataLoss", "Isolation", "OffsetRange", "OnDataLoss"],
+        "ottla.columnar.reader": ["read"],
+        "ottla.columnar.schema": ["arrow_schema"],
+        "ottla.columnar.settings": ["WireSettings", "wire_settings"],
+        "ottla.columnar.transactions": [
+            "OpenTransaction",
+            "Outcome",
+            "add_marker",
+            "begin_transaction",
+            "end_transaction",
+            "read_marker",
+        ],
+        "ottla.columnar.writer": ["TopicWriter", "write"],
+    },
+)

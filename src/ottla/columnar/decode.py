@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +23,7 @@ from ottla.columnar.aborted import AbortedFilter, AbortedTransaction
 from ottla.columnar.binary import binary_array, constant_string_array, primitive_array
 from ottla.columnar.errors import CorruptBatch
 from ottla.columnar.headers import decode_headers
+from ottla.columnar.ranges import Isolation
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.varints import Bytes8, Ints, read_varints
 from ottla.columnar.walk import record_bodies
@@ -35,13 +35,6 @@ MAX_BATCH_BYTES = 1 << 30
 
 _SIZE_PREFIX = 12  # base offset and length: enough to know how long a batch is
 _MAGIC_AT = 16
-
-
-class Isolation(Enum):
-    """Which records of transactions are shown (`isolation.level`)."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,6 +18,7 @@ from ottla.columnar.aborted import AbortedTransaction
 from ottla.columnar.cluster import EARLIEST, LATEST, LEADER_MOVED, Cluster, refused
 from ottla.columnar.decode import Segment, scan
 from ottla.columnar.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable
+from ottla.columnar.ranges import DataLoss, LossRule, OffsetRange, OnDataLoss
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.records import TopicPartition
@@ -28,56 +27,6 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 log = logging.getLogger(__name__)
 
 _LARGEST_FETCH_BYTES = 1 << 30
-
-
-class OnDataLoss(Enum):
-    """What to do when wanted offsets are no longer in the partition.
-
-    FAIL: an error that names them. The others are logged. EARLIEST: go on at the first offset that is left. LATEST:
-    give up the rest of the range. SKIP: go on at the next offset that is there, and never at an earlier one: where a
-    partition has become shorter, what was read is not read again.
-    """
-
-    FAIL = "fail"
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    SKIP = "skip"
-
-
-LossRule: TypeAlias = OnDataLoss | Callable[[TopicPartition], OnDataLoss]
-"""One policy for all partitions, or a function that knows the policy of each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRange:
-    """Offsets of one partition: `start` is the first one wanted, `end` the first one not wanted."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-    @property
-    def size(self) -> int:
-        """An upper bound of its records: offsets may have gaps."""
-        return max(0, self.end - self.start)
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataLoss:
-    """Offsets that were wanted and are gone."""
-
-    topic: str
-    partition: int
-    first_missing: int
-    resumed_at: int
 
 
 class _Cursor:

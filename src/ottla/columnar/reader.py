@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from ottla.columnar.cluster import EARLIEST, LATEST, Cluster
-from ottla.columnar.fetch import LossRule, OffsetRange, OnDataLoss, read_ranges
+from ottla.columnar.fetch import read_ranges
 from ottla.columnar.positions import Position, resolve
+from ottla.columnar.ranges import LossRule, OffsetRange, OnDataLoss
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.settings import wire_settings
 from ottla.records import TopicPartition

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.columnar.decode import Isolation
+from ottla.columnar.ranges import Isolation
 from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
 from ottla_wire.records import CompressionType

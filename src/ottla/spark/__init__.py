@@ -10,57 +10,34 @@ session with the settings that matter. Nothing here imports PySpark or needs Jav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ottla.spark.dead_letter_rows import dead_letters
-    from ottla.spark.decoding import decode, split
-    from ottla.spark.frames import read, read_stream
-    from ottla.spark.java import Java, JavaMissing, find_java
-    from ottla.spark.pipeline import NotCaughtUp, Pipeline, PipelineFailed, Running, unique
-    from ottla.spark.spark_session import session
+    from ottla.spark.dead_letter_rows import dead_letters as dead_letters
+    from ottla.spark.decoding import decode as decode
+    from ottla.spark.decoding import split as split
+    from ottla.spark.frames import read as read
+    from ottla.spark.frames import read_stream as read_stream
+    from ottla.spark.java import Java as Java
+    from ottla.spark.java import JavaMissing as JavaMissing
+    from ottla.spark.java import find_java as find_java
+    from ottla.spark.pipeline import NotCaughtUp as NotCaughtUp
+    from ottla.spark.pipeline import Pipeline as Pipeline
+    from ottla.spark.pipeline import PipelineFailed as PipelineFailed
+    from ottla.spark.pipeline import Running as Running
+    from ottla.spark.pipeline import unique as unique
+    from ottla.spark.spark_session import session as session
 
-_HOMES = {
-    "Java": "java",
-    "JavaMissing": "java",
-    "NotCaughtUp": "pipeline",
-    "Pipeline": "pipeline",
-    "PipelineFailed": "pipeline",
-    "Running": "pipeline",
-    "dead_letters": "dead_letter_rows",
-    "decode": "decoding",
-    "find_java": "java",
-    "read": "frames",
-    "read_stream": "frames",
-    "session": "spark_session",
-    "split": "decoding",
-    "unique": "pipeline",
-}
-
-__all__ = [
-    "Java",
-    "JavaMissing",
-    "NotCaughtUp",
-    "Pipeline",
-    "PipelineFailed",
-    "Running",
-    "dead_letters",
-    "decode",
-    "find_java",
-    "read",
-    "read_stream",
-    "session",
-    "split",
-    "unique",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: `python -m ottla.spark.java` must run where neither PySpark nor pyarrow is installed."""
-    import importlib
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.spark.dead_letter_rows": ["dead_letters"],
+        "ottla.spark.decoding": ["decode", "split"],
+        "ottla.spark.frames": ["read", "read_stream"],
+        "ottla.spark.java": ["Java", "JavaMissing", "find_java"],
+        "ottla.spark.pipeline": ["NotCaughtUp", "Pipeline", "PipelineFailed", "Running", "unique"],
+        "ottla.spark.spark_session": ["session"],
+    },
+)

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ottla.columnar import OffsetRange, read_ranges
+from ottla.columnar import OffsetRange
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
@@ -83,6 +83,8 @@ class Task(InputPartition):
 
 def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
     """The records of one task, as Arrow record batches; decoded, where that was asked for."""
+    from ottla.columnar import read_ranges  # by workers only: what plans a stream starts without the decoder
+
     cluster = cluster_for(options.wire)
     batches = read_ranges(cluster, task.ranges, columns=options.columns, on_data_loss=options.on_data_loss.of)
     if options.decode is None:

@@ -6,57 +6,37 @@ they are used, so that pytest runs that do not touch Kafka do not pay for it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ottla.clock import ManualClock
-    from ottla.testing.builders import make_record, make_records
-    from ottla.testing.kafka import Kafka, running_kafka
-    from ottla.testing.offline import OfflineConsumer, consumer_for
-    from ottla.testing.registry import EmbeddedRegistry
-    from ottla.testing.running import RunningApp
-    from ottla.testing.secure import Certificates, SecureKafka, make_certificates, secure_kafka
-    from ottla.testing.waiting import wait_until, wait_until_async
+    from ottla.clock import ManualClock as ManualClock
+    from ottla.testing.builders import make_record as make_record
+    from ottla.testing.builders import make_records as make_records
+    from ottla.testing.kafka import Kafka as Kafka
+    from ottla.testing.kafka import running_kafka as running_kafka
+    from ottla.testing.offline import OfflineConsumer as OfflineConsumer
+    from ottla.testing.offline import consumer_for as consumer_for
+    from ottla.testing.registry import EmbeddedRegistry as EmbeddedRegistry
+    from ottla.testing.running import RunningApp as RunningApp
+    from ottla.testing.secure import Certificates as Certificates
+    from ottla.testing.secure import SecureKafka as SecureKafka
+    from ottla.testing.secure import make_certificates as make_certificates
+    from ottla.testing.secure import secure_kafka as secure_kafka
+    from ottla.testing.waiting import wait_until as wait_until
+    from ottla.testing.waiting import wait_until_async as wait_until_async
 
-__all__ = [
-    "Certificates",
-    "EmbeddedRegistry",
-    "Kafka",
-    "ManualClock",
-    "OfflineConsumer",
-    "RunningApp",
-    "SecureKafka",
-    "consumer_for",
-    "make_certificates",
-    "make_record",
-    "make_records",
-    "running_kafka",
-    "secure_kafka",
-    "wait_until",
-    "wait_until_async",
-]
-
-_HOMES = {
-    "Certificates": "ottla.testing.secure",
-    "EmbeddedRegistry": "ottla.testing.registry",
-    "Kafka": "ottla.testing.kafka",
-    "ManualClock": "ottla.clock",
-    "OfflineConsumer": "ottla.testing.offline",
-    "RunningApp": "ottla.testing.running",
-    "SecureKafka": "ottla.testing.secure",
-    "consumer_for": "ottla.testing.offline",
-    "make_certificates": "ottla.testing.secure",
-    "make_record": "ottla.testing.builders",
-    "make_records": "ottla.testing.builders",
-    "running_kafka": "ottla.testing.kafka",
-    "secure_kafka": "ottla.testing.secure",
-    "wait_until": "ottla.testing.waiting",
-    "wait_until_async": "ottla.testing.waiting",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ottla.clock": ["ManualClock"],
+        "ottla.testing.builders": ["make_record", "make_records"],
+        "ottla.testing.kafka": ["Kafka", "running_kafka"],
+        "ottla.testing.offline": ["OfflineConsumer", "consumer_for"],
+        "ottla.testing.registry": ["EmbeddedRegistry"],
+        "ottla.testing.running": ["RunningApp"],
+        "ottla.testing.secure": ["Certificates", "SecureKafka", "make_certificates", "secure_kafka"],
+        "ottla.testing.waiting": ["wait_until", "wait_until_async"],
+    },
+)

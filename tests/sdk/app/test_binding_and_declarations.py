@@ -262,13 +262,3 @@ class TestDeclarations:
 
         assert done.stdout.strip() == "[]"
         assert FlowLimits().low_records < FlowLimits().high_records
-
-
-def test_every_public_name_is_there() -> None:
-    import ottla
-
-    for name in ottla.__all__:
-        if name != "Protobuf":  # needs its extra
-            assert getattr(ottla, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'Comsumer'"):
-        _ = ottla.Comsumer

@@ -1,0 +1,67 @@
+"""What is read: ranges of offsets, which records of transactions they show, and what to do where offsets are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from ottla.records import TopicPartition
+
+
+class Isolation(Enum):
+    """Which records of transactions are shown (`isolation.level`)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class OnDataLoss(Enum):
+    """What to do when wanted offsets are no longer in the partition.
+
+    FAIL: an error that names them. The others are logged. EARLIEST: go on at the first offset that is left. LATEST:
+    give up the rest of the range. SKIP: go on at the next offset that is there, and never at an earlier one: where a
+    partition has become shorter, what was read is not read again.
+    """
+
+    FAIL = "fail"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    SKIP = "skip"
+
+
+LossRule: TypeAlias = OnDataLoss | Callable[[TopicPartition], OnDataLoss]
+"""One policy for all partitions, or a function that knows the policy of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets of one partition: `start` is the first one wanted, `end` the first one not wanted."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """An upper bound of its records: offsets may have gaps."""
+        return max(0, self.end - self.start)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoss:
+    """Offsets that were wanted and are gone."""
+
+    topic: str
+    partition: int
+    first_missing: int
+    resumed_at: int
