@@ -19,6 +19,7 @@ from broker_embedded.metadata.records import (
     RemoveUserScramCredential,
     ReserveProducerIds,
     ResourceType,
+    SetClientQuota,
     SetConfig,
     SetFeatureLevel,
     UnregisterBroker,
@@ -48,6 +49,7 @@ class MetadataDelta:
         self._features = base.features
         self._next_producer_id = base.next_producer_id
         self._scram_credentials = base.scram_credentials
+        self._client_quotas = base.client_quotas
 
     def replay_all(self, records: Iterable[MetadataRecord]) -> None:
         for record in records:
@@ -67,6 +69,7 @@ class MetadataDelta:
             features=self._features,
             next_producer_id=self._next_producer_id,
             scram_credentials=self._scram_credentials,
+            client_quotas=self._client_quotas,
         )
 
     # --- brokers
@@ -196,6 +199,14 @@ class MetadataDelta:
         doomed = (record.name, record.mechanism)
         self._scram_credentials = {key: kept for key, kept in self._scram_credentials.items() if key != doomed}
 
+    def _set_client_quota(self, record: SetClientQuota) -> None:
+        values = {key: kept for key, kept in self._client_quotas.get(record.entity, {}).items() if key != record.key}
+        if record.value is not None:
+            values[record.key] = record.value
+        self._client_quotas = {key: kept for key, kept in self._client_quotas.items() if key != record.entity}
+        if values:
+            self._client_quotas[record.entity] = values
+
 
 _CHANGEABLE = ("isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state", "directories")
 
@@ -212,6 +223,7 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     SetFeatureLevel: MetadataDelta._set_feature,
     UserScramCredential: MetadataDelta._set_scram_credential,
     RemoveUserScramCredential: MetadataDelta._remove_scram_credential,
+    SetClientQuota: MetadataDelta._set_client_quota,
 }
 
 

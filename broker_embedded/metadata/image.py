@@ -13,6 +13,7 @@ from broker_embedded.common.facts import fact
 from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.metadata.records import (
     LeaderRecoveryState,
+    QuotaEntity,
     ResourceType,
     ScramMechanism,
     SupportedFeature,
@@ -115,6 +116,7 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     scram_credentials: Mapping[ScramKey, UserScramCredential] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)

@@ -7,6 +7,7 @@ gives them their bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 from broker_embedded.common.facts import fact
@@ -178,6 +179,24 @@ class RemoveUserScramCredential:
     mechanism: ScramMechanism
 
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota concerns: kind ("user", "client-id", "ip") and name, in the order of kinds; no name: all others."""
+
+
+def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """The entity of these parts, in whatever order they came."""
+    return tuple(sorted(parts, key=lambda part: part[0]))
+
+
+@fact
+class SetClientQuota:
+    """A quota of clients (KIP-546); None removes it."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
 MetadataRecord = (
     RegisterBroker
     | UnregisterBroker
@@ -191,4 +210,5 @@ MetadataRecord = (
     | SetFeatureLevel
     | UserScramCredential
     | RemoveUserScramCredential
+    | SetClientQuota
 )

@@ -18,11 +18,13 @@ from broker_embedded.metadata.records import (
     ReserveProducerIds,
     ResourceType,
     ScramMechanism,
+    SetClientQuota,
     SetConfig,
     SetFeatureLevel,
     SupportedFeature,
     UnregisterBroker,
     UserScramCredential,
+    quota_entity,
 )
 from ottla_wire.protocol import codec
 from ottla_wire.protocol.message import Message
@@ -41,7 +43,7 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def decode(value: bytes | bytearray | memoryview) -> MetadataRecord | None:
-    """The record, or None for a kind that this broker keeps no state for (NoOpRecord, ACLs, quotas)."""
+    """The record, or None for a kind that this broker keeps no state for (NoOpRecord, ACLs)."""
     name, _, message = codec.decode_metadata_record(value)
     reader = _FROM_WIRE.get(name)
     return None if reader is None else reader(message)
@@ -205,6 +207,27 @@ def _optional_tuple(values: list[int] | None) -> tuple[int, ...] | None:
     return None if values is None else tuple(values)
 
 
+def _write_client_quota(record: SetClientQuota) -> Encoded:
+    return (
+        "ClientQuotaRecord",
+        0,
+        {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in record.entity],
+            "key": record.key,
+            "value": record.value or 0.0,
+            "remove": record.value is None,
+        },
+    )
+
+
+def _read_client_quota(message: Message) -> SetClientQuota:
+    return SetClientQuota(
+        entity=quota_entity((each.entity_type, each.entity_name) for each in message.entity),
+        key=message.key,
+        value=None if message.remove else message.value,
+    )
+
+
 _TO_WIRE: dict[type, Callable[[Any], Encoded]] = {
     RegisterBroker: _write_register,
     UnregisterBroker: lambda record: (
@@ -258,6 +281,7 @@ _TO_WIRE: dict[type, Callable[[Any], Encoded]] = {
         0,
         {"name": record.name, "mechanism": int(record.mechanism)},
     ),
+    SetClientQuota: _write_client_quota,
 }
 
 _FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
@@ -293,4 +317,5 @@ _FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
     "RemoveUserScramCredentialRecord": lambda message: RemoveUserScramCredential(
         name=message.name, mechanism=ScramMechanism(message.mechanism)
     ),
+    "ClientQuotaRecord": _read_client_quota,
 }

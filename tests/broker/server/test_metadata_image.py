@@ -21,9 +21,11 @@ from broker_embedded.metadata.records import (
     RemoveTopic,
     ReserveProducerIds,
     ResourceType,
+    SetClientQuota,
     SetConfig,
     SetFeatureLevel,
     UnregisterBroker,
+    quota_entity,
 )
 
 TOPIC_ID = bytes(range(16))
@@ -98,6 +100,19 @@ def test_a_setting_is_removed_by_a_null_value() -> None:
     assert delta.changed_configs == {(ResourceType.BROKER, "")}
 
 
+def test_a_quota_is_removed_by_a_null_value_and_an_entity_with_its_last_quota() -> None:
+    alice = quota_entity([("user", "alice"), ("client-id", None)])
+    assert alice == (("client-id", None), ("user", "alice"))
+    rate = SetClientQuota(entity=alice, key="producer_byte_rate", value=1024.0)
+    share = SetClientQuota(entity=alice, key="request_percentage", value=12.5)
+    _, image = image_of(rate, share)
+    assert image.client_quotas == {alice: {"producer_byte_rate": 1024.0, "request_percentage": 12.5}}
+    _, image = image_of(SetClientQuota(entity=alice, key="producer_byte_rate", value=None), base=image)
+    assert image.client_quotas == {alice: {"request_percentage": 12.5}}
+    _, image = image_of(SetClientQuota(entity=alice, key="request_percentage", value=None), base=image)
+    assert image.client_quotas == {}
+
+
 def test_brokers_are_fenced_and_leave() -> None:
     register = RegisterBroker(broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=3, host="h", port=9)
     _, image = image_of(register)
@@ -169,6 +184,14 @@ records = st.one_of(
     ),
     st.builds(ReserveProducerIds, broker_id=node_ids, broker_epoch=longs, next_producer_id=longs),
     st.builds(SetFeatureLevel, name=names, level=st.integers(0, 1000)),
+    st.builds(
+        SetClientQuota,
+        entity=st.dictionaries(st.sampled_from(("user", "client-id", "ip")), st.none() | names, min_size=1).map(
+            lambda parts: quota_entity(parts.items())
+        ),
+        key=names,
+        value=st.none() | st.floats(min_value=0.001, allow_infinity=False),
+    ),
 )
 
 
