@@ -32,9 +32,12 @@ from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.metadata.records import MetadataRecord, ReserveProducerIds, SetConfig, UserScramCredential
 from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol.primitives import random_uuid
 
 if TYPE_CHECKING:
+    from broker_embedded.controller.acls import Deleted, NewAcl
     from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
+    from broker_embedded.metadata.acls import AclFilter
 
 log = logging.getLogger(__name__)
 
@@ -244,6 +247,22 @@ class Controller:
     def set_scram_credentials(self, credentials: Sequence[UserScramCredential]) -> asyncio.Future[None]:
         """Those that the cluster is started with."""
         return self._changes.submit(lambda: (credentials, None))
+
+    # --- ACLs
+
+    def create_acls(self, wanted: Sequence[NewAcl]) -> asyncio.Future[list[Outcome]]:
+        """Those that can be are created; each has an outcome."""
+        from broker_embedded.controller.acls import create  # few clusters have an authorizer
+
+        return self._changes.submit(
+            lambda: create(self._changes.image, wanted, new_id=lambda: random_uuid(self._random))
+        )
+
+    def delete_acls(self, filters: Sequence[AclFilter]) -> asyncio.Future[list[Deleted]]:
+        """What any of the filters matches is gone."""
+        from broker_embedded.controller.acls import delete
+
+        return self._changes.submit(lambda: delete(self._changes.image, filters))
 
     # --- producer ids
 

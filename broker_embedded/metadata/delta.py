@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.image import BrokerImage, ClusterImage, ConfigKey, PartitionImage, TopicImage
 from broker_embedded.metadata.records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ChangePartition,
     CreatePartition,
     CreateTopic,
     MetadataRecord,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     RemoveUserScramCredential,
     ReserveProducerIds,
@@ -25,6 +27,9 @@ from broker_embedded.metadata.records import (
     UnregisterBroker,
     UserScramCredential,
 )
+
+if TYPE_CHECKING:
+    from broker_embedded.metadata.acls import Acl
 
 
 class MetadataDelta:
@@ -50,6 +55,7 @@ class MetadataDelta:
         self._next_producer_id = base.next_producer_id
         self._scram_credentials = base.scram_credentials
         self._client_quotas = base.client_quotas
+        self._acls = base.acls
 
     def replay_all(self, records: Iterable[MetadataRecord]) -> None:
         for record in records:
@@ -70,6 +76,7 @@ class MetadataDelta:
             next_producer_id=self._next_producer_id,
             scram_credentials=self._scram_credentials,
             client_quotas=self._client_quotas,
+            acls=self._acls,
         )
 
     # --- brokers
@@ -207,6 +214,19 @@ class MetadataDelta:
         if values:
             self._client_quotas[record.entity] = values
 
+    def _add_acl(self, record: AccessControlEntry) -> None:
+        self._own_acls()[record.acl_id] = record.acl
+
+    def _remove_acl(self, record: RemoveAccessControlEntry) -> None:
+        self._own_acls().pop(record.acl_id, None)
+
+    def _own_acls(self) -> dict[bytes, Acl]:
+        """The ACLs as a dictionary that this delta may change: copied once from the base."""
+        if self._acls is self.base.acls:
+            self._acls = dict(self._acls)
+        assert isinstance(self._acls, dict)
+        return self._acls
+
 
 _CHANGEABLE = ("isr", "replicas", "adding_replicas", "removing_replicas", "leader_recovery_state", "directories")
 
@@ -224,6 +244,8 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     UserScramCredential: MetadataDelta._set_scram_credential,
     RemoveUserScramCredential: MetadataDelta._remove_scram_credential,
     SetClientQuota: MetadataDelta._set_client_quota,
+    AccessControlEntry: MetadataDelta._add_acl,
+    RemoveAccessControlEntry: MetadataDelta._remove_acl,
 }
 
 

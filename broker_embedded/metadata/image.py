@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.facts import fact
 from broker_embedded.common.types import NO_LEADER, TopicPartition
@@ -19,6 +20,9 @@ from broker_embedded.metadata.records import (
     SupportedFeature,
     UserScramCredential,
 )
+
+if TYPE_CHECKING:
+    from broker_embedded.metadata.acls import Acl
 
 UNASSIGNED_DIRECTORY = bytes(16)
 """The replica's log directory is not known: its broker has one only, or has not said yet."""
@@ -117,6 +121,8 @@ class ClusterImage:
     next_producer_id: int = 0
     scram_credentials: Mapping[ScramKey, UserScramCredential] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    acls: Mapping[bytes, Acl] = field(default_factory=dict)
+    """By id."""
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.facts import fact
+
+if TYPE_CHECKING:
+    from broker_embedded.metadata.acls import Acl  # few clusters have any
 
 
 class ResourceType(IntEnum):
@@ -197,6 +201,21 @@ class SetClientQuota:
     value: float | None
 
 
+@fact
+class AccessControlEntry:
+    """An ACL holds from here on. Its id is what removes it."""
+
+    acl_id: bytes
+    acl: Acl
+
+
+@fact
+class RemoveAccessControlEntry:
+    """An ACL no longer holds."""
+
+    acl_id: bytes
+
+
 MetadataRecord = (
     RegisterBroker
     | UnregisterBroker
@@ -211,4 +230,6 @@ MetadataRecord = (
     | UserScramCredential
     | RemoveUserScramCredential
     | SetClientQuota
+    | AccessControlEntry
+    | RemoveAccessControlEntry
 )

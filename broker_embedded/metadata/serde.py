@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_embedded.metadata.records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ChangePartition,
     CreatePartition,
@@ -13,6 +14,7 @@ from broker_embedded.metadata.records import (
     LeaderRecoveryState,
     MetadataRecord,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     RemoveUserScramCredential,
     ReserveProducerIds,
@@ -43,7 +45,7 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def decode(value: bytes | bytearray | memoryview) -> MetadataRecord | None:
-    """The record, or None for a kind that this broker keeps no state for (NoOpRecord, ACLs)."""
+    """The record, or None for a kind that this broker keeps no state for (NoOpRecord)."""
     name, _, message = codec.decode_metadata_record(value)
     reader = _FROM_WIRE.get(name)
     return None if reader is None else reader(message)
@@ -199,6 +201,41 @@ def _read_partition_change(message: Message) -> ChangePartition:
     )
 
 
+def _write_acl(record: AccessControlEntry) -> Encoded:
+    acl = record.acl
+    return (
+        "AccessControlEntryRecord",
+        0,
+        {
+            "id": record.acl_id,
+            "resource_type": int(acl.resource),
+            "resource_name": acl.name,
+            "pattern_type": int(acl.pattern),
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": int(acl.operation),
+            "permission_type": int(acl.permission),
+        },
+    )
+
+
+def _read_acl(message: Message) -> AccessControlEntry:
+    from broker_embedded.metadata.acls import Acl, AclOperation, AclResource, PatternType, Permission
+
+    return AccessControlEntry(
+        acl_id=bytes(message.id),
+        acl=Acl(
+            resource=AclResource(message.resource_type),
+            name=message.resource_name,
+            pattern=PatternType(message.pattern_type),
+            principal=message.principal,
+            host=message.host,
+            operation=AclOperation(message.operation),
+            permission=Permission(message.permission_type),
+        ),
+    )
+
+
 def _optional_list(values: tuple[int, ...] | None) -> list[int] | None:
     return None if values is None else list(values)
 
@@ -282,6 +319,8 @@ _TO_WIRE: dict[type, Callable[[Any], Encoded]] = {
         {"name": record.name, "mechanism": int(record.mechanism)},
     ),
     SetClientQuota: _write_client_quota,
+    AccessControlEntry: _write_acl,
+    RemoveAccessControlEntry: lambda record: ("RemoveAccessControlEntryRecord", 0, {"id": record.acl_id}),
 }
 
 _FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
@@ -318,4 +357,6 @@ _FROM_WIRE: dict[str, Callable[[Message], MetadataRecord]] = {
         name=message.name, mechanism=ScramMechanism(message.mechanism)
     ),
     "ClientQuotaRecord": _read_client_quota,
+    "AccessControlEntryRecord": _read_acl,
+    "RemoveAccessControlEntryRecord": lambda message: RemoveAccessControlEntry(acl_id=bytes(message.id)),
 }

@@ -8,16 +8,19 @@ from hypothesis import strategies as st
 
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata import serde
+from broker_embedded.metadata.acls import Acl, AclOperation, AclResource, PatternType, Permission
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import (
+    AccessControlEntry,
     BrokerRegistrationChange,
     ChangePartition,
     CreatePartition,
     CreateTopic,
     MetadataRecord,
     RegisterBroker,
+    RemoveAccessControlEntry,
     RemoveTopic,
     ReserveProducerIds,
     ResourceType,
@@ -113,6 +116,25 @@ def test_a_quota_is_removed_by_a_null_value_and_an_entity_with_its_last_quota() 
     assert image.client_quotas == {}
 
 
+def test_an_acl_holds_until_it_is_removed_by_its_id() -> None:
+    acl = Acl(
+        resource=AclResource.TOPIC,
+        name="orders",
+        pattern=PatternType.LITERAL,
+        principal="User:alice",
+        host="*",
+        operation=AclOperation.READ,
+        permission=Permission.ALLOW,
+    )
+    other = bytes(15) + b"\x07"
+    _, image = image_of(AccessControlEntry(acl_id=TOPIC_ID, acl=acl), AccessControlEntry(acl_id=other, acl=acl))
+    assert image.acls == {TOPIC_ID: acl, other: acl}
+    before = image.acls
+    _, image = image_of(RemoveAccessControlEntry(acl_id=TOPIC_ID), base=image)
+    assert image.acls == {other: acl}
+    assert len(before) == 2, "an image is never changed"
+
+
 def test_brokers_are_fenced_and_leave() -> None:
     register = RegisterBroker(broker_id=1, incarnation_id=TOPIC_ID, broker_epoch=3, host="h", port=9)
     _, image = image_of(register)
@@ -192,6 +214,21 @@ records = st.one_of(
         key=names,
         value=st.none() | st.floats(min_value=0.001, allow_infinity=False),
     ),
+    st.builds(
+        AccessControlEntry,
+        acl_id=st.binary(min_size=16, max_size=16),
+        acl=st.builds(
+            Acl,
+            resource=st.sampled_from(AclResource),
+            name=names,
+            pattern=st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+            principal=names,
+            host=names,
+            operation=st.sampled_from(AclOperation),
+            permission=st.sampled_from(Permission),
+        ),
+    ),
+    st.builds(RemoveAccessControlEntry, acl_id=st.binary(min_size=16, max_size=16)),
 )
 
 

@@ -1,0 +1,120 @@
+"""Who may do what to what: one ACL, and the filters that DescribeAcls and DeleteAcls choose by.
+
+Numbers are those of the wire and of the metadata log. What an ACL means to a request is `security.authorizer`'s.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from broker_embedded.common.facts import fact
+
+UNKNOWN = 0
+ANY = 1
+"""In a filter, for every one of its enums."""
+
+WILDCARD = "*"
+"""As a host, or as the name of a literal pattern: any."""
+ANYBODY = "User:*"
+CLUSTER_NAME = "kafka-cluster"
+"""The only resource of its kind."""
+
+
+class AclResource(IntEnum):
+    """What can be protected."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How a name is meant (KIP-290). MATCH is for filters: whatever concerns the resource of this name."""
+
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What can be done to a resource."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class Permission(IntEnum):
+    """Whether an ACL lets somebody do something, or keeps them from it."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+@fact
+class Acl:
+    """A principal, coming from a host, may or may not do something to the resources that a pattern matches."""
+
+    resource: AclResource
+    name: str
+    pattern: PatternType
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: Permission
+
+
+@fact
+class AclFilter:
+    """Chooses ACLs; None and ANY choose all. The numbers are as they came and may mean nothing."""
+
+    resource: int = ANY
+    name: str | None = None
+    pattern: int = ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission: int = ANY
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether every number in it has a meaning."""
+        chosen = (
+            (self.resource, AclResource),
+            (self.pattern, PatternType),
+            (self.operation, AclOperation),
+            (self.permission, Permission),
+        )
+        return all(number == ANY or number in meanings._value2member_map_ for number, meanings in chosen)
+
+    def matches(self, acl: Acl) -> bool:
+        return (
+            self.resource in (ANY, acl.resource)
+            and self._matches_pattern(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (ANY, acl.operation)
+            and self.permission in (ANY, acl.permission)
+        )
+
+    def _matches_pattern(self, acl: Acl) -> bool:
+        if self.pattern not in (ANY, PatternType.MATCH, acl.pattern):
+            return False
+        if self.name is None or self.name == acl.name:
+            return True
+        if self.pattern != PatternType.MATCH:
+            return False
+        return self.name.startswith(acl.name) if acl.pattern is PatternType.PREFIXED else acl.name == WILDCARD
