@@ -1,0 +1,200 @@
+"""What clients have used, and how long each has to be held for it. One per broker: quotas are per broker, as in Kafka.
+
+Every use is recorded and answered with a throttle time in milliseconds, 0 for most. A quota that is changed keeps what
+was measured; one that is removed is measured no more. As in Kafka
+
+- a fetch that would be too much is not recorded: it is answered without records, and asked again;
+- time of handlers holds nobody for longer than one window;
+- changes of topics save up a whole span of tokens; a strict client is refused while there is a debt, one that does not
+  know that error may go on and is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.facts import fact
+from broker_embedded.quotas import names
+from broker_embedded.quotas.limits import ClientQuotas, Limits
+from broker_embedded.quotas.rate import WindowedRate
+from broker_embedded.quotas.token_bucket import TokenBucket
+from ottla_wire.protocol import ErrorCode
+
+M = TypeVar("M")
+
+SWEEP_FROM = 1_000
+"""With so many meters those of clients that have gone are looked for, and again when twice as many are left."""
+
+
+@fact
+class Windows:
+    """How use is measured: quota.window.* and controller.quota.window.*."""
+
+    count: int = 11
+    length_ms: int = 1_000
+
+
+class MutationQuota(Protocol):
+    """The changes of topics of one request, counted in partitions."""
+
+    def charge(self, partitions: int) -> None:
+        """THROTTLING_QUOTA_EXCEEDED if this change is not to be."""
+        ...
+
+    def throttle_ms(self) -> int:
+        """How long the client has to be held now."""
+        ...
+
+
+class ClientQuotaPolicy:
+    """The quotas of one broker."""
+
+    def __init__(self, *, windows: Windows, mutation_windows: Windows, now_ms: Callable[[], int]) -> None:
+        self._windows = windows
+        self._mutation_windows = mutation_windows
+        self._now_ms = now_ms
+        self._produced = _Meters(self._new_rate, WindowedRate.is_idle)
+        self._fetched = _Meters(self._new_rate, WindowedRate.is_idle)
+        self._handled = _Meters(self._new_rate, WindowedRate.is_idle)
+        self._connected = _Meters(self._new_rate, WindowedRate.is_idle)
+        self._mutated = _Meters(self._new_bucket, TokenBucket.is_idle)
+        self.replace({})
+
+    def replace(self, quotas: ClientQuotas) -> None:
+        """From now on these are the quotas."""
+        self._produce = Limits(quotas, names.PRODUCER_BYTE_RATE)
+        self._fetch = Limits(quotas, names.CONSUMER_BYTE_RATE)
+        self._request = Limits(quotas, names.REQUEST_PERCENTAGE)
+        self._mutation = Limits(quotas, names.CONTROLLER_MUTATION_RATE)
+        self._connection = Limits(quotas, names.CONNECTION_CREATION_RATE)
+
+    @property
+    def measures_time(self) -> bool:
+        return bool(self._request)
+
+    def produced(self, user: str, client_id: str | None, size: int) -> int:
+        """A Produce request of `size` bytes was taken."""
+        return self._record(self._produce, self._produced, user, client_id, size)
+
+    def fetched(self, user: str, client_id: str | None, size: int) -> int:
+        """Records of `size` bytes are about to be sent; they must not be if the answer is more than 0."""
+        found = self._fetch.of_client(user, client_id)
+        if found is None:
+            return 0
+        limit, meter = found
+        now_ms = self._now_ms()
+        rate = self._fetched.of(meter, now_ms)
+        rate.record(size, now_ms=now_ms)
+        throttle_ms = rate.wait_ms(limit, now_ms=now_ms)
+        if throttle_ms:
+            rate.record(-size, now_ms=now_ms)
+        return throttle_ms
+
+    def fetchable(self, user: str, client_id: str | None) -> int | None:
+        """More than so many bytes can never be fetched at once; None: that is not limited."""
+        found = self._fetch.of_client(user, client_id)
+        return None if found is None else int(found[0] * (self._windows.count - 1) * self._windows.length_ms / 1000)
+
+    def handled(self, user: str, client_id: str | None, seconds: float) -> int:
+        """A request has taken so long to handle."""
+        throttle_ms = self._record(self._request, self._handled, user, client_id, 100 * seconds)
+        return min(throttle_ms, self._windows.length_ms)
+
+    def mutations(self, user: str, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+        """For one request that changes topics."""
+        found = self._mutation.of_client(user, client_id)
+        if found is None:
+            return UNLIMITED
+        rate, meter = found
+        bucket = self._mutated.of(meter, self._now_ms())
+        return _LimitedMutations(bucket, rate=rate, now_ms=self._now_ms, is_strict=is_strict)
+
+    def connected(self, address: str) -> int:
+        """Somebody has connected; if the answer is more than 0 the connection is closed after that time."""
+        limit = self._connection.of_address(address)
+        if limit is None:
+            return 0
+        now_ms = self._now_ms()
+        rate = self._connected.of(address, now_ms)
+        rate.record(1, now_ms=now_ms)
+        throttle_ms = rate.wait_ms(limit, now_ms=now_ms)
+        if throttle_ms:
+            rate.record(-1, now_ms=now_ms)
+        return min(throttle_ms, self._windows.length_ms)
+
+    def _record(
+        self, limits: Limits, meters: _Meters[WindowedRate], user: str, client_id: str | None, amount: float
+    ) -> int:
+        found = limits.of_client(user, client_id)
+        if found is None:
+            return 0
+        limit, meter = found
+        now_ms = self._now_ms()
+        rate = meters.of(meter, now_ms)
+        rate.record(amount, now_ms=now_ms)
+        return rate.wait_ms(limit, now_ms=now_ms)
+
+    def _new_rate(self) -> WindowedRate:
+        return WindowedRate(windows=self._windows.count, window_ms=self._windows.length_ms)
+
+    def _new_bucket(self) -> TokenBucket:
+        return TokenBucket(span_s=self._mutation_windows.count * self._mutation_windows.length_ms / 1000)
+
+
+class _Meters(Generic[M]):
+    """Something that measures for each whose use is measured. Those that have nothing to say are forgotten."""
+
+    def __init__(self, new: Callable[[], M], is_idle: Callable[[M, int], bool]) -> None:
+        self._new = new
+        self._is_idle = is_idle
+        self._meters: dict[Hashable, M] = {}
+        self._sweep_from = SWEEP_FROM
+
+    def of(self, key: Hashable, now_ms: int) -> M:
+        meter = self._meters.get(key)
+        if meter is None:
+            if len(self._meters) >= self._sweep_from:
+                self._meters = {key: kept for key, kept in self._meters.items() if not self._is_idle(kept, now_ms)}
+                self._sweep_from = max(SWEEP_FROM, 2 * len(self._meters))
+            meter = self._meters[key] = self._new()
+        return meter
+
+
+class _Unlimited:
+    def charge(self, partitions: int) -> None:
+        pass
+
+    def throttle_ms(self) -> int:
+        return 0
+
+
+UNLIMITED: MutationQuota = _Unlimited()
+
+
+class _LimitedMutations:
+    """The debt is looked at when a change is charged, and again when the request is answered: some of it may be paid
+    by then.
+    """
+
+    def __init__(self, bucket: TokenBucket, *, rate: float, now_ms: Callable[[], int], is_strict: bool) -> None:
+        self._bucket = bucket
+        self._rate = rate
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+        self._is_over = False
+
+    def charge(self, partitions: int) -> None:
+        if self._is_strict and self._wait_ms():
+            self._is_over = True
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        self._bucket.take(partitions, rate=self._rate, now_ms=self._now_ms())
+        if not self._is_strict and self._wait_ms():
+            self._is_over = True
+
+    def throttle_ms(self) -> int:
+        return self._wait_ms() if self._is_over else 0
+
+    def _wait_ms(self) -> int:
+        return self._bucket.wait_ms(rate=self._rate, now_ms=self._now_ms())
