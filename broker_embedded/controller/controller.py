@@ -30,12 +30,19 @@ from broker_embedded.controller.timers import PeriodicTimer
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage, TopicImage
-from broker_embedded.metadata.records import MetadataRecord, ReserveProducerIds, SetConfig, UserScramCredential
+from broker_embedded.metadata.records import (
+    MetadataRecord,
+    QuotaEntity,
+    ReserveProducerIds,
+    SetConfig,
+    UserScramCredential,
+)
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import random_uuid
 
 if TYPE_CHECKING:
     from broker_embedded.controller.acls import Deleted, NewAcl
+    from broker_embedded.controller.client_quotas import QuotaAlteration
     from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
     from broker_embedded.metadata.acls import AclFilter
 
@@ -263,6 +270,18 @@ class Controller:
         from broker_embedded.controller.acls import delete
 
         return self._changes.submit(lambda: delete(self._changes.image, filters))
+
+    def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
+    ) -> asyncio.Future[dict[QuotaEntity, Outcome]]:
+        """What can be done is done; every entity has an outcome."""
+        from broker_embedded.controller.client_quotas import alter  # few clusters have quotas
+
+        def decide() -> Decision[dict[QuotaEntity, Outcome]]:
+            records, outcomes = alter(self._changes.image, alterations)
+            return [] if validate_only else records, outcomes
+
+        return self._changes.submit(decide)
 
     # --- producer ids
 

@@ -1,0 +1,49 @@
+"""AlterClientQuotas (key 49), versions 0-1: set or remove quotas of users, client ids and addresses (KIP-546).
+
+Every entity has a result: what it asks for is done whole or not at all. `validate_only` checks and changes nothing. A
+quota holds on every broker for itself, as in Kafka. An address is a number, not the name of a host.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.client_quotas import QuotaAlteration
+from broker_embedded.controller.partition_requests import Outcome
+from broker_embedded.metadata.records import QuotaEntity, quota_entity
+from broker_embedded.server.futures import then
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol.message import Message
+
+
+def handle(ctx: RequestContext, request: Message) -> Response:
+    alterations = [
+        QuotaAlteration(
+            entity=_entity(entry), ops=[(op.key, None if op.remove else float(op.value)) for op in entry.ops]
+        )
+        for entry in request.entries
+    ]
+    altered = ctx.broker.controller.alter_client_quotas(alterations, validate_only=request.validate_only)
+    return then(altered, _answer)
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return _answer({_entity(entry): error for entry in request.entries})
+
+
+def _entity(entry: Message) -> QuotaEntity:
+    """Of a kind that is named twice the last name holds, as in Kafka."""
+    return quota_entity({each.entity_type: each.entity_name for each in entry.entity}.items())
+
+
+def _answer(outcomes: dict[QuotaEntity, Outcome]) -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "entries": [
+            {
+                "error_code": 0 if error is None else int(error.code),
+                "error_message": None if error is None else error.message or None,
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+            }
+            for entity, error in outcomes.items()
+        ],
+    }

@@ -1,0 +1,39 @@
+"""DescribeClientQuotas (key 48), versions 0-1: the quotas of users, client ids and addresses (KIP-546).
+
+The filter names kinds of entities, each by name, as the default of its kind, or as whatever there is. A broker answers
+from its own copy of the metadata.
+"""
+
+from __future__ import annotations
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.quotas.filters import QuotaFilter
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol.message import Message
+
+
+def handle(ctx: RequestContext, request: Message) -> Response:
+    components = [(each.entity_type, each.match_type, each.match) for each in request.components]
+    wanted = QuotaFilter(components, is_strict=request.strict)
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "error_message": None,
+        "entries": [
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                "values": [{"key": key, "value": value} for key, value in values.items()],
+            }
+            for entity, values in ctx.broker.metadata.image.client_quotas.items()
+            if wanted.matches(entity)
+        ],
+    }
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "error_code": int(error.code),
+        "error_message": error.message or None,
+        "entries": None,
+    }
