@@ -140,8 +140,10 @@ class Node:
                 listener=self._internal,
                 config=settings.config,
                 clock=around.clock,
+                loop=around.loop,
                 dispatcher=self.broker.dispatcher,
                 on_disconnect=self.controller.deaths.line_closed,
+                is_for_peers=True,
             )
 
     def _listen(self, port: int) -> Listener:

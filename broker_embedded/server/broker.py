@@ -161,6 +161,7 @@ class Broker:
             listener=listener,
             config=config,
             clock=clock,
+            loop=loop,
             dispatcher=self.dispatcher,
             security=self._listener_security(),
         )

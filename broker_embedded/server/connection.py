@@ -30,6 +30,9 @@ PARKED_BYTES = 256 * 1024
 """A parked connection's bytes are kept up to here; then its socket is not read until the pending request is answered.
 """
 
+_ANONYMOUS = "User:ANONYMOUS"
+"""As `security.principal` has it, which is loaded only where somebody is asked."""
+
 FIRST_FRAME_BUFFER = 64 * 1024
 """A new frame buffer starts this large and doubles as bytes really arrive: an announced size costs no memory."""
 
@@ -44,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_size",
         "_head",
         "_is_closed",
+        "_muted",
         "_outbox",
         "_outbox_bytes",
         "_pending",
@@ -67,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head = b""
         self._pending = bytearray()
         self._waiting_for: Promise[Parts | None] | None = None
+        self._muted: asyncio.TimerHandle | None = None
         self._writer: ResponseWriter | None = None
         self._reading_paused = False
         self._is_closed = False
@@ -101,6 +106,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
         self._release_frame()
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         if self._waiting_for is not None:
             self._waiting_for.cancel()
             self._waiting_for = None
@@ -143,9 +151,23 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     @property
+    def principal(self) -> str:
+        """Who the client is. Nobody has asked here."""
+        return _ANONYMOUS
+
+    @property
+    def is_of_peer(self) -> bool:
+        """Whether the client is a node of the cluster, on the listener that no other client is told of."""
+        return self._server.is_for_peers
+
+    @property
     def is_parked(self) -> bool:
-        """A response is still to come, or the client does not read what it gets."""
-        return self._waiting_for is not None or (self._writer is not None and self._writer.is_paused)
+        """A response is still to come, the client does not read what it gets, or it is held for what it has used."""
+        return (
+            self._waiting_for is not None
+            or self._muted is not None
+            or (self._writer is not None and self._writer.is_paused)
+        )
 
     # --- receiving
 
@@ -261,6 +283,18 @@ class Connection(asyncio.BufferedProtocol):
         parts = answer.result()
         if parts:
             self.send(parts)
+        self._resume()
+
+    def mute(self, ms: int) -> None:
+        """Take no further request for so long; the response to this one leaves at once (KIP-219)."""
+        if self._is_closed:
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._server.loop.call_later(ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
         self._resume()
 
     def _park(self, rest: memoryview) -> None:

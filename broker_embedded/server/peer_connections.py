@@ -458,6 +458,10 @@ class _LocalConnection(Connection):
         self.client_host = "127.0.0.1"
         self.client_software = ("", "")
 
+    @property
+    def is_of_peer(self) -> bool:
+        return True
+
     def close(self) -> None:
         """There is nothing to close: the request stays unanswered, which its sender is told."""
 

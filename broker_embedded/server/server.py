@@ -38,16 +38,22 @@ class SocketServer:
         listener: Listener,
         config: BrokerConfig,
         clock: Clock,
+        loop: asyncio.AbstractEventLoop,
         dispatcher: Dispatcher,
         on_disconnect: Callable[[Connection], None] | None = None,
         security: ListenerSecurity | None = None,
+        is_for_peers: bool = False,
     ) -> None:
-        """`security`: what clients have to show; None: whoever connects is let in, in plain text."""
+        """`security`: what clients have to show; None: whoever connects is let in, in plain text. `is_for_peers`: the
+        clients are the other nodes.
+        """
         self.host, self.port = listener.host, listener.port
         self.max_frame_bytes = config.socket_request_max_bytes
         self.dispatcher = dispatcher
+        self.loop = loop
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER))
         self.now_ms = client_monotonic_ms(clock)  # a client that is not idle in its own time is not cut off
+        self.is_for_peers = is_for_peers
         self.is_paused = False
         self._listener = listener
         self._on_disconnect = on_disconnect
