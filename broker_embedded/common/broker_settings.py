@@ -35,7 +35,18 @@ _BROKER = UpdateMode.PER_BROKER
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+def _authorizer(name: str) -> str | None:
+    return None if name in ("", STANDARD_AUTHORIZER) else f"{STANDARD_AUTHORIZER}, or nothing for no authorizer"
+
+
+def _principals(names: str) -> str | None:
+    given = filter(None, map(str.strip, names.split(";")))
+    is_good = all(all(name.partition(":")) for name in given)
+    return None if is_good else "principals separated by semicolons, as in User:admin;User:ANONYMOUS"
 
 
 @fact
@@ -57,6 +68,22 @@ class BrokerConfig:
     )
     max_incremental_fetch_session_cache_slots: int = setting(
         _INT, 1000, "fetch sessions (KIP-227) kept at most", check=at_least(0)
+    )
+    # --- who may do what
+    authorizer_class_name: str = setting(
+        ConfigType.CLASS,
+        "",
+        f"{STANDARD_AUTHORIZER} lets clients do what ACLs allow; without one everybody may do everything",
+        check=_authorizer,
+    )
+    super_users: str = setting(
+        _STRING,
+        "",
+        "with an authorizer: who may do everything, whatever ACLs say, as in User:admin;User:ANONYMOUS",
+        check=_principals,
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        _BOOLEAN, False, "with an authorizer: a resource that no ACL concerns is everybody's"
     )
     # --- topics
     auto_create_topics_enable: bool = setting(_BOOLEAN, True, "create a topic when a client asks for its metadata")

@@ -154,6 +154,10 @@ class Rights:
             known = self._known[question] = self._authorizer.decide(self.principal, self.host, question)
         return known
 
+    @property
+    def is_super_user(self) -> bool:
+        return self._authorizer.is_super_user(self.principal)
+
     def allows_on_cluster(self, operation: AclOperation) -> bool:
         return self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
 

@@ -1,23 +1,8 @@
-"""The bit fields that say what a client may do (KIP-430). Without ACLs everybody may do everything."""
+"""The bit fields that say what can be done to a resource (KIP-430): all of it, where nobody asks an authorizer."""
 
 from __future__ import annotations
 
-from enum import IntEnum
-
-
-class AclOperation(IntEnum):
-    """Operations as ACLs number them."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+from broker_embedded.metadata.acls import AclOperation
 
 
 def _bits(*operations: AclOperation) -> int:

@@ -45,6 +45,7 @@ from ottla_wire.protocol.primitives import random_uuid
 if TYPE_CHECKING:
     from broker_embedded.security.listener import ListenerSecurity
     from broker_embedded.security.settings import Security
+    from broker_embedded.server.authorization.authorization import Authorization
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         peers.serve_locally(self.dispatcher)
         self.metadata = MetadataCache(cluster_id)
+        self.authorization = self._authorizer()
         self.metadata.add_listener(self._on_metadata)
         self.lost_leaders = LostLeaders(probe=peers, metadata=self.metadata, loop=loop, clock=clock)
         peers.on_loss = self.lost_leaders.lost
@@ -241,6 +243,15 @@ class Broker:
         from broker_embedded.security.listener import ListenerSecurity  # most brokers ask nobody who they are
 
         return ListenerSecurity(self.security, image=lambda: self.metadata.image, random=self._random)
+
+    def _authorizer(self) -> Authorization | None:
+        if not self.config.authorizer_class_name:
+            return None
+        from broker_embedded.server.authorization.authorization import Authorization  # most brokers let everybody
+
+        authorization = Authorization(self.config)
+        self.metadata.add_listener(authorization.on_metadata)
+        return authorization
 
     # --- what handlers ask for
 

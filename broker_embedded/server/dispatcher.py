@@ -58,6 +58,8 @@ class Dispatcher:
             handler = api.handler
             if self._broker.faults.is_armed:
                 handler = self._broker.faults.around(api, handler)
+            if self._broker.authorization is not None:
+                handler = self._broker.authorization.around(api, handler)
             answer = handler(context, request)
         except Exception as error:
             answer = self._failure(connection, api, version, request, error)

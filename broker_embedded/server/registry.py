@@ -21,6 +21,7 @@ from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
+    from broker_embedded.security.authorizer import Rights
     from broker_embedded.server.broker import Broker
     from broker_embedded.server.connection import Connection
 
@@ -50,6 +51,12 @@ class RequestContext:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self.broker.loop
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the client may do; None if nobody asks, because there is no authorizer or the client is a broker."""
+        authorization = self.broker.authorization
+        return None if authorization is None else authorization.rights_of(self.connection)
 
     @property
     def client_host(self) -> str:

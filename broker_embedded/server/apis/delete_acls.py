@@ -1,14 +1,60 @@
-"""DeleteAcls (key 31), versions 1 to 3: there is no authorizer, so nothing to delete. Each filter is told so."""
+"""DeleteAcls (key 31), versions 1 to 3: every ACL that a filter matches; each filter has a result that lists them.
+
+SECURITY_DISABLED without an authorizer, as on a Kafka broker.
+"""
 
 from __future__ import annotations
 
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.controller.acls import Deleted
+from broker_embedded.metadata.acls import Acl, AclFilter
+from broker_embedded.server.futures import then
 from broker_embedded.server.no_authorizer import NOTHING_TO_CHANGE
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return _answer([error] * len(request.filters))
+
+
 def handle(ctx: RequestContext, request: Message) -> Response:
+    if ctx.broker.authorization is None:
+        raise NOTHING_TO_CHANGE
+    filters = [
+        AclFilter(
+            resource=each.resource_type_filter,
+            name=each.resource_name_filter,
+            pattern=each.pattern_type_filter,
+            principal=each.principal_filter,
+            host=each.host_filter,
+            operation=each.operation,
+            permission=each.permission_type,
+        )
+        for each in request.filters
+    ]
+    return then(ctx.broker.controller.delete_acls(filters), _answer)
+
+
+def _answer(results: list[Deleted]) -> Body:
+    return {"throttle_time_ms": 0, "filter_results": [_result(each) for each in results]}
+
+
+def _result(result: Deleted) -> Body:
+    if isinstance(result, BrokerError):
+        return {"error_code": int(result.code), "error_message": result.message, "matching_acls": []}
+    return {"error_code": 0, "error_message": None, "matching_acls": [_deleted(acl) for acl in result]}
+
+
+def _deleted(acl: Acl) -> Body:
     return {
-        "throttle_time_ms": 0,
-        "filter_results": [{**NOTHING_TO_CHANGE, "matching_acls": []} for _ in request.filters],
+        "error_code": 0,
+        "error_message": None,
+        "resource_type": int(acl.resource),
+        "resource_name": acl.name,
+        "pattern_type": int(acl.pattern),
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": int(acl.operation),
+        "permission_type": int(acl.permission),
     }

@@ -1,11 +1,51 @@
-"""DescribeAcls (key 29), versions 1 to 3: there is no authorizer, as on a Kafka broker without one."""
+"""DescribeAcls (key 29), versions 1 to 3: the ACLs that a filter matches, as this broker's metadata has them.
+
+SECURITY_DISABLED without an authorizer, whose ACLs nobody would look at.
+"""
 
 from __future__ import annotations
 
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.acls import Acl, AclFilter, AclResource, PatternType
 from broker_embedded.server.no_authorizer import NOTHING_TO_DESCRIBE
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
 def handle(ctx: RequestContext, request: Message) -> Response:
-    return {"throttle_time_ms": 0, **NOTHING_TO_DESCRIBE, "resources": []}
+    if ctx.broker.authorization is None:
+        raise NOTHING_TO_DESCRIBE
+    wanted = AclFilter(
+        resource=request.resource_type_filter,
+        name=request.resource_name_filter,
+        pattern=request.pattern_type_filter,
+        principal=request.principal_filter,
+        host=request.host_filter,
+        operation=request.operation,
+        permission=request.permission_type,
+    )
+    if not wanted.is_understood:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "the filter has a number that means nothing")
+    patterns: dict[tuple[AclResource, str, PatternType], list[Body]] = {}
+    for acl in ctx.broker.metadata.image.acls.values():
+        if wanted.matches(acl):
+            patterns.setdefault((acl.resource, acl.name, acl.pattern), []).append(_entry(acl))
+    return {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "error_message": None,
+        "resources": [
+            {"resource_type": int(resource), "resource_name": name, "pattern_type": int(pattern), "acls": acls}
+            for (resource, name, pattern), acls in patterns.items()
+        ],
+    }
+
+
+def _entry(acl: Acl) -> Body:
+    return {
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": int(acl.operation),
+        "permission_type": int(acl.permission),
+    }

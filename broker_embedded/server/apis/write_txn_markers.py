@@ -7,6 +7,7 @@ transaction.version, so that a late marker cannot end the transaction after its 
 
 from __future__ import annotations
 
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.marker_writer import Marker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
@@ -14,6 +15,27 @@ from broker_embedded.server.futures import Promise
 from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+
+def on_error(request: Message, version: int, error: BrokerError) -> Body:
+    return {
+        "markers": [
+            {
+                "producer_id": wanted.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [
+                            {"partition_index": number, "error_code": int(error.code)}
+                            for number in topic.partition_indexes
+                        ],
+                    }
+                    for topic in wanted.topics
+                ],
+            }
+            for wanted in request.markers
+        ]
+    }
 
 
 def handle(ctx: RequestContext, request: Message) -> Response:

@@ -144,6 +144,7 @@ class Node:
     """What the dispatcher and the APIs under test need of a broker."""
 
     faults = NO_FAULTS
+    authorization = None
     static_settings: frozenset[str] = frozenset()
 
     def __init__(self, world: World, node: int, *, rack: str | None, log_dirs: Sequence[bytes]) -> None:

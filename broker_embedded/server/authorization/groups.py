@@ -1,0 +1,271 @@
+"""Guards of what is asked of consumer groups and of their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.acls import AclOperation, AclResource
+from broker_embedded.security.authorizer import Rights
+from broker_embedded.server.authorization.guards import (
+    adding,
+    amended,
+    error_fields,
+    refusal,
+    require,
+    with_fields,
+)
+from broker_embedded.server.authorization.operations import of_group
+from broker_embedded.server.authorization.topics import sort_topics
+from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+
+_GROUP, _TOPIC = AclResource.GROUP, AclResource.TOPIC
+COMMIT_IDS_FROM = 10
+FETCH_GROUPS_FROM = 8
+FETCH_IDS_FROM = 10
+DESCRIBE_MESSAGES_FROM = 6
+FIND_SEVERAL_FROM = 4
+_COORDINATED = {0: AclResource.GROUP, 1: AclResource.TRANSACTIONAL_ID}
+
+
+def find_coordinator(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """FindCoordinator: DESCRIBE on the group or the transactional id."""
+    resource = _COORDINATED.get(request.key_type)
+    if resource is None:
+        return handler(ctx, request)
+    if ctx.api_version < FIND_SEVERAL_FROM:
+        require(rights, AclOperation.DESCRIBE, resource, request.key)
+        return handler(ctx, request)
+    allowed, refused = _sort(rights, AclOperation.DESCRIBE, resource, request.coordinator_keys)
+    nowhere = {"node_id": -1, "host": "", "port": -1}
+    denied = [{"key": key, **nowhere, **error_fields(error)} for key, error in refused]
+    if not allowed and denied:
+        return {"throttle_time_ms": 0, "coordinators": denied}
+    answer = handler(ctx, with_fields(request, coordinator_keys=allowed))
+    return adding(ctx, ApiKey.FIND_COORDINATOR, answer, "coordinators", denied)
+
+
+def _sort(
+    rights: Rights, operation: AclOperation, resource: AclResource, names: list[str]
+) -> tuple[list[str], list[tuple[str, BrokerError]]]:
+    allowed = [name for name in names if rights.allows(operation, resource, name)]
+    refused = [name for name in names if not rights.allows(operation, resource, name)]
+    return allowed, [(name, refusal(rights, operation, resource, name)) for name in refused]
+
+
+# --- members
+
+
+def consumer_group_heartbeat(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """ConsumerGroupHeartbeat: READ on the group, DESCRIBE on the topics that are subscribed by name."""
+    require(rights, AclOperation.READ, _GROUP, request.group_id)
+    for name in request.subscribed_topic_names or ():
+        require(rights, AclOperation.DESCRIBE, _TOPIC, name)
+    return handler(ctx, request)
+
+
+# --- looking at groups
+
+
+def describe_groups(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """DescribeGroups: DESCRIBE on each group."""
+    allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.groups)
+    empty = {"group_state": "", "protocol_type": "", "protocol_data": "", "members": []}
+    denied = [{"group_id": name, **empty, **error_fields(error)} for name, error in refused]
+
+    def amend(body: Body) -> Body:
+        for group in body["groups"]:
+            of_group(rights, group)
+        return {**body, "groups": [*body["groups"], *denied]}
+
+    return amended(ctx, ApiKey.DESCRIBE_GROUPS, handler(ctx, with_fields(request, groups=allowed)), amend)
+
+
+def consumer_group_describe(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """ConsumerGroupDescribe: DESCRIBE on each group, and on every topic that its members have or shall have."""
+    allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.group_ids)
+    denied = [_undescribed(name, error) for name, error in refused]
+
+    def shown(group: dict[str, Any]) -> dict[str, Any]:
+        for name in _topics_of(group):
+            if not rights.allows(AclOperation.DESCRIBE, _TOPIC, name):
+                return _undescribed(
+                    group["group_id"],
+                    BrokerError(
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        "The group has described topic(s) that the client is not authorized to describe.",
+                    ),
+                )
+        of_group(rights, group)
+        return group
+
+    def amend(body: Body) -> Body:
+        return {**body, "groups": [*map(shown, body["groups"]), *denied]}
+
+    answer = handler(ctx, with_fields(request, group_ids=allowed))
+    return amended(ctx, ApiKey.CONSUMER_GROUP_DESCRIBE, answer, amend)
+
+
+def _topics_of(group: dict[str, Any]) -> set[str]:
+    return {
+        each["topic_name"]
+        for member in group["members"]
+        for assignment in (member["assignment"], member["target_assignment"])
+        for each in assignment["topic_partitions"]
+    }
+
+
+def _undescribed(group_id: str, error: BrokerError) -> dict[str, Any]:
+    return {
+        **error_fields(error),
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }
+
+
+def list_groups(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """ListGroups: to whom may DESCRIBE the cluster, all; else those that may be described."""
+    answer = handler(ctx, request)
+    if rights.allows_on_cluster(AclOperation.DESCRIBE):
+        return answer
+
+    def amend(body: Body) -> Body:
+        groups = [each for each in body["groups"] if rights.allows(AclOperation.DESCRIBE, _GROUP, each["group_id"])]
+        return {**body, "groups": groups}
+
+    return amended(ctx, ApiKey.LIST_GROUPS, answer, amend)
+
+
+def delete_groups(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """DeleteGroups: DELETE on each group."""
+    allowed, refused = _sort(rights, AclOperation.DELETE, _GROUP, request.groups_names)
+    answer = handler(ctx, with_fields(request, groups_names=allowed))
+    denied = [{"group_id": name, "error_code": int(error.code)} for name, error in refused]
+    return adding(ctx, ApiKey.DELETE_GROUPS, answer, "results", denied)
+
+
+# --- offsets
+
+
+def offset_commit(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """OffsetCommit: READ on the group and on each topic."""
+    require(rights, AclOperation.READ, _GROUP, request.group_id)
+    return committing(ApiKey.OFFSET_COMMIT, rights, ctx, request, handler, by_id=ctx.api_version >= COMMIT_IDS_FROM)
+
+
+def committing(
+    api: ApiKey, rights: Rights, ctx: RequestContext, request: Message, handler: Handler, *, by_id: bool = False
+) -> Response:
+    """READ on each topic of a request that commits or deletes offsets."""
+    names = ctx.broker.metadata.image.topic_names
+    allowed, refused = sort_topics(
+        rights,
+        AclOperation.READ,
+        request.topics,
+        lambda topic: names.get(topic.topic_id) if by_id else topic.name,
+    )
+    if not refused:
+        return handler(ctx, request)
+    denied = [
+        {
+            ("topic_id" if by_id else "name"): topic.topic_id if by_id else topic.name,
+            "partitions": [
+                {"partition_index": each.partition_index, "error_code": int(error.code)} for each in topic.partitions
+            ],
+        }
+        for topic, error in refused
+    ]
+    return adding(ctx, api, handler(ctx, with_fields(request, topics=allowed)), "topics", denied)
+
+
+def offset_delete(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """OffsetDelete: DELETE on the group, READ on each topic."""
+    require(rights, AclOperation.DELETE, _GROUP, request.group_id)
+    return committing(ApiKey.OFFSET_DELETE, rights, ctx, request, handler)
+
+
+def offset_fetch(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """OffsetFetch: DESCRIBE on each group and each topic. Of all topics, what may not be described is left out."""
+    if ctx.api_version < FETCH_GROUPS_FROM:
+        return _fetch_of_one(rights, ctx, request, handler)
+    allowed, denied = [], []
+    topics_denied: dict[str, list[Body]] = {}
+    for group in request.groups:
+        name = group.group_id
+        if not rights.allows(AclOperation.DESCRIBE, _GROUP, name):
+            error = refusal(rights, AclOperation.DESCRIBE, _GROUP, name)
+            denied.append({"group_id": name, "topics": [], "error_code": int(error.code)})
+            continue
+        if group.topics is not None:
+            topics, topics_denied[name] = _sort_fetched(rights, ctx, group.topics)
+            group = with_fields(group, topics=topics)
+        allowed.append(group)
+
+    def shown(group: dict[str, Any]) -> dict[str, Any]:
+        if group["error_code"]:
+            return group
+        refused = topics_denied.get(group["group_id"])
+        topics = _only_described(rights, group["topics"]) if refused is None else [*group["topics"], *refused]
+        return {**group, "topics": topics}
+
+    answer = handler(ctx, with_fields(request, groups=allowed))
+    return amended(
+        ctx, ApiKey.OFFSET_FETCH, answer, lambda body: {**body, "groups": [*map(shown, body["groups"]), *denied]}
+    )
+
+
+def _fetch_of_one(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    group_id = request.group_id
+    if not rights.allows(AclOperation.DESCRIBE, _GROUP, group_id):
+        error = refusal(rights, AclOperation.DESCRIBE, _GROUP, group_id)
+        # Version 1 has no place at the top: every partition carries the error.
+        topics = [_unfetched(topic, error) for topic in request.topics or ()]
+        return {"throttle_time_ms": 0, "topics": topics, "error_code": int(error.code)}
+    if request.topics is None:
+        answer = handler(ctx, request)
+        return amended(
+            ctx,
+            ApiKey.OFFSET_FETCH,
+            answer,
+            lambda body: {**body, "topics": _only_described(rights, body["topics"])},
+        )
+    allowed, refused = _sort_fetched(rights, ctx, request.topics)
+    return adding(ctx, ApiKey.OFFSET_FETCH, handler(ctx, with_fields(request, topics=allowed)), "topics", refused)
+
+
+def _sort_fetched(rights: Rights, ctx: RequestContext, topics: list[Message]) -> tuple[list[Message], list[Body]]:
+    names = ctx.broker.metadata.image.topic_names
+    by_id = ctx.api_version >= FETCH_IDS_FROM
+    allowed, refused = sort_topics(
+        rights, AclOperation.DESCRIBE, topics, lambda topic: names.get(topic.topic_id) if by_id else topic.name
+    )
+    return allowed, [_unfetched(topic, error) for topic, error in refused]
+
+
+def _only_described(rights: Rights, topics: list[Body]) -> list[Body]:
+    return [each for each in topics if rights.allows(AclOperation.DESCRIBE, _TOPIC, each["name"])]
+
+
+def _unfetched(topic: Message, error: BrokerError) -> Body:
+    key = "topic_id" if "topic_id" in topic.FIELDS else "name"
+    return {
+        key: getattr(topic, key),
+        "partitions": [
+            {
+                "partition_index": index,
+                "committed_offset": -1,
+                "committed_leader_epoch": -1,
+                "metadata": "",
+                "error_code": int(error.code),
+            }
+            for index in topic.partition_indexes
+        ],
+    }

@@ -1,0 +1,107 @@
+"""What guards are made of: asking, refusing, and putting together an answer of which a part was refused."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
+from broker_embedded.security.authorizer import Rights
+from broker_embedded.server.futures import then
+from ottla_wire.protocol import ApiKey, ErrorCode, codec
+from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+
+log = logging.getLogger(__name__)
+
+Guard = Callable[[Rights, "RequestContext", Message, "Handler"], "Response"]
+"""Answers in the handler's place, or lets it answer. BrokerError refuses the whole request."""
+
+_CODES = {
+    AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+def refusal(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> BrokerError:
+    """What a client is told, and the log, which names who was refused what."""
+    kind = resource.name.lower().replace("_", " ")
+    what = f"{rights.principal} at {rights.host} may not {operation.name} {kind} {name}"
+    log.info("denied: %s", what)
+    return BrokerError(_CODES[resource], f"{what}: no ACL allows it, or one denies it")
+
+
+def require(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> None:
+    """The error of this kind of resource if it is not allowed."""
+    if not rights.allows(operation, resource, name):
+        raise refusal(rights, operation, resource, name)
+
+
+def require_on_cluster(rights: Rights, *any_of: AclOperation) -> None:
+    """One of the operations is enough."""
+    if not any(map(rights.allows_on_cluster, any_of)):
+        raise refusal(rights, any_of[-1], AclResource.CLUSTER, CLUSTER_NAME)
+
+
+def anybody(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    """Who could connect may ask."""
+    return handler(ctx, request)
+
+
+def on_cluster(*any_of: AclOperation) -> Guard:
+    """A guard: the cluster's operation, or one of several, is needed for the whole request."""
+
+    def guard(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+        require_on_cluster(rights, *any_of)
+        return handler(ctx, request)
+
+    return guard
+
+
+def on_resource(operation: AclOperation, resource: AclResource, field: str) -> Guard:
+    """A guard: the operation is needed on the resource that a field of the request names."""
+
+    def guard(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+        require(rights, operation, resource, getattr(request, field))
+        return handler(ctx, request)
+
+    return guard
+
+
+def with_fields(request: Message, **fields: Any) -> Message:
+    """The request with other values: the original stays as it came, for answers that refuse all of it."""
+    changed = copy.copy(request)
+    for name, value in fields.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def amended(ctx: RequestContext, api: ApiKey, answer: Response, amend: Callable[[Body], Body]) -> Response:
+    """The handler's answer with something changed, now or when it comes. One that another node has encoded is read."""
+
+    def change(body: Body | bytes | None) -> Body | None:
+        if isinstance(body, bytes):
+            body = codec.decode_response(api, ctx.api_version, body).to_dict()
+        return None if body is None else amend(body)
+
+    if answer is None or isinstance(answer, (dict, bytes)):
+        return change(answer)
+    return then(answer, change)  # type: ignore[arg-type]
+
+
+def adding(ctx: RequestContext, api: ApiKey, answer: Response, field: str, refused: Iterable[Any]) -> Response:
+    """The answer with the refused parts behind the others."""
+    more = list(refused)
+    return amended(ctx, api, answer, lambda body: {**body, field: [*body[field], *more]})
+
+
+def error_fields(error: BrokerError) -> dict[str, Any]:
+    """The fields of a result that has a message too."""
+    return {"error_code": int(error.code), "error_message": error.message}
