@@ -220,6 +220,18 @@ class BrokerConfig:
             "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         ),
     )
+    # --- client quotas
+    quota_window_num: int = setting(
+        _INT,
+        11,
+        "windows over which what clients use is measured; the quotas themselves are set with AlterClientQuotas",
+        check=at_least(1),
+    )
+    quota_window_size_seconds: int = setting(_INT, 1, "length of such a window", check=at_least(1))
+    controller_quota_window_num: int = setting(
+        _INT, 11, "windows whose changes of topics are saved up (controller_mutation_rate)", check=at_least(1)
+    )
+    controller_quota_window_size_seconds: int = setting(_INT, 1, "length of such a window", check=at_least(1))
     # --- controller and brokers
     broker_rack: str | None = setting(
         _STRING, None, "the rack of the broker: replicas are spread over racks, consumers fetch from their own"

@@ -60,8 +60,12 @@ class Peers(Protocol):
         *,
         channel: str = "",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        on_behalf_of: str = "",
     ) -> asyncio.Future[bytes]:
-        """The same for a body that is encoded already; the answer stays encoded: a request that is passed on."""
+        """The same for a body that is encoded already; the answer stays encoded: a request that is passed on.
+
+        `on_behalf_of`: who has asked, if that has to be known where it is answered.
+        """
         ...
 
 

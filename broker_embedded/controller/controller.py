@@ -52,6 +52,13 @@ PRODUCER_ID_BLOCK = 1000
 
 W = TypeVar("W")
 
+Charge = Callable[[int], None]
+"""Told how many partitions are about to be made or removed. BrokerError if they must not be."""
+
+
+def free(partitions: int) -> None:
+    """Nobody counts them."""
+
 
 class Controller:
     """The controller of one node. Lives on the loop that owns the node."""
@@ -181,8 +188,12 @@ class Controller:
 
     # --- topics
 
-    def create_topics(self, wanted: Sequence[NewTopic], *, validate_only: bool) -> asyncio.Future[list[TopicResult]]:
-        """Create what can be created; each topic has its own result, in order."""
+    def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool, charge: Charge = free
+    ) -> asyncio.Future[list[TopicResult]]:
+        """Create what can be created; each topic has its own result, in order. `charge` is told of the partitions of
+        each, and may refuse it.
+        """
 
         def decide() -> Decision[list[TopicResult]]:
             results: list[TopicResult] = []
@@ -191,6 +202,7 @@ class Controller:
             for topic in wanted:
                 try:
                     created, result = topics.create_topic(image, topic, config=self._config, random=self._random)
+                    charge(result.partitions)
                 except BrokerError as error:
                     results.append(TopicResult(name=topic.name, error=error))
                     continue
@@ -203,18 +215,22 @@ class Controller:
         return self._changes.submit(decide)
 
     def create_partitions(
-        self, wanted: Sequence[NewPartitions], *, validate_only: bool
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool, charge: Charge = free
     ) -> asyncio.Future[list[Outcome]]:
         def grow(topic: NewPartitions) -> Sequence[MetadataRecord]:
-            return topics.grow_topic(self._changes.image, topic)
+            records = topics.grow_topic(self._changes.image, topic)
+            charge(len(records))
+            return records
 
         return self._each(wanted, grow, validate_only=validate_only)
 
-    def delete_topics(self, doomed: Sequence[TopicImage]) -> asyncio.Future[list[Outcome]]:
+    def delete_topics(self, doomed: Sequence[TopicImage], *, charge: Charge = free) -> asyncio.Future[list[Outcome]]:
         def delete(topic: TopicImage) -> Sequence[MetadataRecord]:
             if self._changes.image.topic_by_id(topic.topic_id) is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} is gone already")
-            return topics.delete_topic(topic, config=self._config)
+            records = topics.delete_topic(topic, config=self._config)
+            charge(len(topic.partitions))
+            return records
 
         return self._each(doomed, delete, validate_only=False)
 

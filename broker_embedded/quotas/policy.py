@@ -12,15 +12,14 @@ was measured; one that is removed is measured no more. As in Kafka
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.facts import fact
 from broker_embedded.quotas import names
 from broker_embedded.quotas.limits import ClientQuotas, Limits
+from broker_embedded.quotas.mutations import UNLIMITED, LimitedMutations, MutationQuota
 from broker_embedded.quotas.rate import WindowedRate
 from broker_embedded.quotas.token_bucket import TokenBucket
-from ottla_wire.protocol import ErrorCode
 
 M = TypeVar("M")
 
@@ -34,18 +33,6 @@ class Windows:
 
     count: int = 11
     length_ms: int = 1_000
-
-
-class MutationQuota(Protocol):
-    """The changes of topics of one request, counted in partitions."""
-
-    def charge(self, partitions: int) -> None:
-        """THROTTLING_QUOTA_EXCEEDED if this change is not to be."""
-        ...
-
-    def throttle_ms(self) -> int:
-        """How long the client has to be held now."""
-        ...
 
 
 class ClientQuotaPolicy:
@@ -109,7 +96,7 @@ class ClientQuotaPolicy:
             return UNLIMITED
         rate, meter = found
         bucket = self._mutated.of(meter, self._now_ms())
-        return _LimitedMutations(bucket, rate=rate, now_ms=self._now_ms, is_strict=is_strict)
+        return LimitedMutations(bucket, rate=rate, now_ms=self._now_ms, is_strict=is_strict)
 
     def connected(self, address: str) -> int:
         """Somebody has connected; if the answer is more than 0 the connection is closed after that time."""
@@ -160,41 +147,3 @@ class _Meters(Generic[M]):
                 self._sweep_from = max(SWEEP_FROM, 2 * len(self._meters))
             meter = self._meters[key] = self._new()
         return meter
-
-
-class _Unlimited:
-    def charge(self, partitions: int) -> None:
-        pass
-
-    def throttle_ms(self) -> int:
-        return 0
-
-
-UNLIMITED: MutationQuota = _Unlimited()
-
-
-class _LimitedMutations:
-    """The debt is looked at when a change is charged, and again when the request is answered: some of it may be paid
-    by then.
-    """
-
-    def __init__(self, bucket: TokenBucket, *, rate: float, now_ms: Callable[[], int], is_strict: bool) -> None:
-        self._bucket = bucket
-        self._rate = rate
-        self._now_ms = now_ms
-        self._is_strict = is_strict
-        self._is_over = False
-
-    def charge(self, partitions: int) -> None:
-        if self._is_strict and self._wait_ms():
-            self._is_over = True
-            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
-        self._bucket.take(partitions, rate=self._rate, now_ms=self._now_ms())
-        if not self._is_strict and self._wait_ms():
-            self._is_over = True
-
-    def throttle_ms(self) -> int:
-        return self._wait_ms() if self._is_over else 0
-
-    def _wait_ms(self) -> int:
-        return self._bucket.wait_ms(rate=self._rate, now_ms=self._now_ms())

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from broker_embedded.security.listener import ListenerSecurity
     from broker_embedded.security.settings import Security
     from broker_embedded.server.authorization.authorization import Authorization
+    from broker_embedded.server.client_quotas import ClientQuotas
+    from broker_embedded.server.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +86,8 @@ class Broker:
         self.peers = peers
         self.logs = logs
         self.faults = faults
+        self.quotas: ClientQuotas | None = None
+        """While there are any: then every request is measured."""
         self.dispatcher = Dispatcher(self)
         peers.serve_locally(self.dispatcher)
         self.metadata = MetadataCache(cluster_id)
@@ -166,6 +170,7 @@ class Broker:
             loop=loop,
             dispatcher=self.dispatcher,
             security=self._listener_security(),
+            on_connect=self._on_connect,
         )
         self._background = BackgroundWork(
             loop=loop,
@@ -224,6 +229,25 @@ class Broker:
         concerned = {(ResourceType.BROKER, ""), (ResourceType.BROKER, str(self.node_id))}
         if delta.changed_configs & concerned:
             self._reconfigure(image)
+
+        if image.client_quotas is not delta.base.client_quotas:
+            self._set_quotas(image)
+
+    def _set_quotas(self, image: ClusterImage) -> None:
+        if not image.client_quotas:
+            self.quotas = None
+            return
+        if self.quotas is None:
+            from broker_embedded.server.client_quotas import ClientQuotas  # few clusters have quotas
+
+            self.quotas = ClientQuotas(self.static_config, now_ms=self.clock.monotonic_ms)
+        self.quotas.replace(image.client_quotas)
+
+    def _on_connect(self, connection: Connection) -> None:
+        if self.quotas is not None:
+            throttle_ms = self.quotas.connected(connection.client_host)
+            if throttle_ms:
+                connection.turn_away(throttle_ms)
 
     def _reconfigure(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker over those of all brokers over what it was started with."""

@@ -293,6 +293,10 @@ class Connection(asyncio.BufferedProtocol):
             self._muted.cancel()
         self._muted = self._server.loop.call_later(ms / 1000, self._unmute)
 
+    def turn_away(self, ms: int) -> None:
+        """Answer nothing, and close after that time: a client that is refused at once would try again at once."""
+        self._muted = self._server.loop.call_later(ms / 1000, self.close)
+
     def _unmute(self) -> None:
         self._muted = None
         self._resume()

@@ -60,6 +60,8 @@ class Dispatcher:
                 handler = self._broker.faults.around(api, handler)
             if self._broker.authorization is not None:
                 handler = self._broker.authorization.around(api, handler)
+            if self._broker.quotas is not None:
+                handler = self._broker.quotas.around(api, handler, size=len(frame))
             answer = handler(context, request)
         except Exception as error:
             answer = self._failure(connection, api, version, request, error)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
@@ -105,6 +105,9 @@ class Fetch(DelayedOperation[TopicPartition]):
 
         return find_allowed
 
+    IS_METERED: ClassVar[bool] = True
+    """Whether it counts against the client's quota."""
+
     # --- reading
 
     def read(self) -> None:
@@ -112,6 +115,9 @@ class Fetch(DelayedOperation[TopicPartition]):
         broker = self.ctx.broker
         names = broker.metadata.image.topic_names if self.ctx.api_version >= 13 else None
         budget = min(self.request.max_bytes, broker.config.fetch_max_bytes)
+        if self.IS_METERED and broker.quotas is not None:
+            budget = broker.quotas.fetchable(self.ctx, budget)
+        min_bytes = min(self.request.min_bytes, budget)
         self._reads = reads = []
         self._readers = {}
         available = 0
@@ -130,7 +136,7 @@ class Fetch(DelayedOperation[TopicPartition]):
                 at_least_one = False
             must_answer = must_answer or read.must_answer
         self._available = available
-        self.must_answer_now = must_answer or available >= self.request.min_bytes
+        self.must_answer_now = must_answer or available >= min_bytes
 
     def _read_one(self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool) -> Read | None:
         partition: Partition | None = None
@@ -290,13 +296,31 @@ class Fetch(DelayedOperation[TopicPartition]):
             return
         try:
             self.read()
-            body = self.body()
+            body = self.answer()
         except Exception as error:
             self._promise.set_exception(error)
         else:
             self._promise.set_result(body)
 
     # --- answering
+
+    def answer(self) -> Body:
+        """The response; none of its records if that were more than the client's quota allows now."""
+        quotas = self.ctx.broker.quotas
+        if self.IS_METERED and quotas is not None:
+            throttle_ms = quotas.fetched(self.ctx, self._available)
+            if throttle_ms:
+                return self._throttled(throttle_ms)
+        return self.body()
+
+    def _throttled(self, throttle_ms: int) -> Body:
+        """A session that was to begin does not: the client has to learn of all its partitions first."""
+        session = self._session
+        session_id = 0 if session is None else session.session_id
+        if session is not None and session.is_full_answer:
+            self.ctx.broker.fetch_sessions.remove(session_id)
+            session_id = 0
+        return {"throttle_time_ms": throttle_ms, "error_code": 0, "session_id": session_id, "responses": []}
 
     def body(self) -> Body:
         """The response; this is where bytes are read from the files."""

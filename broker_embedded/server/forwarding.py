@@ -28,8 +28,8 @@ PATIENCE_MS = 5_000
 """How long a request waits for a controller, unless its own timeout is shorter."""
 RETRY_MS = 20
 CHANNEL = "forwarded"
-_PEER = re.compile(r"broker-\d+")
-"""How nodes name themselves in requests to each other."""
+_PEER = re.compile(r"broker-\d+(\n.*)?")
+"""How nodes name themselves in requests to each other; behind that may stand who has asked them."""
 
 
 def to_controller(key: ApiKey, handler: Handler) -> Handler:
@@ -91,6 +91,7 @@ class _Forwarded:
                 self._body(),
                 channel=CHANNEL,
                 timeout_ms=left_ms,
+                on_behalf_of=self._on_behalf_of(),
             )
             asked.add_done_callback(self._answered)
 
@@ -141,6 +142,14 @@ class _Forwarded:
             )
             return
         loop.call_later(RETRY_MS / 1000, self._try)
+
+    def _on_behalf_of(self) -> str:
+        """Who asks, where the controller has to know."""
+        if self._ctx.broker.quotas is None:
+            return ""
+        from broker_embedded.server.client_quotas import on_behalf_of
+
+        return on_behalf_of(self._ctx)
 
     def _body(self) -> bytes:
         if self._encoded is None:

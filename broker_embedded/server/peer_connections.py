@@ -116,9 +116,11 @@ class PeerConnections:
         *,
         channel: str = "",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        on_behalf_of: str = "",
     ) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = self._new_future()
-        frame = headers.encode_request_frame(api, version, self._next_id(), self._client_id, body)
+        name = self._client_id + on_behalf_of
+        frame = headers.encode_request_frame(api, version, self._next_id(), name, body)
         self._ask(node, api, version, frame, channel, timeout_ms, answer, _keep_encoded)
         return answer
 

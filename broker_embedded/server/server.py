@@ -40,6 +40,7 @@ class SocketServer:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         dispatcher: Dispatcher,
+        on_connect: Callable[[Connection], None] | None = None,
         on_disconnect: Callable[[Connection], None] | None = None,
         security: ListenerSecurity | None = None,
         is_for_peers: bool = False,
@@ -56,6 +57,7 @@ class SocketServer:
         self.is_for_peers = is_for_peers
         self.is_paused = False
         self._listener = listener
+        self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._security = security
         self._max_idle_ms = config.connections_max_idle_ms
@@ -126,6 +128,8 @@ class SocketServer:
         self._connections[connection] = None
         if self._is_stopped:  # it was being accepted while the server stopped
             connection.abort()
+        elif self._on_connect is not None:
+            self._on_connect(connection)
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

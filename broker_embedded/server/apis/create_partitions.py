@@ -7,6 +7,7 @@ from collections import Counter
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import NewPartitions
 from broker_embedded.server.futures import then
+from broker_embedded.server.mutation_quota import mutation_quota
 from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -21,12 +22,14 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     wanted = [_new_partitions(topic) for topic in request.topics if counts[topic.name] == 1]
     twice = BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
     repeated = [_result(name, twice) for name, count in counts.items() if count > 1]
+    quota = mutation_quota(ctx, strict_from=3)
 
     def answer(outcomes: list[BrokerError | None]) -> Body:
         results = [_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True)]
-        return {"results": results + repeated}
+        return {"throttle_time_ms": quota.throttle_ms(), "results": results + repeated}
 
-    return then(ctx.broker.controller.create_partitions(wanted, validate_only=request.validate_only), answer)
+    grown = ctx.broker.controller.create_partitions(wanted, validate_only=request.validate_only, charge=quota.charge)
+    return then(grown, answer)
 
 
 def _new_partitions(topic: Message) -> NewPartitions:

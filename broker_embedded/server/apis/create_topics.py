@@ -12,6 +12,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.server import config_view
 from broker_embedded.server.futures import then
+from broker_embedded.server.mutation_quota import mutation_quota
 from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -26,8 +27,14 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     wanted = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]
     twice = BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
     repeated = [_refused(name, twice) for name, count in counts.items() if count > 1]
-    created = ctx.broker.controller.create_topics(wanted, validate_only=request.validate_only)
-    return then(created, lambda results: {"topics": [*(_result(ctx, each) for each in results), *repeated]})
+    quota = mutation_quota(ctx, strict_from=6)
+
+    def answer(results: list[TopicResult]) -> Body:
+        topics = [*(_result(ctx, each) for each in results), *repeated]
+        return {"throttle_time_ms": quota.throttle_ms(), "topics": topics}
+
+    created = ctx.broker.controller.create_topics(wanted, validate_only=request.validate_only, charge=quota.charge)
+    return then(created, answer)
 
 
 def _new_topic(topic: Message) -> NewTopic:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.server.futures import then
+from broker_embedded.server.mutation_quota import mutation_quota
 from broker_embedded.server.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -39,13 +40,14 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         seen.add(topic.name)
         doomed[index] = topic
         responses.append(_response(topic.name, topic.topic_id, None))
+    quota = mutation_quota(ctx, strict_from=5)
 
     def answer(outcomes: list[BrokerError | None]) -> Body:
         for (index, topic), outcome in zip(doomed.items(), outcomes, strict=True):
             responses[index] = _response(topic.name, topic.topic_id, outcome)
-        return {"responses": responses}
+        return {"throttle_time_ms": quota.throttle_ms(), "responses": responses}
 
-    return then(ctx.broker.controller.delete_topics(list(doomed.values())), answer)
+    return then(ctx.broker.controller.delete_topics(list(doomed.values()), charge=quota.charge), answer)
 
 
 def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage:

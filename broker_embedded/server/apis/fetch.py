@@ -37,5 +37,5 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         fetch = FollowerFetch(ctx, request, session, wanted, replica=replica, broker_epoch=broker_epoch)
     fetch.read()
     if fetch.must_answer_now or request.max_wait_ms <= 0 or not fetch.partitions:
-        return fetch.body()
+        return fetch.answer()
     return fetch.wait()

@@ -145,6 +145,7 @@ class Node:
 
     faults = NO_FAULTS
     authorization = None
+    quotas = None
     static_settings: frozenset[str] = frozenset()
 
     def __init__(self, world: World, node: int, *, rack: str | None, log_dirs: Sequence[bytes]) -> None:
@@ -239,7 +240,15 @@ class NodePeers:
         return self._ask(node, api, version, body, timeout_ms, codec.decode_response)
 
     def send_encoded(
-        self, node: int, api: ApiKey, version: int, body: bytes, *, channel: str = "", timeout_ms: int = 30_000
+        self,
+        node: int,
+        api: ApiKey,
+        version: int,
+        body: bytes,
+        *,
+        channel: str = "",
+        timeout_ms: int = 30_000,
+        on_behalf_of: str = "",
     ) -> asyncio.Future[bytes]:
         return self._ask(node, api, version, body, timeout_ms, lambda api, version, frame, at: bytes(frame[at:]))
 

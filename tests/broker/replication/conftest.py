@@ -221,6 +221,8 @@ class Node:
             clock=cluster.clock,
             loop=cluster.loop,
             faults=NO_FAULTS,
+            authorization=None,
+            quotas=None,
             fetch_sessions=FetchSessionCache(slots=100, clock=cluster.clock),
             endpoints_of=lambda nodes: [],
         )

@@ -1,0 +1,61 @@
+"""The changes of topics that one request makes, counted in partitions and held against tokens (KIP-599)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.quotas.token_bucket import TokenBucket
+from ottla_wire.protocol import ErrorCode
+
+
+class MutationQuota(Protocol):
+    """For one request."""
+
+    def charge(self, partitions: int) -> None:
+        """THROTTLING_QUOTA_EXCEEDED if this change is not to be."""
+        ...
+
+    def throttle_ms(self) -> int:
+        """How long the client has to be held now."""
+        ...
+
+
+class _Unlimited:
+    def charge(self, partitions: int) -> None:
+        pass
+
+    def throttle_ms(self) -> int:
+        return 0
+
+
+UNLIMITED: MutationQuota = _Unlimited()
+
+
+class LimitedMutations:
+    """The debt is looked at when a change is charged, and again when the request is answered: some of it may be paid
+    by then.
+    """
+
+    def __init__(self, bucket: TokenBucket, *, rate: float, now_ms: Callable[[], int], is_strict: bool) -> None:
+        """`is_strict`: the client is refused while there is a debt; another one may go on, and is held."""
+        self._bucket = bucket
+        self._rate = rate
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+        self._is_over = False
+
+    def charge(self, partitions: int) -> None:
+        if self._is_strict and self._wait_ms():
+            self._is_over = True
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        self._bucket.take(partitions, rate=self._rate, now_ms=self._now_ms())
+        if not self._is_strict and self._wait_ms():
+            self._is_over = True
+
+    def throttle_ms(self) -> int:
+        return self._wait_ms() if self._is_over else 0
+
+    def _wait_ms(self) -> int:
+        return self._bucket.wait_ms(rate=self._rate, now_ms=self._now_ms())

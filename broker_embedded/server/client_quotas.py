@@ -1,0 +1,153 @@
+"""Holds the clients of one broker to their quotas: measures what they use, says how long to wait, mutes them (KIP-219).
+
+There is one of these while the metadata has quotas. It stands around handlers. A client that has used more than its
+quota is answered at once, with `throttle_time_ms`, and nothing more is read from its connection for that time, whether
+it knows the field or not. Time passes by the broker's clock.
+
+    producer_byte_rate        the size of Produce requests; with acks=0 too
+    consumer_byte_rate        the records of Fetch responses (`fetch_operation` asks before it answers)
+    request_percentage        the processor's time in handlers, in percent of one processor; Kafka takes the clock's
+                              time, and that of its network threads as well
+    controller_mutation_rate  partitions created and deleted, on the controller's node; requests that another node
+                              passes on say for whom
+
+Nobody holds up other brokers, nor who authenticates. A refusal of a whole request is not throttled; its time counts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_embedded.common.config import BrokerConfig
+from broker_embedded.quotas.limits import ClientQuotas as QuotasByEntity
+from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota
+from broker_embedded.quotas.policy import ClientQuotaPolicy, Windows
+from broker_embedded.server.futures import Later, Promise, then
+from ottla_wire.protocol import ApiKey, codec
+from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.registry import Api, Body, Handler, RequestContext, Response
+
+_EXEMPT = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_BEHALF_MARK = "\n"
+_LONGEST_CLIENT_ID = 10_000
+
+Requester = tuple[str, str | None]
+"""User and client id."""
+
+
+class ClientQuotas:
+    """The quotas of one broker, in action."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        now_ms: Callable[[], int],
+        processor_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`processor_s`: how long the processor has worked for this thread."""
+        self._policy = ClientQuotaPolicy(
+            windows=Windows(count=config.quota_window_num, length_ms=1000 * config.quota_window_size_seconds),
+            mutation_windows=Windows(
+                count=config.controller_quota_window_num,
+                length_ms=1000 * config.controller_quota_window_size_seconds,
+            ),
+            now_ms=now_ms,
+        )
+        self._processor_s = processor_s
+
+    def replace(self, quotas: QuotasByEntity) -> None:
+        """From now on these are the quotas."""
+        self._policy.replace(quotas)
+
+    def around(self, api: Api, handler: Handler, *, size: int) -> Handler:
+        """The handler, measured. `size`: that of the request."""
+
+        def measured(ctx: RequestContext, request: Message) -> Response:
+            if api.key in _EXEMPT or not _is_served_as_client(ctx):
+                return handler(ctx, request)
+            began_s = self._processor_s()
+            try:
+                answer = handler(ctx, request)
+            except Exception:
+                self._policy.handled(*requester(ctx), self._processor_s() - began_s)
+                raise
+            used_s = self._processor_s() - began_s
+            if answer is None or isinstance(answer, (dict, bytes)):
+                return self._settle(api, ctx, answer, size=size, used_s=used_s)
+            settled = then(answer, lambda body: self._settle(api, ctx, body, size=size, used_s=used_s))
+            if isinstance(settled, Promise):
+                settled.add_done_callback(lambda done: _cancel_with(done, answer))
+            return settled  # type: ignore[return-value]  # of what a handler answers
+
+        return measured
+
+    def _settle(
+        self, api: Api, ctx: RequestContext, answer: Body | bytes | None, *, size: int, used_s: float
+    ) -> Body | bytes | None:
+        """Count what the request has used, and hold its connection if that was too much."""
+        client = requester(ctx)
+        body = (
+            codec.decode_response(api.key, ctx.api_version, answer).to_dict() if isinstance(answer, bytes) else answer
+        )
+        throttle_ms: int = 0 if body is None else body.get("throttle_time_ms", 0)  # what the controller, or Fetch, says
+        if api.key is ApiKey.PRODUCE:
+            throttle_ms = max(throttle_ms, self._policy.produced(*client, size))
+        if body is not None:
+            throttle_ms = max(throttle_ms, self._policy.handled(*client, used_s))
+        if not throttle_ms:
+            return answer
+        ctx.connection.mute(throttle_ms)
+        return None if body is None else {**body, "throttle_time_ms": throttle_ms}
+
+    # --- for handlers
+
+    def fetched(self, ctx: RequestContext, size: int) -> int:
+        """Records of `size` bytes are about to be sent. If the answer is more than 0 they must not be."""
+        return 0 if ctx.connection.is_of_peer else self._policy.fetched(*requester(ctx), size)
+
+    def fetchable(self, ctx: RequestContext, wanted: int) -> int:
+        """How many bytes of the wanted ones may be looked for."""
+        most = None if ctx.connection.is_of_peer else self._policy.fetchable(*requester(ctx))
+        return wanted if most is None else min(wanted, most)
+
+    def mutations(self, ctx: RequestContext, *, is_strict: bool) -> MutationQuota:
+        if ctx.connection.is_of_peer and _BEHALF_MARK not in (ctx.client_id or ""):
+            return UNLIMITED  # the broker asks for itself
+        return self._policy.mutations(*requester(ctx), is_strict=is_strict)
+
+    def connected(self, address: str) -> int:
+        """Somebody has connected; if the answer is more than 0 the connection is closed after that time."""
+        return self._policy.connected(address)
+
+
+def _cancel_with(settled: Promise[Any], answer: Later[Any]) -> None:
+    """The client has gone: nobody waits for the handler's answer any more."""
+    if settled.cancelled():
+        answer.cancel()
+
+
+def requester(ctx: RequestContext) -> Requester:
+    """Who asks, also if another broker has passed it on."""
+    if ctx.connection.is_of_peer:
+        _, _, behalf = (ctx.client_id or "").partition(_BEHALF_MARK)
+        user, client_id = json.loads(behalf)
+        return user, client_id
+    return ctx.connection.principal.removeprefix("User:"), ctx.client_id
+
+
+def on_behalf_of(ctx: RequestContext) -> str:
+    """What is added to this node's own name when it passes a request on: who asks."""
+    if len(ctx.client_id or "") > _LONGEST_CLIENT_ID:
+        return ""
+    return _BEHALF_MARK + json.dumps(requester(ctx))
+
+
+def _is_served_as_client(ctx: RequestContext) -> bool:
+    authenticator = ctx.connection.authenticator
+    return not ctx.connection.is_of_peer and (authenticator is None or authenticator.is_complete)
