@@ -59,8 +59,14 @@ class ApacheKafka:
     """Combined brokers and controllers (KRaft) on loopback, in a temporary folder unless `data_dir` is given."""
 
     def __init__(
-        self, brokers: int = 1, config: Mapping[str, object] | None = None, *, data_dir: Path | None = None
+        self,
+        brokers: int = 1,
+        config: Mapping[str, object] | None = None,
+        *,
+        data_dir: Path | None = None,
+        client: Mapping[str, str] | None = None,
     ) -> None:
+        """`client`: what a client needs besides the address, if the listener asks who it is."""
         self._libraries = libraries()
         self._temporary = Path(tempfile.mkdtemp(prefix="ottla-apache-kafka-"))
         self.data_dir = data_dir or self._temporary
@@ -69,6 +75,7 @@ class ApacheKafka:
         self._ports = dict(zip(self._nodes, ports[:brokers], strict=True))
         self._controller_ports = dict(zip(self._nodes, ports[brokers:], strict=True))
         self._config = dict(config or {})
+        self._client = dict(client or {})
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -167,7 +174,7 @@ class ApacheKafka:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **self._client})
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             dead = [node for node, process in self._processes.items() if process.poll() is not None]

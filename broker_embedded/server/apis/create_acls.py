@@ -1,6 +1,7 @@
 """CreateAcls (key 30), versions 1 to 3: those that can be are created, each has a result. Twice the same is one.
 
-In force on a broker when its metadata has them. SECURITY_DISABLED without an authorizer, as on a Kafka broker.
+A number that only filters may have (ANY, MATCH) fails the whole request with UNKNOWN_SERVER_ERROR, as Kafka's. In force
+on a broker when its metadata has them. SECURITY_DISABLED without an authorizer, as on a Kafka broker.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.acls import NewAcl
 from broker_embedded.controller.partition_requests import Outcome
+from broker_embedded.metadata.acls import ANY, PatternType
 from broker_embedded.server.futures import then
 from broker_embedded.server.no_authorizer import NOTHING_TO_CHANGE
 from broker_embedded.server.registry import Body, RequestContext, Response
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
@@ -21,6 +24,8 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 def handle(ctx: RequestContext, request: Message) -> Response:
     if ctx.broker.authorization is None:
         raise NOTHING_TO_CHANGE
+    if any(map(_is_filter, request.creations)):
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters, not for ACLs")
     wanted = [
         NewAcl(
             resource=each.resource_type,
@@ -34,6 +39,16 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         for each in request.creations
     ]
     return then(ctx.broker.controller.create_acls(wanted), _answer)
+
+
+def _is_filter(creation: Message) -> bool:
+    chosen = (
+        creation.resource_type,
+        creation.resource_pattern_type,
+        creation.operation,
+        creation.permission_type,
+    )
+    return ANY in chosen or creation.resource_pattern_type == PatternType.MATCH
 
 
 def _answer(outcomes: list[Outcome]) -> Body:
