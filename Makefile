@@ -82,6 +82,8 @@ simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
 test: setup lint
+	@echo "==> an archive of Spark's classes, once: each of its JVMs starts in half the time"
+	@$(VENV)/bin/ottla pipeline prepare --if-possible
 	@echo "==> tests"
 	@$(PY) -m pytest
 	@echo "==> what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"

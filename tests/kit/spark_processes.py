@@ -186,11 +186,14 @@ class Service(Started):
 
 
 def environment():
+    from ottla.spark.class_archive import archive_options, class_archive
     from ottla.spark.java import find_java, java_home
     from ottla.spark.worker_python import worker_python
 
-    python = worker_python()
-    return {"JAVA_HOME": str(java_home(find_java())), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    java, python = find_java(), worker_python()
+    found = {"JAVA_HOME": str(java_home(java)), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    archive = class_archive(java)
+    return found if archive is None else found | {"SPARK_SUBMIT_OPTS": archive_options(archive)}
 
 
 def fill(kafka, topic, numbers):

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from spark_processes import Service, Submitted
 
 from ottla.spark import JavaMissing, find_java, session
 
 PROCESSES = "test_spark_processes.py"
+BESIDE = (
+    "test_spark_exactly_once_brokers.py",
+    "test_spark_exactly_once.py",
+    "test_spark_planner.py",
+    "test_spark_dead_letter_tools.py",
+    "test_spark_portable.py",
+)
+"""Without Spark, and without a change to anything in this process that a session looks at while it starts."""
 
 
 def pytest_collection_modifyitems(items):
@@ -20,11 +30,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
-    # What is done with processes of their own comes last: they start while the other tests run.
-    late = [item for item in items if item.path.name == PROCESSES]
-    rest = [item for item in items if item.path.name != PROCESSES]
-    ends = [n for n, item in enumerate(rest, 1) if item.path.parent == Path(__file__).parent] or [len(rest)]
-    items[:] = [*rest[: ends[-1]], *late, *rest[ends[-1] :]]
+    # First what can be done while the session starts. What is done with processes of their own comes last: they start
+    # while the other tests run.
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    if here:
+        at = items.index(here[0])
+        others = [item for item in items if item.path.parent != Path(__file__).parent]
+        here.sort(key=lambda item: (item.path.name == PROCESSES, item.path.name not in BESIDE))
+        items[:] = [*others[:at], *here, *others[at:]]
 
 
 @pytest.fixture(scope="session")
@@ -41,12 +54,34 @@ def processes(kafka, tmp_path_factory):
             each.end()
 
 
-@pytest.fixture(scope="session")
-def spark(request):
-    _find_java()
-    if any(item.path.name == PROCESSES for item in request.session.items):
-        request.getfixturevalue("processes")
-    running = session(
+class Starting:
+    """The session on its way, in a thread: a JVM starts and runs its first stream while tests without it go on."""
+
+    def __init__(self, kafka, folder):
+        self._kafka, self._folder = kafka, folder
+        self._session, self._error = None, None
+        self._thread = threading.Thread(target=self._start, name="starts-spark")
+        self._thread.start()
+
+    def wait(self):
+        """The session, for the thread that asks."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        active = SparkSession._get_j_spark_session_class(self._session._jvm)
+        active.setActiveSession(self._session._jsparkSession)  # Spark has one per thread
+        return self._session
+
+    def _start(self):
+        try:
+            self._session = _session()
+            _first_stream(self._session, self._kafka, self._folder)
+        except BaseException as error:
+            self._error = error
+
+
+def _session():
+    return session(
         "ottla-tests",
         master="local[2]",
         config={
@@ -62,9 +97,42 @@ def spark(request):
         },
         log_level="OFF",
     )
-    yield running
-    running.stop()
+
+
+def _first_stream(spark, kafka, folder):
+    topic = kafka.create_topic(kafka.fresh_name("first"))
+    kafka.produce(topic, ["a", "b"])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "startingOffsets": "earliest", "subscribe": topic}
+    rows = spark.readStream.format("ottla").options(**options).load()
+    writer = rows.writeStream.foreachBatch(lambda batch, _: batch.groupBy("key").count().collect())
+    query = writer.option("checkpointLocation", str(folder / "first")).trigger(availableNow=True).start()
+    query.awaitTermination(200)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def starting(request):
+    """The session on its way, if any test of this run wants it."""
+    if not any("spark" in getattr(item, "fixturenames", ()) for item in request.session.items) or not _has_java():
+        yield None
+        return
+    started = Starting(request.getfixturevalue("kafka"), request.getfixturevalue("tmp_path_factory").mktemp("first"))
+    yield started
+    started.wait().stop()
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _not_while_it_starts(request, starting):
+    if starting is not None and request.path.name not in BESIDE:
+        starting.wait()
+
+
+@pytest.fixture(scope="session")
+def spark(request, starting):
+    _find_java()
+    if any(item.path.name == PROCESSES for item in request.session.items):
+        request.getfixturevalue("processes")
+    return starting.wait()
 
 
 @pytest.fixture
@@ -83,6 +151,14 @@ def _find_java():
         find_java()
     except JavaMissing as error:
         pytest.skip(f"needs Java: {error}")
+
+
+def _has_java():
+    try:
+        find_java()
+    except JavaMissing:
+        return False
+    return True
 
 
 class Topics:

@@ -2,7 +2,8 @@
 
     ottla pipeline run reports.delays:pipeline
 
-Only `run`, `batch` and `replay` start Spark; the rest answers from the definition, the checkpoint and the broker.
+Only `run`, `batch`, `replay` and `prepare` start Spark; the rest answers from the definition, the checkpoint and the
+broker.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.pipeline_checkpoint import checkpoint
+from ottla.cli.pipeline_prepare import prepare
 from ottla.cli.target import import_target, names_of
 from ottla.errors import ConfigError
 
@@ -57,6 +59,7 @@ def pipeline() -> None:
 
 
 pipeline.add_command(checkpoint)
+pipeline.add_command(prepare)
 
 
 @pipeline.command()

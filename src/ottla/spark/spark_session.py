@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
+from ottla.spark.class_archive import started_from_archive
 from ottla.spark.java import find_java, java_home
 from ottla.spark.worker_python import worker_python
 
@@ -98,9 +100,12 @@ def session(
     given = {key: _text(value) for key, value in (config or {}).items()}
     chosen_master = master or given.pop("spark.master", None) or os.environ.get("MASTER")
     runs_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit started the JVM and chose its master
+    start: AbstractContextManager[None] = nullcontext()
     if not runs_submitted:
         chosen_master = chosen_master or "local[*]"
-        os.environ["JAVA_HOME"] = str(java_home(find_java()))
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(java_home(java))
+        start = started_from_archive(java)
     is_local = chosen_master is not None and chosen_master.startswith("local")
     defaults = DEFAULTS + (LOCAL_DEFAULTS if is_local else ())
     settings = {default.name: default.value for default in defaults} | given
@@ -115,7 +120,8 @@ def session(
         builder = builder.master(chosen_master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    with start:
+        spark: SparkSession = builder.getOrCreate()
     if log_level is not None and is_local:
         spark.sparkContext.setLogLevel(log_level)
     return spark
