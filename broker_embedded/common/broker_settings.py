@@ -60,6 +60,9 @@ class BrokerConfig:
     connections_max_idle_ms: int = setting(
         _LONG, 600_000, "an idle connection is closed after this time; 0 or less: never"
     )
+    connections_max_reauth_ms: int = setting(
+        _LONG, 0, "a client with a password has to authenticate again within this time (KIP-368); 0 or less: never"
+    )
     queued_max_requests: int = setting(
         _INT, 500, "kept for clients that read it; the loop queues nothing", check=at_least(1)
     )

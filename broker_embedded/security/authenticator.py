@@ -3,11 +3,17 @@
     INITIAL_REQUEST    ApiVersions -> HANDSHAKE_REQUEST    SaslHandshake -> AUTHENTICATE
     HANDSHAKE_REQUEST  SaslHandshake -> AUTHENTICATE
     AUTHENTICATE       SaslAuthenticate, as often as the mechanism asks -> COMPLETE
+    COMPLETE           everything; where sessions end, SaslHandshake -> AUTHENTICATE
     any of them        -> FAILED, after which the connection is closed
 
 The states and what they allow are those of Kafka's SaslServerAuthenticator. After version 0 of SaslHandshake the client
 sends its tokens bare, each with its size, and is answered the same way: a wrong password then shows as nothing but a
-closed connection. Sessions have no end (KIP-368): nobody is asked to authenticate again.
+closed connection.
+
+Sessions end where `connections.max.reauth.ms` says so (KIP-368). The client is told for how long it is let in, and may
+show again who it is, on the same connection, by the same mechanism and as the same user: also after that time, when
+nothing else is allowed any more. Kafka lets it do so once a second at most, and says nothing to one that comes with
+another mechanism.
 """
 
 from __future__ import annotations
@@ -36,6 +42,11 @@ def out_of_turn() -> BrokerError:
     )
 
 
+def _never() -> int:
+    """The time, for sessions that do not end."""
+    return 0
+
+
 class SaslState(Enum):
     """How far an authentication is."""
 
@@ -52,21 +63,36 @@ _ALLOWED: dict[SaslState, frozenset[int]] = {
     SaslState.AUTHENTICATE: frozenset({ApiKey.SASL_AUTHENTICATE}),
     SaslState.FAILED: frozenset(),
 }
-"""What may be asked before it is known who asks. Whoever is known may ask for everything."""
+"""What may be asked before it is known who asks. Whoever is known may ask for everything, until the session ends."""
 
 
 class SaslAuthenticator:
     """The state machine. Who calls it closes the connection when the state is FAILED."""
 
-    def __init__(self, *, mechanisms: Sequence[str], new_exchange: Callable[[str], Exchange]) -> None:
-        """`mechanisms`: those that are enabled. `new_exchange(mechanism)` begins one of them."""
+    def __init__(
+        self,
+        *,
+        mechanisms: Sequence[str],
+        new_exchange: Callable[[str], Exchange],
+        session_ms: int = NO_SESSION_LIFETIME_MS,
+        now_ms: Callable[[], int] = _never,
+    ) -> None:
+        """`mechanisms`: those that are enabled. `new_exchange(mechanism)` begins one of them. `session_ms`: how long a
+        client is let in before it has to authenticate again; 0 for ever.
+        """
         self.mechanisms = list(mechanisms)
+        self.session_ms = max(session_ms, NO_SESSION_LIFETIME_MS)
+        self.completions = 0
+        """How often the client has shown who it is."""
+        self._now_ms = now_ms
+        self._ends_ms = 0
         self.state = SaslState.INITIAL_REQUEST
         self.principal = principal.ANONYMOUS
         self.takes_bare_tokens = False
         self._new_exchange = new_exchange
         self._exchange: Exchange | None = None
         self._mechanism = ""
+        self._wanted_mechanism = ""
 
     @property
     def is_complete(self) -> bool:
@@ -81,9 +107,16 @@ class SaslAuthenticator:
     def has_failed(self) -> bool:
         return self.state is SaslState.FAILED
 
+    @property
+    def has_expired(self) -> bool:
+        """The client was let in, and its time is over."""
+        return self.is_complete and self.session_ms > 0 and self._now_ms() >= self._ends_ms
+
     def allows(self, api_key: int) -> bool:
         """Whether a request may be handled now."""
-        return self.is_complete or api_key in _ALLOWED[self.state]
+        if not self.is_complete:
+            return api_key in _ALLOWED[self.state]
+        return api_key == ApiKey.SASL_HANDSHAKE or not self.has_expired
 
     def fail(self) -> None:
         """The client did something that ends it."""
@@ -96,33 +129,57 @@ class SaslAuthenticator:
 
     def shake_hands(self, mechanism: str, *, version: int) -> None:
         """The client has chosen. UNSUPPORTED_SASL_MECHANISM if that is not enabled."""
-        if self.state not in (SaslState.INITIAL_REQUEST, SaslState.HANDSHAKE_REQUEST):
+        may_begin_again = self.is_complete and self.session_ms > 0
+        if self.state not in (SaslState.INITIAL_REQUEST, SaslState.HANDSHAKE_REQUEST) and not may_begin_again:
             raise BrokerError(ErrorCode.ILLEGAL_SASL_STATE)
         if mechanism not in self.mechanisms:
             self.fail()
             raise BrokerError(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
-        self._mechanism = mechanism
-        self._exchange = self._new_exchange(mechanism)
+        self._exchange = self._new_exchange(mechanism) if mechanism == self._mechanism or not self.completions else None
+        self._mechanism = self._mechanism or mechanism
+        self._wanted_mechanism = mechanism
         self.takes_bare_tokens = version == 0
         self.state = SaslState.AUTHENTICATE
 
     def authenticate(self, token: bytes) -> bytes:
         """One step of the mechanism; returns its answer. SASL_AUTHENTICATION_FAILED if it was the last one."""
-        if self._exchange is None or self.state is not SaslState.AUTHENTICATE:
+        if self.state is not SaslState.AUTHENTICATE:
             raise out_of_turn()
         try:
+            if self._exchange is None:
+                raise _other_mechanism(self._wanted_mechanism, before=self._mechanism)
             answer = self._exchange.evaluate(token)
+            if self._exchange.user is not None:
+                self._complete(principal.user(self._exchange.user))
         except AuthenticationFailed as failure:
             self.fail()
-            log.info("somebody was not let in by %s: %s", self._mechanism, failure.reason)
+            log.info("somebody was not let in by %s: %s", self._wanted_mechanism, failure.reason)
+            doing = "re-authentication" if self.completions else "authentication"
             told = failure.message or (
-                "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-                + self._mechanism
+                f"Authentication failed during {doing} due to invalid credentials with SASL mechanism "
+                + self._wanted_mechanism
             )
             raise BrokerError(ErrorCode.SASL_AUTHENTICATION_FAILED, told) from None
-        if self._exchange.user is not None:
-            self.principal = principal.user(self._exchange.user)
-            self.state = SaslState.COMPLETE
-            self.takes_bare_tokens = False
-            self._exchange = None
         return answer
+
+    def _complete(self, who: str) -> None:
+        if self.completions and who != self.principal:
+            message = f"Cannot change principals during re-authentication from {_told(self.principal)}: {_told(who)}"
+            raise AuthenticationFailed(message, message=message)
+        self.principal = who
+        self.state = SaslState.COMPLETE
+        self.completions += 1
+        self.takes_bare_tokens = False
+        self._ends_ms = self._now_ms() + self.session_ms
+        self._exchange = None
+
+
+def _other_mechanism(wanted: str, *, before: str) -> AuthenticationFailed:
+    message = (
+        f"SASL mechanism '{wanted}' requested by client is not supported for re-authentication of mechanism '{before}'"
+    )
+    return AuthenticationFailed(message, message=message)
+
+
+def _told(principal_name: str) -> str:
+    return principal_name.replace(":", ".", 1)

@@ -24,8 +24,19 @@ class ListenerSecurity:
     cluster's metadata has at that moment.
     """
 
-    def __init__(self, settings: Security, *, image: Callable[[], ClusterImage], random: Random) -> None:
+    def __init__(
+        self,
+        settings: Security,
+        *,
+        image: Callable[[], ClusterImage],
+        random: Random,
+        session_ms: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`session_ms`: connections.max.reauth.ms."""
         self.settings = settings
+        self._session_ms = session_ms
+        self._now_ms = now_ms
         self._image = image
         self._random = random
 
@@ -33,7 +44,12 @@ class ListenerSecurity:
         """For a connection that begins; None where nobody is asked for a password."""
         if not self.settings.uses_sasl:
             return None
-        return SaslAuthenticator(mechanisms=self.settings.mechanisms, new_exchange=self._new_exchange)
+        return SaslAuthenticator(
+            mechanisms=self.settings.mechanisms,
+            new_exchange=self._new_exchange,
+            session_ms=self._session_ms,
+            now_ms=self._now_ms,
+        )
 
     def _new_exchange(self, mechanism: str) -> Exchange:
         scram = mechanism_called(mechanism)

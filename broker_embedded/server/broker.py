@@ -266,7 +266,13 @@ class Broker:
             return None
         from broker_embedded.security.listener import ListenerSecurity  # most brokers ask nobody who they are
 
-        return ListenerSecurity(self.security, image=lambda: self.metadata.image, random=self._random)
+        return ListenerSecurity(
+            self.security,
+            image=lambda: self.metadata.image,
+            random=self._random,
+            session_ms=self.static_config.connections_max_reauth_ms,
+            now_ms=self.clock.monotonic_ms,
+        )
 
     def _authorizer(self) -> Authorization | None:
         if not self.config.authorizer_class_name:

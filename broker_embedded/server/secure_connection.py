@@ -1,8 +1,9 @@
 """A connection of a listener that encrypts, or asks who the client is, or both.
 
 Until the client is known, each frame is held against the authenticator: what it does not allow ends the connection. A
-client that is known, or that nobody asks, is served as on any other connection. Encrypted bytes leave through asyncio's
-transport: nothing is written to the socket past it.
+client that is known, or that nobody asks, is served as on any other connection; where sessions end (KIP-368) the
+authenticator looks at every frame. Encrypted bytes leave through asyncio's transport: nothing is written to the socket
+past it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,11 @@ class SecureConnection(Connection):
         answer = self._server.dispatcher.refuse(frame, error) if authenticator.has_begun else None
         if answer is not None:
             self.send(answer)
-        log.info("closed the connection from %s: it asks before it has authenticated", self.client_host)
+        if authenticator.has_expired:
+            reason = "its session is over, and it does not authenticate again"
+        else:
+            reason = "it asks before it has authenticated"
+        log.info("closed the connection from %s: %s", self.client_host, reason)
         authenticator.fail()
 
     def _answered(self, answer: Promise[Parts | None]) -> None:
@@ -92,12 +97,13 @@ class SecureConnection(Connection):
 
     def _after_a_step(self, authenticator: SaslAuthenticator) -> None:
         if authenticator.is_complete:
-            self._is_known = True
+            self._is_known = not authenticator.session_ms
         elif authenticator.has_failed and self._waiting_for is None:
             self.close()
 
     def _start_frame(self, received: memoryview, total: int) -> None:
-        if not self._is_known and total - 4 > MAX_FRAME_BYTES:
+        is_let_in = self._is_known or (self._authenticator is not None and self._authenticator.is_complete)
+        if not is_let_in and total - 4 > MAX_FRAME_BYTES:
             log.warning(
                 "closed the connection from %s: a frame announces %d bytes, wanted at most %d before authentication",
                 self.client_host,

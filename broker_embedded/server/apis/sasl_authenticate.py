@@ -1,13 +1,14 @@
 """SaslAuthenticate (key 36), versions 0-2: one step of the mechanism that SaslHandshake has chosen.
 
 A wrong password is answered with SASL_AUTHENTICATION_FAILED, and the connection closed; Kafka waits for
-connection.failed.authentication.delay.ms before it does either. Sessions do not end (KIP-368).
+connection.failed.authentication.delay.ms before it does either. The last step says for how long the client is let in
+(KIP-368): 0 for ever, else it has to come again in that time.
 """
 
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.security.authenticator import NO_SESSION_LIFETIME_MS, out_of_turn
+from broker_embedded.security.authenticator import out_of_turn
 from broker_embedded.server.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
@@ -24,5 +25,5 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         "error_code": 0,
         "error_message": None,
         "auth_bytes": answer,
-        "session_lifetime_ms": NO_SESSION_LIFETIME_MS,
+        "session_lifetime_ms": authenticator.session_ms if authenticator.is_complete else 0,
     }

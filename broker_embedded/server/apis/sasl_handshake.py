@@ -1,8 +1,8 @@
 """SaslHandshake (key 17), versions 0-1: the client chooses a mechanism.
 
 A mechanism that is not enabled is answered with those that are, and the connection closed. After version 0 tokens are
-sent bare, after version 1 in SaslAuthenticate. Where nobody is asked for a password, or a second time, the answer is
-ILLEGAL_SASL_STATE.
+sent bare, after version 1 in SaslAuthenticate. Where nobody is asked for a password, or a second time and sessions do
+not end (connections.max.reauth.ms), the answer is ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
