@@ -25,11 +25,9 @@ def persisted_start(location: str | None, resolve: Callable[[], Offsets], *, kee
         return resolve()
     path = local_path(location)
     try:
-        return from_json_dict(json.loads(path.read_text()))[0]
+        return read_start(path.read_text(), str(path))
     except FileNotFoundError:
         pass
-    except ValueError as error:
-        raise ConfigError(f"{path}: not starting offsets ({error}); remove the file to start anew") from None
     offsets = resolve()
     if not keep:
         return offsets
@@ -38,6 +36,14 @@ def persisted_start(location: str | None, resolve: Callable[[], Offsets], *, kee
     scratch.write_text(json.dumps(to_json_dict(offsets)))
     scratch.replace(path)
     return offsets
+
+
+def read_start(text: str, location: str) -> Offsets:
+    """The offsets that were kept at `location`, or a ConfigError that names it."""
+    try:
+        return from_json_dict(json.loads(text))[0]
+    except ValueError as error:
+        raise ConfigError(f"{location}: not starting offsets ({error}); remove the file to start anew") from None
 
 
 def is_local(location: str) -> bool:

@@ -61,7 +61,7 @@ def start(
             _refuse_foreign_output(pipeline, sink)
         try:
             with Cluster(wire) as cluster:
-                starts = Starts(pipeline, cluster, since=since)
+                starts = Starts(pipeline, cluster, since=since, spark=session)
                 runs = {sink.name: _run(pipeline, session, sink, starts, pause) for sink in sinks}
             for sink in sinks:
                 rows = Frames(session, pipeline.parts, runs[sink.name]).rows_of(sink)

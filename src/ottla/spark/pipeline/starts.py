@@ -1,22 +1,27 @@
 """Where the sources of each sink start: decided once, for all sinks together, and kept beside each checkpoint.
 
 With one decision, two sinks of one stream see the same records even with `start="latest"`, and a restart before the
-first commit cannot skip any. On storage that is no local file system the decision is not kept: Spark asks again.
+first commit cannot skip any. Beside a checkpoint that is no local folder (`s3a://`, `gs://`, HDFS) Spark keeps it, with
+whatever file systems and rights it has.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.columnar import Cluster
+from ottla.errors import ConfigError
 from ottla.spark.offsets import Offsets, to_json_dict
 from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.pipeline.parts import Position, Sink, TopicSource, start_options
-from ottla.spark.starting import is_local, persisted_start
+from ottla.spark.starting import is_local, persisted_start, read_start
 from ottla.spark.subscription import resolve_start, subscribed_partitions
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ottla.spark.pipeline.definition import Pipeline
 
 
@@ -28,11 +33,42 @@ def options_of(pipeline: Pipeline, source: TopicSource, start: dict[str, str]) -
     return source_options(given | start | {"kafka.bootstrap.servers": pipeline.bootstrap_servers}, is_streaming=True)
 
 
+def start_kept_by_spark(
+    spark: SparkSession, location: str, resolve: Callable[[], Offsets], *, keep: bool = True
+) -> Offsets:
+    """As `persisted_start`, as a text file of Spark's: a folder with one line. Without the line it was not finished."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        lines = [row.value for row in spark.read.text(location).collect()]
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        lines = []
+    if len(lines) > 1:
+        raise ConfigError(f"{location}: found {len(lines)} lines, wanted one with starting offsets; remove it")
+    if lines:
+        return read_start(lines[0], location)
+    offsets = resolve()
+    if keep:
+        line = spark.createDataFrame([(json.dumps(to_json_dict(offsets)),)], "value string")
+        line.coalesce(1).write.mode("overwrite").text(location)
+    return offsets
+
+
 class Starts:
     """Resolves and keeps starting offsets. One per start of a pipeline."""
 
-    def __init__(self, pipeline: Pipeline, cluster: Cluster, *, since: Position | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        cluster: Cluster,
+        *,
+        since: Position | None = None,
+        spark: SparkSession | None = None,
+    ) -> None:
         self._pipeline = pipeline
+        self._spark = spark
         self._cluster = cluster
         self._since = since
         self._resolved: dict[str, Offsets] = {}
@@ -40,10 +76,12 @@ class Starts:
     def of(self, sink: Sink, source: TopicSource, *, keep: bool) -> Offsets:
         """The first offsets of this source in this sink's query. `keep`: write them beside the checkpoint if new."""
         folder = self._pipeline.checkpoint_of(sink.name)
-        if not is_local(folder):
-            return self._resolve(source)
         location = f"{folder}/ottla-starting-offsets-{source.name}.json"
-        return persisted_start(location, lambda: self._resolve(source), keep=keep)
+        if is_local(folder):
+            return persisted_start(location, lambda: self._resolve(source), keep=keep)
+        if self._spark is None:
+            return self._resolve(source)
+        return start_kept_by_spark(self._spark, location, lambda: self._resolve(source), keep=keep)
 
     def option(self, sink: Sink, source: TopicSource) -> dict[str, str]:
         """The same, as the source's option, kept."""
