@@ -15,7 +15,7 @@ from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.facts import fact
 from broker_embedded.common.filesystem import FileSystem, parent
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.storage import checkpoints
+from broker_embedded.storage import checkpoints, offset_checkpoints
 from broker_embedded.storage.cleaner import LogCleaner
 from broker_embedded.storage.faults import storage_error, takes_dir_offline
 from broker_embedded.storage.file_pool import FilePool
@@ -24,6 +24,7 @@ from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_dir import DELETE_DIR_SUFFIX, LogDir, SavedOffsets
 from broker_embedded.storage.log_loader import LogLoader
+from broker_embedded.storage.offset_checkpoints import partition_of
 from broker_embedded.storage.schedule import Intervals, Schedule, Work
 from ottla_wire.protocol import ErrorCode
 
@@ -190,13 +191,18 @@ class LogManager:
         target = f"{parent(log.directory)}/{topic[: _MAX_FILE_NAME - len(suffix)]}{suffix}"
         try:
             self._fs.rename(log.directory, target)
-            self._fs.sync_dir(parent(target))
         except OSError as error:
             self._logs[TopicPartition(topic, partition)] = log
             raise storage_error(error, path=log.directory, doing="deleting") from error
         log.moved_to_dir(target)
         log.close_files()
         self._doomed_dirs.append((now_ms + log.config.file_delete_delay_ms, target))
+        try:
+            self._fs.sync_dir(parent(target))
+        except OSError as error:
+            # It has its new name here; only a crash of the machine could bring the old one back.
+            logger.error("%s", storage_error(error, path=target, doing="deleting"))
+            self._dir_failed(parent(target), error)
 
     # -- moving between directories
 
@@ -220,11 +226,9 @@ class LogManager:
             self.delete(log.topic, log.partition)
         except (OSError, BrokerError) as error:
             logger.error("%s has moved, the next start removes what is left of it: %s", log.directory, error)
-        self._logs[_tp(future)] = future
+        self._logs[partition_of(future)] = future
         paths = {parent(log.directory), parent(future.directory)}
-        self._each_dir(self._write_recovery_points, among=paths)
-        self._each_dir(self._write_high_watermarks, among=paths)
-        self._each_dir(self._write_cleaner_offsets, among=paths)
+        self._write(offset_checkpoints.write_all, among=paths)
         return future
 
     def _open_like(self, directory: str, log: Log) -> Log:
@@ -247,9 +251,9 @@ class LogManager:
         if self._cleaner_enabled and is_due(Work.CLEANER, now_ms=now_ms):
             self.clean(now_ms=now_ms)
         if is_due(Work.RECOVERY_POINT, now_ms=now_ms):
-            self._each_dir(self._write_recovery_points)
+            self._write(offset_checkpoints.write_recovery_points)
         if is_due(Work.HIGH_WATERMARK, now_ms=now_ms):
-            self._each_dir(self._write_high_watermarks)
+            self._write(offset_checkpoints.write_high_watermarks)
         self._each(lambda log, now: log.purge_deleted(now_ms=now), now_ms)
         self._remove_doomed_dirs(now_ms)
 
@@ -261,16 +265,13 @@ class LogManager:
         online = [log for log in self.logs if log.offline_reason is None]
         cleaned = self.cleaner.run(online, now_ms=now_ms, max_steps=max_steps)
         for path in {parent(log.directory) for log in cleaned} - set(self.offline_dirs):
-            self._write_cleaner_offsets(self._dirs[path])
+            offset_checkpoints.write_cleaner_offsets(self._dirs[path], self._logs_in(path))
 
     def checkpoint(self) -> None:
         """Write the offset checkpoints of every directory now."""
         for path, log_dir in self._dirs.items():
-            if path in self.offline_dirs:
-                continue
-            self._write_recovery_points(log_dir)
-            self._write_high_watermarks(log_dir)
-            self._write_cleaner_offsets(log_dir)
+            if path not in self.offline_dirs:
+                offset_checkpoints.write_all(log_dir, self._logs_in(path))
 
     def describe_dirs(self) -> Sequence[LogDirView]:
         """DescribeLogDirs."""
@@ -313,9 +314,7 @@ class LogManager:
             try:
                 for log in self._logs_in(path):
                     log.close()
-                self._write_recovery_points(log_dir)
-                self._write_high_watermarks(log_dir)
-                self._write_cleaner_offsets(log_dir)
+                offset_checkpoints.write_all(log_dir, self._logs_in(path))
                 checkpoints.write_clean_shutdown(self._fs, path)
             except (OSError, BrokerError) as error:
                 logger.error("%s: not shut down cleanly, the next start will recover it: %s", path, error)
@@ -355,11 +354,9 @@ class LogManager:
             log = self._open(directory, topic, partition, topic_id, config, is_clean=True, saved=None)
             self._fs.sync_dir(directory)
             self._fs.sync_dir(path)
-            if self._dirs[path].mentions(_tp(log)):
+            if self._dirs[path].mentions(partition_of(log)):
                 # A deleted partition of the same name: its offsets must not be believed of this one after a crash.
-                self._write_recovery_points(self._dirs[path])
-                self._write_high_watermarks(self._dirs[path])
-                self._write_cleaner_offsets(self._dirs[path])
+                offset_checkpoints.write_all(self._dirs[path], self._logs_in(path))
         except OSError as error:
             self._dir_failed(path, error)
             raise storage_error(error, path=directory, doing="creating") from error
@@ -418,7 +415,7 @@ class LogManager:
         saved: SavedOffsets | None,
     ) -> Log:
         log = self._build(directory, topic, partition, topic_id, config, is_clean=is_clean, saved=saved)
-        self._logs[_tp(log)] = log
+        self._logs[partition_of(log)] = log
         return log
 
     def _build(
@@ -469,26 +466,11 @@ class LogManager:
         old, fsynced ones must not pass for fsynced."""
         log_dir = self._dirs.get(parent(log.directory))
         if log_dir is not None:
-            self._write_recovery_points(log_dir)
+            offset_checkpoints.write_recovery_points(log_dir, self._logs_in(log_dir.path))
 
-    def _write_recovery_points(self, log_dir: LogDir) -> None:
-        log_dir.write(checkpoints.RECOVERY_POINT, {_tp(log): log.recovery_point for log in self._logs_in(log_dir.path)})
-        self._write_log_starts(log_dir)
-
-    def _write_log_starts(self, log_dir: LogDir) -> None:
-        starts = {
-            _tp(log): log.log_start_offset
-            for log in self._logs_in(log_dir.path)
-            if log.log_start_offset > log.segments.first.base_offset
-        }
-        log_dir.write(checkpoints.LOG_START, starts)
-
-    def _write_high_watermarks(self, log_dir: LogDir) -> None:
-        log_dir.write(checkpoints.HIGH_WATERMARK, {_tp(log): log.high_watermark for log in self._logs_in(log_dir.path)})
-
-    def _write_cleaner_offsets(self, log_dir: LogDir) -> None:
-        offsets = {_tp(log): log.cleaned_to for log in self._logs_in(log_dir.path) if log.config.is_compacted}
-        log_dir.write(checkpoints.CLEANER_OFFSET, offsets)
+    def _write(self, what: Callable[[LogDir, Iterable[Log]], None], *, among: Collection[str] | None = None) -> None:
+        """Write a checkpoint of every directory, or of those named; a disk that refuses it may be a failed one."""
+        self._each_dir(lambda log_dir: what(log_dir, self._logs_in(log_dir.path)), among=among)
 
     def _flush_if_due(self, log: Log, now_ms: int) -> None:
         if log.unflushed_records and now_ms - log.flushed_at_ms >= log.config.flush_ms:
@@ -525,10 +507,6 @@ class LogManager:
                 self._fs.remove_tree(entry[1])
             except OSError as error:
                 logger.error("%s", storage_error(error, path=entry[1], doing="removing"))
-
-
-def _tp(log: Log) -> TopicPartition:
-    return TopicPartition(log.topic, log.partition)
 
 
 def _expire_producers(log: Log, now_ms: int) -> None:

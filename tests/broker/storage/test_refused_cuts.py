@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -103,3 +104,31 @@ def test_an_epoch_that_could_not_be_written_down_is_with_the_next_attempt(make_s
             break
         refused += 1
     assert refused > 3, "the epoch was written down"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_deletion_that_was_refused_is_undone_or_done_whole(make_store: Any, code: int) -> None:
+    """Never a log that is listed and whose files are under another name."""
+    refused = 0
+    while True:
+        store = filled(make_store)
+        values = store.values()
+        seen: list[str] = []
+        store.fs.before_change = refuse(refused, seen, code)
+        try:
+            store.manager.delete("orders", 0)
+            was_refused = False
+        except BrokerError:
+            was_refused = True
+        store.fs.before_change = None
+        if len(seen) <= refused:
+            break
+        left = [name for name in store.fs.list_dir("/data") if name == "orders-0"]
+        if was_refused:
+            assert store.manager.get("orders", 0) is store.log
+            assert (store.values(), left) == (values, ["orders-0"]), f"refused: {seen[refused]}"
+            store.manager.delete("orders", 0)
+        assert store.manager.get("orders", 0) is None
+        assert not [name for name in store.fs.list_dir("/data") if name == "orders-0"], f"refused: {seen[refused]}"
+        refused += 1
+    assert refused >= 2, "it was renamed, and the new name flushed"

@@ -1,0 +1,43 @@
+"""What of its logs a directory keeps in its checkpoint files, so that the next start knows it without reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_embedded.common.types import TopicPartition
+from broker_embedded.storage import checkpoints
+from broker_embedded.storage.log import Log
+from broker_embedded.storage.log_dir import LogDir
+
+
+def write_all(log_dir: LogDir, logs: Iterable[Log]) -> None:
+    """Every offset checkpoint of a directory that holds `logs`."""
+    logs = list(logs)
+    write_recovery_points(log_dir, logs)
+    write_high_watermarks(log_dir, logs)
+    write_cleaner_offsets(log_dir, logs)
+
+
+def write_recovery_points(log_dir: LogDir, logs: Iterable[Log]) -> None:
+    """Up to where each log was fsynced, and where it begins if that is behind the base offset of its first segment."""
+    logs = list(logs)
+    log_dir.write(checkpoints.RECOVERY_POINT, {partition_of(log): log.recovery_point for log in logs})
+    starts = {
+        partition_of(log): log.log_start_offset for log in logs if log.log_start_offset > log.segments.first.base_offset
+    }
+    log_dir.write(checkpoints.LOG_START, starts)
+
+
+def write_high_watermarks(log_dir: LogDir, logs: Iterable[Log]) -> None:
+    log_dir.write(checkpoints.HIGH_WATERMARK, {partition_of(log): log.high_watermark for log in logs})
+
+
+def write_cleaner_offsets(log_dir: LogDir, logs: Iterable[Log]) -> None:
+    """Up to where each compacted log was cleaned."""
+    offsets = {partition_of(log): log.cleaned_to for log in logs if log.config.is_compacted}
+    log_dir.write(checkpoints.CLEANER_OFFSET, offsets)
+
+
+def partition_of(log: Log) -> TopicPartition:
+    """Which partition a log is of."""
+    return TopicPartition(log.topic, log.partition)
