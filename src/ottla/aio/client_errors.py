@@ -7,6 +7,7 @@ from typing import Final
 
 from aiokafka import errors
 
+from ottla.config import Asking
 from ottla.errors import (
     BrokerUnavailable,
     ConfigError,
@@ -27,8 +28,10 @@ _NOT_ALLOWED: Final = (
     errors.TopicAuthorizationFailedError,
     errors.GroupAuthorizationFailedError,
     errors.ClusterAuthorizationFailedError,
+    errors.TransactionalIdAuthorizationFailed,
     errors.AuthenticationFailedError,
 )
+_CODES: Final = {29: "TOPIC", 30: "GROUP", 31: "CLUSTER", 53: "TRANSACTIONAL_ID"}
 _MISCONFIGURED: Final = (
     errors.InvalidSessionTimeoutError,
     errors.InconsistentGroupProtocolError,
@@ -36,17 +39,27 @@ _MISCONFIGURED: Final = (
 )
 
 
+def code_of(error: BaseException) -> str:
+    """Kafka's name for what the cluster does not allow; empty for anything else."""
+    what = _CODES.get(getattr(error, "errno", 0))
+    return "" if what is None else f"{what}_AUTHORIZATION_FAILED"
+
+
 def is_fenced(error: BaseException) -> bool:
     """Whether a commit failed because this member is not, or no longer, part of the group's current generation."""
     return isinstance(error, _FENCED)
 
 
-def commit_error_of(error: BaseException, servers: str) -> BaseException:
+def commit_error_of(error: BaseException, servers: str, asking: Asking | None = None) -> BaseException:
     """The error to raise for a commit that was refused: one more may be taken when the rebalance is over."""
-    return RetriableError(f"{type(error).__name__}: {error}") if is_fenced(error) else error_of(error, servers)
+    if is_fenced(error):
+        return RetriableError(f"{type(error).__name__}: {error}")
+    return error_of(error, servers, asking=asking)
 
 
-def error_of(error: BaseException, servers: str, *, topics: Sequence[str] = ()) -> BaseException:
+def error_of(
+    error: BaseException, servers: str, *, topics: Sequence[str] = (), asking: Asking | None = None
+) -> BaseException:
     """The error to raise for what the client reported. `RetriableError`s do not end the consumer."""
     if isinstance(error, errors.UnknownTopicOrPartitionError):
         return UnknownTopic(
@@ -59,7 +72,8 @@ def error_of(error: BaseException, servers: str, *, topics: Sequence[str] = ()) 
             "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
         )
     if isinstance(error, _NOT_ALLOWED):
-        return ConfigError(f"the cluster at {servers} refused this client: {type(error).__name__}: {error}")
+        who = asking or Asking(topics=topics)
+        return who.refused(code_of(error), f"{type(error).__name__}: {error}", servers=servers)
     if isinstance(error, _MISCONFIGURED):
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error}")
     if getattr(error, "errno", None) == 82:  # FENCED_INSTANCE_ID

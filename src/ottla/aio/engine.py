@@ -35,7 +35,7 @@ from ottla.aio.messages import to_batches
 from ottla.aio.reachable import await_broker
 from ottla.aio.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
-from ottla.config import Settings, check_servers
+from ottla.config import Asking, Settings, check_servers, principal_of
 from ottla.consumer import events
 from ottla.consumer.client_log import ErrorLog
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
@@ -100,6 +100,7 @@ class Engine:
         check_servers(settings)
         self.settings = self._settings = settings
         self._servers = settings["bootstrap.servers"]
+        self._asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
         # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.
         is_ranged = settings.get("partition.assignment.strategy") == "range"
         instance_id = settings.get("group.instance.id")
@@ -160,9 +161,9 @@ class Engine:
         await self.reach()
         self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
         try:
-            await connect(self._client, self._servers, _ANSWER_S)
+            await connect(self._client, self._servers, _ANSWER_S, self._asking)
             self._client.subscribe(topics=self._topics, listener=_Listener(self))
-            await check_topics(self._client, self._topics, self._servers)
+            await check_topics(self._client, self._topics, self._servers, self._asking)
         except BaseException:
             await self._client.stop()
             raise
@@ -216,7 +217,7 @@ class Engine:
         try:
             offset = await offset_at_time(self._client, topic_partition, timestamp_ms)
         except KafkaError as error:
-            raise error_of(error, self._servers) from error
+            raise error_of(error, self._servers, asking=self._asking) from error
         self.seek(topic_partition, offset)
         return offset
 
@@ -242,7 +243,7 @@ class Engine:
         offsets = self._session.committable(self._clock.monotonic_ms())
         error = await self._work.commit(offsets) if offsets else None
         if error is not None:
-            raise commit_error_of(error, self._servers) from error
+            raise commit_error_of(error, self._servers, self._asking) from error
 
     # The fetch task
 
@@ -276,7 +277,7 @@ class Engine:
             try:
                 await self._fetch_once()
             except KafkaError as error:
-                ends = error_of(error, self._servers, topics=self._topics)
+                ends = error_of(error, self._servers, topics=self._topics, asking=self._asking)
                 if not isinstance(ends, RetriableError):
                     raise ends from error
                 self._error_log.write("warning", type(error).__name__, str(error))

@@ -138,6 +138,13 @@ class Outbound:
         while topic.held:
             self._refuse(topic.held.popleft(), self._errors.unknown_topic(topic.name))
 
+    def topic_refused(self, topic: Topic) -> None:
+        """The cluster does not say whether it has it: it is not for this client."""
+        code, text = "TOPIC_AUTHORIZATION_FAILED", "it may not even be described"
+        while topic.held:
+            error = self._errors.refused(topic.name, text, code=code, topic=topic.name)
+            self._refuse(topic.held.popleft(), error)
+
     # -- what lanes need --------------------------------------------------------------------------------------------
 
     def monotonic_ms(self) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from aiokafka import errors
 
+from ottla.aio.client_errors import code_of
 from ottla.errors import FencedError, InputError, LifecycleError, OttlaError, RetriableError
 from ottla.producer.explain import Explain
 
@@ -23,6 +24,7 @@ _UNREACHABLE: Final = (
 TOO_LARGE: Final = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 _REFUSED: Final = (
     errors.TopicAuthorizationFailedError,
+    errors.GroupAuthorizationFailedError,
     errors.ClusterAuthorizationFailedError,
     errors.AuthenticationFailedError,
     errors.TransactionalIdAuthorizationFailed,
@@ -47,9 +49,9 @@ class ErrorTranslator(Explain):
             return RetriableError(f"{topic}: fewer replicas are in sync than min.insync.replicas asks for ({error})")
         if isinstance(error, _CLOSED):
             return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
-        return self.of_call(error, what=topic)
+        return self.of_call(error, what=topic, topic=topic)
 
-    def of_call(self, error: BaseException, *, what: str) -> OttlaError:
+    def of_call(self, error: BaseException, *, what: str, topic: str = "") -> OttlaError:
         """The error for anything else that the client refused or could not do."""
         if isinstance(error, OttlaError):
             return error
@@ -58,7 +60,7 @@ class ErrorTranslator(Explain):
         if isinstance(error, _UNREACHABLE):
             return self.unavailable(f"{what}: {error!r}")
         if isinstance(error, _REFUSED):
-            return self.refused(what, error)
+            return self.refused(what, error, code=code_of(error), topic=topic)
         if isinstance(error, errors.OutOfOrderSequenceNumber | errors.UnknownProducerId):
             return RetriableError(f"{what}: lost with an earlier batch of its partition ({error})")
         if isinstance(error, errors.IllegalOperation | errors.InvalidTxnState):

@@ -447,6 +447,7 @@ class AsyncProducer:
             ask_for_limit=self._watch.learn,
             on_found=lambda topic: self._out.topic_found(topic),
             on_missing=lambda topic: self._out.topic_missing(topic),
+            on_refused=lambda topic: self._out.topic_refused(topic),
         )
         self._out = Outbound(
             self.settings,

@@ -58,6 +58,7 @@ class Topics:
         ask_for_limit: Callable[[str], Awaitable[None]],
         on_found: Callable[[Topic], None],
         on_missing: Callable[[Topic], None],
+        on_refused: Callable[[Topic], None],
     ) -> None:
         self._client = client
         self._cluster = client.client.cluster
@@ -65,6 +66,7 @@ class Topics:
         self._ask_for_limit = ask_for_limit
         self._on_found = on_found
         self._on_missing = on_missing
+        self._on_refused = on_refused
         self._topics: dict[str, Topic] = {}
         self._cluster.add_listener(self._metadata_changed)
 
@@ -133,6 +135,9 @@ class Topics:
                 is_answered = await self._client.client.force_metadata_update()
                 if self._cluster.partitions_for_topic(topic.name):
                     break
+                if topic.name in self._cluster.unauthorized_topics:
+                    self._on_refused(topic)
+                    return
                 if is_answered:
                     missing_since = loop.time() if missing_since is None else missing_since
                     if loop.time() - missing_since >= self._propagation_s:

@@ -33,6 +33,7 @@ from ottla.config.clients import (
     settings_beside,
 )
 from ottla.config.defaults import COMMON_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, Default
+from ottla.config.permissions import Asking, principal_of
 from ottla.config.profiles import HIGH_THROUGHPUT, LOW_LATENCY, PROFILES
 from ottla.config.settings import Setting, Settings, Shell, Source
 
@@ -46,6 +47,7 @@ __all__ = [
     "PROFILES",
     "SPECS",
     "Address",
+    "Asking",
     "Asyncio",
     "BadAddress",
     "Default",
@@ -65,6 +67,7 @@ __all__ = [
     "for_admin",
     "known_names",
     "parse_addresses",
+    "principal_of",
     "producer_settings",
     "protocol_wanted",
     "security_of",

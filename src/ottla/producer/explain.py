@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.config import Settings
+from ottla.config import Asking, Settings, principal_of
 from ottla.errors import (
     BrokerUnavailable,
     BufferFull,
@@ -85,5 +85,12 @@ class Explain:
     def transactional_id_missing(self) -> ConfigError:
         return ConfigError("transactional.id: found nothing, wanted a name that is this instance's own across restarts")
 
-    def refused(self, what: str, text: Any) -> ConfigError:
-        return ConfigError(f"{what}: the cluster at {self.servers} refused this client: {text}")
+    def refused(self, what: str, text: Any, *, code: str = "", topic: str = "") -> ConfigError:
+        """`code`: Kafka's name of the error, where it has one. `topic`: whose records were refused."""
+        asking = Asking(
+            principal=principal_of(self.settings),
+            topics=(topic,) if topic else (),
+            transactional_id=str(self.settings.get("transactional.id") or ""),
+            writes=True,
+        )
+        return ConfigError(f"{what}: {asking.refused(code, str(text), servers=self.servers)}")

@@ -7,6 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+from ottla.config import Asking
 from ottla.errors import (
     BrokerUnavailable,
     ConfigError,
@@ -67,7 +68,7 @@ def is_fenced(error: KafkaError) -> bool:
     return error.code() in _FENCED
 
 
-def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = ()) -> Exception:
+def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), asking: Asking | None = None) -> Exception:
     """The error to raise for what the client reported. `OttlaError`s end the consumer, except `RetriableError`s."""
     code = _first_code(error)
     if code in _UNREACHABLE:
@@ -85,7 +86,8 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = ()) -> 
     if code in _SAME_INSTANCE:
         return FencedError(f"another member runs with the same group.instance.id: {error.str()}")
     if code in _NOT_ALLOWED:
-        return ConfigError(f"the cluster at {servers} refused this client: {error.str()}")
+        who = asking or Asking(topics=topics)
+        return who.refused(KafkaError(code).name(), error.str(), servers=servers)
     if code in _MISCONFIGURED:
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error.str()}")
     if error.fatal() or code == KafkaError._FATAL:

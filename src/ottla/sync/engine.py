@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.clock import Clock, SystemClock
-from ottla.config import Settings, check_servers
+from ottla.config import Asking, Settings, check_servers, principal_of
 from ottla.consumer import events
 from ottla.consumer.client_log import ErrorLog
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
@@ -233,7 +233,7 @@ class Engine:
         try:
             return self._on_poll_thread(look_up_and_seek)
         except KafkaException as error:
-            raise error_of(error.args[0], self._settings["bootstrap.servers"]) from error
+            raise self._error_of(error.args[0]) from error
 
     def drain(self, timeout_s: float) -> bool:
         """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
@@ -264,7 +264,7 @@ class Engine:
                 )
             error = self._work.take_commit_error()
         if error is not None:
-            raise error_of(error, self._settings["bootstrap.servers"])
+            raise self._error_of(error)
 
     def _on_poll_thread(self, call: Callable[[], T]) -> T:
         """Run `call` between two polls, and wait for its result.
@@ -417,15 +417,19 @@ class Engine:
     def _on_client_error(self, error: KafkaError) -> None:
         self._error_log.write("warning", error.name(), error.str())
         if error.fatal():
-            self._end(error_of(error, self._settings["bootstrap.servers"]))
+            self._end(self._error_of(error))
 
     def _on_message_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             return
-        ends = error_of(error, self._settings["bootstrap.servers"], topics=self._topics)
+        ends = self._error_of(error)
         if not isinstance(ends, RetriableError):
             raise ends
         self._error_log.write("warning", error.name(), error.str())
+
+    def _error_of(self, error: KafkaError) -> Exception:
+        asking = Asking(principal=principal_of(self._settings), topics=self._topics, group=self.group)
+        return error_of(error, self._settings["bootstrap.servers"], topics=self._topics, asking=asking)
 
     # Steps and effects
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from ottla.clock import Clock
 from ottla.config import Settings
@@ -20,6 +20,9 @@ from ottla.sync.delivery import Delivery
 from ottla.sync.placement import Placement, Waiting
 from ottla.sync.produce_errors import ErrorTranslator
 from ottla.sync.reports import ReportService
+
+HEAR_WHY_S: Final = 1.0
+"""How long a send that is refused for good waits for the reason: another thread may just be told it."""
 
 
 class Outbound:
@@ -135,11 +138,20 @@ class Outbound:
     ) -> OttlaError:
         """Why librdkafka did not take a record. Raises it when it takes no record at all any more."""
         problem = error.args[0]
+        is_at_its_end = problem.fatal() or problem.code() == KafkaError._FATAL
+        if is_at_its_end:
+            self._hear_why()
         explained = self._errors.of_record(problem, topic, partition, key, value, headers)
-        if problem.fatal() or isinstance(explained, LifecycleError):
+        if is_at_its_end or isinstance(explained, LifecycleError):
             raise explained from error
         self._after_failure(problem, topic)
         return explained
+
+    def _hear_why(self) -> None:
+        """The client says why it is at its end to whoever polls next, and to nobody else."""
+        deadline = time.monotonic() + HEAR_WHY_S
+        while not self._errors.knows_why and time.monotonic() < deadline:
+            self._reports.poll(0.01)
 
     # -- held -------------------------------------------------------------------------------------------------------
 

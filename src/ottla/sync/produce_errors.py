@@ -43,6 +43,7 @@ _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _REFUSED: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -59,9 +60,18 @@ class ErrorTranslator(Explain):
     def __init__(self, settings: Settings, limits: LimitsCache) -> None:
         super().__init__(settings, limits)
         self._log_again_s = 0.0
+        self._fatal: KafkaError | None = None
+        """Why the client is at its end. It says so once, in a callback; every call then fails with a bare _FATAL."""
+
+    @property
+    def knows_why(self) -> bool:
+        """Whether the client has said why it is at its end."""
+        return self._fatal is not None
 
     def heard(self, error: KafkaError) -> None:
         """The client said something about its connections. "All brokers are down" is logged, but not in a storm."""
+        if error.fatal():
+            self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.last_problem = error.str()
             return
@@ -95,17 +105,19 @@ class ErrorTranslator(Explain):
             return RetriableError(
                 f"{topic}: fewer replicas are in sync than min.insync.replicas asks for ({error.str()})"
             )
-        return self.of_call(error, what=topic)
+        return self.of_call(error, what=topic, topic=topic)
 
-    def of_call(self, error: KafkaError, *, what: str) -> OttlaError:
+    def of_call(self, error: KafkaError, *, what: str, topic: str = "") -> OttlaError:
         """The error for anything else that the client refused or could not do."""
+        if error.code() == KafkaError._FATAL and self._fatal is not None:
+            error = self._fatal
         code = error.code()
         if code in _FENCED:
             return FencedError(f"{what}: a newer producer with the same transactional.id took over ({error.str()})")
         if code in _UNREACHABLE:
             return self.unavailable(f"{what}: {error.str()}")
         if code in _REFUSED:
-            return self.refused(what, error.str())
+            return self.refused(what, error.str(), code=error.name(), topic=topic)
         if error.fatal():
             return LifecycleError(f"{what}: the producer cannot go on, make a new one: {error.str()}")
         if code in (KafkaError._STATE, KafkaError.INVALID_TXN_STATE):

@@ -120,6 +120,7 @@ class Producer:
         )
         self.with_room, self.refusal = self._out.with_room, self._out.refusal
         self.reports.on_failure = self._after_failure
+        self.reports.on_fatal = self._errors.heard
         self.reports.wants_to_know_first = self._wants_limit_first
         self._outstanding = self.reports.tracker.outstanding
         self._watch = ClusterWatch(

@@ -36,6 +36,7 @@ class ReportService:
         self.tracker: DeliveryTracker[Tracked] = DeliveryTracker(pending)
         self.longest_wait_s = longest_wait_s
         self.on_failure: Callable[[Any, str], None] = lambda error, topic: None
+        self.on_fatal: Callable[[Any], None] = lambda error: None
         self.wants_to_know_first: Callable[[Any, str, Callable[[], None]], bool] = lambda error, topic, then: False
         """Whether an error needs an answer of the cluster; if so, calls `then` when it is there, or will not come."""
         self.keep_house: Callable[[], None] = lambda: None
@@ -83,6 +84,7 @@ class ReportService:
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
+            self.on_fatal(error.args[0])
 
     def flush(self, timeout_s: float) -> int:
         """As `poll`, until nothing is outstanding; returns how many records are."""
@@ -91,6 +93,7 @@ class ReportService:
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
+            self.on_fatal(error.args[0])
             return len(self._client)
 
     def someone_waits(self) -> None:

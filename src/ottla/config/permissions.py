@@ -1,0 +1,56 @@
+"""What to say when the cluster does not allow what a client asks for: to whom, what is missing, how it is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.errors import ConfigError
+
+
+def principal_of(settings: Mapping[str, Any]) -> str:
+    """Whom the cluster's ACLs have to name, as far as the settings say it."""
+    user = settings.get("sasl.username")
+    return f"User:{user}" if user else "this client"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Who asks the cluster, and for what. `writes`: as a producer."""
+
+    principal: str = "this client"
+    topics: Sequence[str] = ()
+    group: str = ""
+    transactional_id: str = ""
+    writes: bool = False
+
+    def refused(self, code: str, text: str, *, servers: str) -> ConfigError:
+        """`code`: Kafka's name of the error; `text`: what the client says of it."""
+        missing = self._missing(code)
+        if missing is None:
+            return ConfigError(f"the cluster at {servers} refused {self.principal}: {text}")
+        what, options = missing
+        who = self.principal if self.principal.startswith("User:") else "User:..."
+        return ConfigError(
+            f"the cluster at {servers} refused {self.principal} ({code}: {text}). It needs {what}; who may, grants it "
+            f"with `ottla acls create --allow-principal {who} {options}`"
+        )
+
+    def _missing(self, code: str) -> tuple[str, str] | None:
+        """What has to be allowed, and the options that allow it."""
+        topics = " ".join(f"--topic {name}" for name in self.topics) or "--topic ..."
+        named = ", ".join(self.topics) or "its topics"
+        if code == "TOPIC_AUTHORIZATION_FAILED":
+            if self.writes:
+                return f"WRITE and DESCRIBE on topic {named}", f"--producer {topics}"
+            group = f" --group {self.group}" if self.group else ""
+            return f"READ and DESCRIBE on topic {named}", f"--consumer {topics}{group}"
+        if code == "GROUP_AUTHORIZATION_FAILED":
+            return f"READ on group {self.group}", f"--operation read --group {self.group or '...'}"
+        if code == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+            name = self.transactional_id
+            return f"WRITE on transactional id {name}", f"--producer --transactional-id {name or '...'} {topics}"
+        if code == "CLUSTER_AUTHORIZATION_FAILED" and self.writes:
+            return "WRITE on a topic, or IDEMPOTENT_WRITE on the cluster", f"--producer {topics}"
+        return None
