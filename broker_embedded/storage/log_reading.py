@@ -78,6 +78,7 @@ class ReadableLog:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.log_start_offset = loaded.log_start_offset
+        self._is_start_unsaved = False
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         """Everything below is on the disk, fsynced."""

@@ -98,17 +98,24 @@ class MaintainedLog(ReadableLog):
         return self.log_start_offset
 
     def increase_log_start_offset(self, offset: int) -> bool:
-        """Move the log start offset forward (a follower does what its leader did). True if it moved."""
-        if offset <= self.log_start_offset:
+        """Move the log start offset forward (a follower does what its leader did). True if it moved.
+
+        What the disk refused to keep is kept by the next call, even if that moves nothing.
+        """
+        is_ahead = offset > self.log_start_offset
+        if not is_ahead and not self._is_start_unsaved:
             return False
-        self.log_start_offset = min(offset, self.log_end_offset)
-        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        if is_ahead:
+            self.log_start_offset = min(offset, self.log_end_offset)
+            self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        self._is_start_unsaved = True
         try:
             self.epochs.truncate_from_start(self.log_start_offset)
             self._tell_cut()
         except OSError as error:
             raise self.failed(error, path=self.directory, doing="saving the log start") from error
-        return True
+        self._is_start_unsaved = False
+        return is_ahead
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on, durably (a follower that diverged). True if anything was dropped.

@@ -132,3 +132,27 @@ def test_a_deletion_that_was_refused_is_undone_or_done_whole(make_store: Any, co
         assert not [name for name in store.fs.list_dir("/data") if name == "orders-0"], f"refused: {seen[refused]}"
         refused += 1
     assert refused >= 2, "it was renamed, and the new name flushed"
+
+
+def test_records_that_were_deleted_at_the_second_attempt_stay_deleted(make_store: Any) -> None:
+    """The second request finds the log start where it wants it: it must still not answer before that is kept."""
+    refused = 0
+    while True:
+        store = filled(make_store)
+        seen: list[str] = []
+        store.fs.before_change = refuse(refused, seen)
+        try:
+            store.log.delete_records(5)
+            was_refused = False
+        except BrokerError:
+            was_refused = True
+        store.fs.before_change = None
+        if len(seen) <= refused:
+            break
+        assert was_refused, "who asked for it is told"
+        assert store.log.delete_records(5) == 5
+        store.crash(Random(refused))
+        store.log.update_high_watermark(store.log.log_end_offset)
+        assert store.values() == [b"5", b"6", b"7", b"8"], f"refused: {seen[refused]}"
+        refused += 1
+    assert refused > 2, "the log start was kept"
