@@ -26,9 +26,11 @@ from broker_embedded.cluster.time import new_event_loop, settle, time_passing
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import UNSET, NewTopic
+from broker_embedded.metadata.records import quota_entity
 from ottla_wire.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from broker_embedded.controller.client_quotas import QuotaAlteration
     from broker_embedded.controller.controller import Controller
     from broker_embedded.security.settings import Security
 
@@ -139,6 +141,18 @@ class EmbeddedCluster:
         wanted = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor, configs=configs)
         self._change(self._create_topic(wanted))
 
+    def set_quotas(self, entity: Mapping[str, str | None], **quotas: float | None) -> None:
+        """Set quotas of an entity, as in `set_quotas({"client-id": "app"}, producer_byte_rate=1_000_000)`; when this
+        returns every broker holds clients to them.
+
+        `entity` names a `user`, a `client-id`, both, or an `ip`; None is all that have no quota of their own. A quota
+        of None is removed. BrokerError if it cannot be.
+        """
+        from broker_embedded.controller.client_quotas import QuotaAlteration  # few tests have quotas
+
+        ops = [(key, None if value is None else float(value)) for key, value in quotas.items()]
+        self._change(self._set_quotas(QuotaAlteration(entity=quota_entity(entity.items()), ops=ops)))
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -245,6 +259,16 @@ class EmbeddedCluster:
             await self._cluster.until_known(controller.image.offset)
 
         await self._cluster.have_changed(create)
+
+    async def _set_quotas(self, wanted: QuotaAlteration) -> None:
+        async def alter(controller: Controller) -> None:
+            outcomes = await controller.alter_client_quotas([wanted], validate_only=False)
+            error = outcomes[wanted.entity]
+            if error is not None:
+                raise BrokerError(error.code, error.message)
+            await self._cluster.until_known(controller.image.offset)
+
+        await self._cluster.have_changed(alter)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the cluster's loop and wait for it."""

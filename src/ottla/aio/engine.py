@@ -33,6 +33,7 @@ from ottla.aio.lookups import (
 )
 from ottla.aio.messages import to_batches
 from ottla.aio.reachable import await_broker
+from ottla.aio.throttled import hear_throttling
 from ottla.aio.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, check_servers, principal_of
@@ -60,7 +61,7 @@ from ottla.consumer.session import Session
 from ottla.consumer.static_members import SharedInstanceId
 from ottla.errors import RetriableError
 from ottla.records import TopicPartition
-from ottla.telemetry import Hooks, log_event
+from ottla.telemetry import Hooks, Throttling, log_event
 
 START_TIMEOUT_S = 10.0
 """How long `start` waits for something to listen at the address, if nobody chose."""
@@ -134,6 +135,7 @@ class Engine:
         self._main: asyncio.Task[None] | None = None
         self._client: Any = None
         self._error_log = ErrorLog(group, self._clock)
+        self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
         self._work = ClientWork(group=group, step=self._step, error_log=self._error_log, hooks=hooks)
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
@@ -160,6 +162,7 @@ class Engine:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         await self.reach()
         self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
+        hear_throttling(self._client._client, self.throttling)
         try:
             await connect(self._client, self._servers, _ANSWER_S, self._asking)
             self._client.subscribe(topics=self._topics, listener=_Listener(self))

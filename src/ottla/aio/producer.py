@@ -27,6 +27,7 @@ from ottla.aio.reachable import first_listening, start_client
 from ottla.aio.renewal import Renewal, stop_client
 from ottla.aio.reports import Reports
 from ottla.aio.schemas import Schemas, Unserialized
+from ottla.aio.throttled import hear_throttling
 from ottla.aio.topics import Held, Topics
 from ottla.aio.transaction import Transaction, TransactionRunner
 from ottla.clock import SystemClock
@@ -51,7 +52,7 @@ from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
 from ottla.records import Header, Headers
-from ottla.telemetry import log_event
+from ottla.telemetry import Throttling, log_event
 
 __all__ = ["AsyncProducer", "Outgoing"]
 
@@ -104,6 +105,8 @@ class AsyncProducer:
         self.sizes = SizePolicy(self.settings)
         self._errors = ErrorTranslator(self.settings, self.sizes.limits)
         self._reports = Reports()
+        self.throttling = Throttling({"servers": self.settings["bootstrap.servers"]}, now_ms=self._clock.monotonic_ms)
+        """How often, and how long in all, brokers have held this client for its quotas."""
         transactional_id = self.settings.get("transactional.id")
         self._states = None if transactional_id is None else TransactionStates(transactional_id)
         self.transactions: TransactionRunner | None = None
@@ -327,6 +330,7 @@ class AsyncProducer:
             client = AIOKafkaProducer(**self._client_config)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(f"aiokafka refuses the settings: {error}") from error
+        hear_throttling(client.client, self.throttling)
         try:
             async with asyncio.timeout(timeout_s):
                 await start_client(client)

@@ -59,8 +59,9 @@ from ottla.sync.dead_letters import DeadLetterSink
 from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
 from ottla.sync.messages import to_batches
 from ottla.sync.reachable import await_broker
+from ottla.sync.throttled import hearing
 from ottla.sync.workers import Execute, Workers
-from ottla.telemetry import Hooks, log_event
+from ottla.telemetry import Hooks, Throttling, log_event
 
 T = TypeVar("T")
 
@@ -132,6 +133,7 @@ class Engine:
         self._poll_thread: threading.Thread | None = None
         self._client: Any = None
         self._error_log = ErrorLog(group, self._clock)
+        self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
         self._work = ClientWork(group=group, step=self._step, error_log=self._error_log, hooks=hooks)
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
@@ -158,7 +160,7 @@ class Engine:
         self.reach()
         self._client = Consumer(
             {
-                **self._settings.to_confluent(),
+                **hearing(self.throttling, self._settings.to_confluent()),
                 "on_commit": self._work.on_commit,
                 "error_cb": self._on_client_error,
                 "log_level": 0,

@@ -47,8 +47,9 @@ from ottla.sync.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
 from ottla.sync.reachable import first_listening, metadata_of
 from ottla.sync.reports import SERVE_EVERY, ReportService
+from ottla.sync.throttled import hearing
 from ottla.sync.transaction import Transaction, TransactionRunner
-from ottla.telemetry import log_event
+from ottla.telemetry import Throttling, log_event
 
 __all__ = ["Outgoing", "Producer"]
 
@@ -99,6 +100,8 @@ class Producer:
         self.sizes = SizePolicy(self.settings)
         self._limit_of = self.sizes.limits.effective
         self._errors = ErrorTranslator(self.settings, self.sizes.limits)
+        self.throttling = Throttling({"servers": self._errors.servers}, now_ms=self._clock.monotonic_ms)
+        """How often, and how long in all, brokers have held this client for its quotas."""
         config = {**self.settings.to_confluent(), **librdkafka_settings(choice, self.settings)}
         self.client = self._make_client(config)
         name = f"ottla-producer-{next(_numbers)}"
@@ -433,7 +436,7 @@ class Producer:
         config.setdefault("log_level", 0)  # librdkafka writes to stderr; its errors arrive in on_error
         config["error_cb"] = on_error
         try:
-            return ConfluentProducer(config)
+            return ConfluentProducer(hearing(self.throttling, config))
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0].str()}") from error
         except (TypeError, ValueError) as error:

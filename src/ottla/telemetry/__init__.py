@@ -2,5 +2,6 @@
 
 from ottla.telemetry.hooks import Counters, Hooks
 from ottla.telemetry.log import RateLimit, log_event
+from ottla.telemetry.throttling import Throttling
 
-__all__ = ["Counters", "Hooks", "RateLimit", "log_event"]
+__all__ = ["Counters", "Hooks", "RateLimit", "Throttling", "log_event"]

@@ -11,6 +11,7 @@ from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.time import VirtualClock
+from broker_embedded.common.errors import BrokerError
 from ottla_wire.protocol import ApiKey, ErrorCode, headers
 
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -286,3 +287,15 @@ def test_quotas_survive_a_restart(tmp_path: Path) -> None:
             assert {each.entity_type: each.entity_name for each in found.entity} == {"user": "alice", "client-id": None}
             assert {each.key: each.value for each in found.values} == {"producer_byte_rate": 5.0}
             client.close()
+
+
+def test_a_test_sets_quotas_by_itself_and_hears_what_cannot_be(cluster: EmbeddedCluster) -> None:
+    broker = cluster._cluster.nodes[1].broker
+    cluster.set_quotas({"user": "alice", "client-id": None}, producer_byte_rate=5)
+    assert broker.metadata.image.client_quotas == {
+        (("client-id", None), ("user", "alice")): {"producer_byte_rate": 5.0}
+    }
+    with pytest.raises(BrokerError, match="Invalid configuration key speed"):
+        cluster.set_quotas({"user": "alice"}, speed=5)
+    cluster.set_quotas({"user": "alice", "client-id": None}, producer_byte_rate=None)
+    assert broker.quotas is None

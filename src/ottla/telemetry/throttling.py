@@ -1,0 +1,65 @@
+"""What brokers say when a client has used more than its quota: `throttle_time_ms` (KIP-219).
+
+The broker holds the client for that time by itself; nothing has to be done. It is told because a producer that suddenly
+fills its buffer, or a lag that grows, looks like a slow broker otherwise.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from ottla.telemetry.hooks import Hooks
+from ottla.telemetry.log import RateLimit, log_event
+
+EVENT = "client_throttled"
+_EVERY_MS = 10_000
+
+
+class Throttling:
+    """How often, and how long in all, one client was held. May be read and told from any thread."""
+
+    def __init__(
+        self,
+        fields: Mapping[str, object],
+        *,
+        now_ms: Callable[[], int],
+        on_throttle: Callable[[], None] | None = None,
+    ) -> None:
+        """`fields` say in the log whose client it is. `on_throttle`: who counts, if somebody does."""
+        self._fields = dict(fields)
+        self._now_ms = now_ms
+        self._on_throttle = on_throttle
+        self._limit = RateLimit(every_ms=_EVERY_MS)
+        self._lock = threading.Lock()
+        self.times = 0
+        self.total_ms = 0
+        self.last_ms = 0
+
+    @classmethod
+    def of_group(cls, group: str, *, now_ms: Callable[[], int], hooks: Hooks | None) -> Throttling:
+        """For a member of a group; counted as the event `client_throttled` too."""
+        if hooks is None:
+            return cls({"group": group}, now_ms=now_ms)
+        return cls({"group": group}, now_ms=now_ms, on_throttle=lambda: hooks.event(group=group, event=EVENT))
+
+    def __repr__(self) -> str:
+        return f"Throttling(times={self.times}, total_ms={self.total_ms}, last_ms={self.last_ms})"
+
+    def heard(self, *, broker: int, throttle_ms: int) -> None:
+        """A broker holds this client for so long; 0 is what librdkafka says when that is over."""
+        if throttle_ms <= 0:
+            return
+        with self._lock:
+            self.times += 1
+            self.total_ms += throttle_ms
+            self.last_ms = throttle_ms
+            held_back = self._limit.admit("", self._now_ms())
+        if self._on_throttle is not None:
+            self._on_throttle()
+        if held_back is not None:
+            log_event(
+                EVENT,
+                "warning",
+                {**self._fields, "broker": broker, "throttle_ms": throttle_ms, "held_back": held_back},
+            )
