@@ -14,11 +14,13 @@ import click
 from ottla.errors import OttlaError
 
 COMMANDS = {
+    "acls": ("ottla.cli.acls:acls", "Show, grant and take away permissions on a cluster."),
     "broker": ("ottla.cli.broker:broker", "Start the embedded Kafka broker."),
     "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
     "pipeline": ("ottla.cli.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
+    "quotas": ("ottla.cli.quotas:quotas", "Show and change how much clients may use."),
     "run": ("ottla.cli.run:run", "Run a service: ottla run module:app."),
 }
 

@@ -1,0 +1,148 @@
+"""`ottla acls`: who may do what on a cluster, with the options of Kafka's own kafka-acls.
+
+A principal is KIND:NAME, as in User:billing; User:* is everybody. Where nothing is named, `list` and `delete` mean
+everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ottla.cli.acl_options import Options, what_to_create, what_to_find
+from ottla.config import admin_settings
+from ottla.errors import ConfigError
+from ottla.sync.acls import OPERATIONS, Acl, Acls
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CONNECTION = (
+    click.option("--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="localhost:9092", show_default=True),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of the client, as sasl.username=admin; may be repeated. OTTLA_ADMIN_SASL_PASSWORD=... in the "
+        "environment is sasl.password.",
+    ),
+)
+_RESOURCES = (
+    click.option("--topic", "topics", multiple=True, help="A topic; may be repeated, as all that follow."),
+    click.option("--group", "groups", multiple=True, help="A consumer group."),
+    click.option("--transactional-id", "transactional_ids", multiple=True, help="A transactional id."),
+    click.option("--cluster", is_flag=True, help="The cluster itself."),
+)
+_WHO = (
+    click.option("--allow-principal", "allowed", multiple=True, metavar="KIND:NAME", help="Who may."),
+    click.option("--deny-principal", "denied", multiple=True, metavar="KIND:NAME", help="Who may not, whatever else."),
+    click.option("--allow-host", "allowed_hosts", multiple=True, metavar="IP", help="Only from here.  [default: *]"),
+    click.option("--deny-host", "denied_hosts", multiple=True, metavar="IP", help="Only from here.  [default: *]"),
+    click.option("--operation", "operations", type=click.Choice(OPERATIONS, case_sensitive=False), multiple=True),
+)
+_ROLES = (
+    click.option("--producer", is_flag=True, help="What a producer needs of its topics and transactional ids."),
+    click.option("--consumer", is_flag=True, help="What a consumer needs of its topics and group."),
+    click.option("--idempotent", is_flag=True, help="With --producer: for brokers before 2.8."),
+)
+
+
+def _with(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _pattern(*choices: str, default: str) -> Callable[[F], F]:
+    return click.option(
+        "--resource-pattern-type",
+        "pattern",
+        type=click.Choice(choices),
+        default=default,
+        show_default=True,
+        help="Whether a name is meant as it is, or as the beginning of names.",
+    )
+
+
+@click.group()
+def acls() -> None:
+    """Show, grant and take away permissions."""
+
+
+@acls.command("list")
+@_with(*_CONNECTION, *_RESOURCES)
+@click.option("--principal", "principals", multiple=True, metavar="KIND:NAME", help="Only of this one.")
+@_pattern("any", "match", "literal", "prefixed", default="any")
+def list_acls(bootstrap_servers: str, settings: tuple[str, ...], principals: tuple[str, ...], **options: Any) -> None:
+    """Show the ACLs: all of them, or those of what is named. `match` shows all that concern it."""
+    wanted = what_to_find(Options(**options, allowed=principals), by_name_only=True)
+    found = sorted({acl for each in wanted for acl in _acls(bootstrap_servers, settings).find(each)})
+    if not found:
+        click.echo("no ACLs")
+        return
+    rows = [("resource", "name", "pattern", "principal", "host", "operation", "permission")]
+    rows += [
+        (acl.resource, acl.name or "", acl.pattern, acl.principal or "", acl.host or "", acl.operation, acl.permission)
+        for acl in found
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:  # a name that is cut short would be of no use
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@acls.command()
+@_with(*_CONNECTION, *_RESOURCES, *_WHO, *_ROLES)
+@_pattern("literal", "prefixed", default="literal")
+@click.option("--dry-run", is_flag=True, help="Say what would be created; create nothing.")
+def create(bootstrap_servers: str, settings: tuple[str, ...], dry_run: bool, **options: Any) -> None:
+    """Grant or deny something to somebody. Without --operation it is everything."""
+    wanted = what_to_create(Options(**options))
+    _show(wanted, "would be created" if dry_run else "to create")
+    if dry_run:
+        return
+    _acls(bootstrap_servers, settings).create(wanted)
+    click.echo(f"{len(wanted)} created")
+
+
+@acls.command()
+@_with(*_CONNECTION, *_RESOURCES, *_WHO, *_ROLES)
+@_pattern("any", "match", "literal", "prefixed", default="literal")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(bootstrap_servers: str, settings: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> None:
+    """Take away the ACLs that match: of what is named, of those who are named."""
+    chosen = Options(**options)
+    wanted = what_to_find(chosen, by_name_only=not chosen.has_role)
+    cluster = _acls(bootstrap_servers, settings)
+    found = sorted({acl for each in wanted for acl in cluster.find(each)})
+    if not found:
+        click.echo("no ACLs match")
+        return
+    _show(found, "would be deleted" if dry_run else "to delete")
+    if dry_run:
+        return
+    if not yes:
+        click.confirm("Delete them?", abort=True)
+    deleted = cluster.delete(found)
+    click.echo(f"{len(deleted)} deleted")
+
+
+def _show(chosen: list[Acl], what: str) -> None:
+    click.echo(f"{len(chosen)} {what}:")
+    for acl in chosen:
+        click.echo(f"  {acl}")
+
+
+def _acls(bootstrap_servers: str, settings: tuple[str, ...]) -> Acls:
+    pairs: dict[str, str] = {}
+    for pair in settings:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"--set: found {pair!r}, wanted NAME=VALUE, as in sasl.username=admin")
+        pairs[name] = value
+    return Acls(admin_settings(bootstrap_servers, settings=pairs))

@@ -1,0 +1,192 @@
+"""`ottla acls` on a broker with an authorizer: what a person sees, and what is granted by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from acl_client import ALL, ALTER, DENY, DESCRIBE, GROUP, PREFIXED, READ, SETTINGS, TOPIC, USERS, Grant, UserClient
+from click.testing import CliRunner, Result
+
+from ottla import Consumer, Producer
+from ottla.cli import main
+from ottla.cli.acl_options import Options, what_to_create, what_to_find
+from ottla.errors import InputError
+from ottla.testing import Kafka, SecureKafka, secure_kafka
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[SecureKafka]:
+    with secure_kafka("SASL_PLAINTEXT", mechanism="PLAIN", users=USERS, config=SETTINGS) as running:
+        running.create_topic("orders")
+        yield running
+
+
+@pytest.fixture
+def admin(secured: SecureKafka) -> Iterator[UserClient]:
+    client = UserClient(secured.bootstrap_servers, "admin")
+    yield client
+    client.delete_acls()
+    client.close()
+
+
+def run_as(user: str, secured: SecureKafka) -> Run:
+    def run(command: str, *arguments: str, answer: str | None = None) -> Result:
+        settings = [f"--set={name}={value}" for name, value in secured.settings_of(user, USERS[user]).items()]
+        whole = ["acls", command, "--bootstrap-servers", secured.bootstrap_servers, *settings, *arguments]
+        return CliRunner().invoke(main, whole, input=answer)
+
+    return run
+
+
+@pytest.fixture
+def acls(secured: SecureKafka, admin: UserClient) -> Run:
+    return run_as("admin", secured)
+
+
+def test_a_producer_and_a_consumer_work_with_what_the_command_grants(acls: Run, secured: SecureKafka) -> None:
+    bob = ("--allow-principal", "User:bob")
+    assert acls("create", *bob, "--producer", "--topic", "orders").exit_code == 0
+    assert acls("create", *bob, "--consumer", "--topic", "orders", "--group", "billing").exit_code == 0
+    settings = dict(secured.settings_of("bob", USERS["bob"]))
+    with Producer(secured.bootstrap_servers, settings=settings) as producer:
+        producer.send("orders", b"x").result(60)
+    with Consumer(
+        "orders", group="billing", bootstrap_servers=secured.bootstrap_servers, settings=settings
+    ) as consumer:
+        assert next(iter(consumer)).raw_value == b"x"
+
+
+def test_what_is_created_is_said_and_listed(acls: Run, admin: UserClient) -> None:
+    done = acls("create", "--allow-principal", "User:bob", "--operation", "read", "--topic", "orders", "--group", "g")
+    assert done.output.splitlines() == [
+        "2 to create:",
+        "  allow User:bob to read topic orders",
+        "  allow User:bob to read group g",
+        "2 created",
+    ]
+    assert admin.describe_acls() == {Grant(READ, TOPIC, "orders"), Grant(READ, GROUP, "g")}
+    acls("create", "--deny-principal", "User:eve", "--deny-host", "10.0.0.1", "--cluster", "--operation", "Alter")
+    listed = acls("list").output
+    assert [line.split() for line in listed.splitlines()] == [
+        ["resource", "name", "pattern", "principal", "host", "operation", "permission"],
+        ["cluster", "kafka-cluster", "literal", "User:eve", "10.0.0.1", "alter", "deny"],
+        ["group", "g", "literal", "User:bob", "*", "read", "allow"],
+        ["topic", "orders", "literal", "User:bob", "*", "read", "allow"],
+    ]
+    assert len(acls("list", "--principal", "User:eve").output.splitlines()) == 2
+    assert len(acls("list", "--topic", "orders").output.splitlines()) == 2
+    assert acls("list", "--topic", "payments").output == "no ACLs\n"
+
+
+def test_all_that_concerns_a_topic_is_shown_by_match(acls: Run) -> None:
+    acls("create", "--allow-principal", "User:bob", "--topic", "ord", "--resource-pattern-type", "prefixed")
+    acls("create", "--allow-principal", "User:bob", "--topic", "*")
+    assert acls("list", "--topic", "orders").output == "no ACLs\n"
+    matching = acls("list", "--topic", "orders", "--resource-pattern-type", "match").output
+    assert len(matching.splitlines()) == 3
+
+
+def test_a_dry_run_changes_nothing(acls: Run, admin: UserClient) -> None:
+    shown = acls("create", "--allow-principal", "User:bob", "--topic", "orders", "--dry-run").output
+    assert shown == "1 would be created:\n  allow User:bob to all topic orders\n"
+    assert admin.describe_acls() == set()
+    admin.grant(Grant(READ, TOPIC, "orders"))
+    shown = acls("delete", "--topic", "orders", "--dry-run").output
+    assert shown == "1 would be deleted:\n  allow User:bob to read topic orders\n"
+    assert admin.describe_acls() == {Grant(READ, TOPIC, "orders")}
+
+
+def test_what_matches_is_deleted_after_a_yes(acls: Run, admin: UserClient) -> None:
+    kept = {
+        Grant(READ, TOPIC, "payments"),
+        Grant(READ, TOPIC, "orders", pattern=PREFIXED),
+        Grant(READ, TOPIC, "orders", principal="User:alice"),
+    }
+    admin.grant(Grant(READ, TOPIC, "orders"), Grant(ALL, TOPIC, "orders", permission=DENY), *kept)
+    refused = acls("delete", "--allow-principal", "User:bob", "--topic", "orders", answer="n\n")
+    assert refused.exit_code == 1
+    assert "2 to delete:" in refused.output
+    assert len(admin.describe_acls()) == 5
+    done = acls("delete", "--allow-principal", "User:bob", "--topic", "orders", "--operation", "read", answer="y\n")
+    assert done.output.splitlines()[-1] == "1 deleted"
+    assert acls("delete", "--deny-principal", "User:bob", "--topic", "orders", "--yes").output.endswith("1 deleted\n")
+    assert admin.describe_acls() == kept
+    assert acls("delete", "--topic", "nothing", "--yes").output == "no ACLs match\n"
+
+
+def test_a_role_is_taken_away_as_it_was_given(acls: Run, admin: UserClient) -> None:
+    role = ("--allow-principal", "User:bob", "--producer", "--topic", "orders", "--transactional-id", "tx")
+    acls("create", *role, "--idempotent")
+    assert len(admin.describe_acls()) == 6
+    assert acls("delete", *role, "--idempotent", "--yes").output.endswith("6 deleted\n")
+    assert admin.describe_acls() == set()
+
+
+def test_who_may_not_is_told_what_it_takes(acls: Run, admin: UserClient, secured: SecureKafka) -> None:
+    bob = run_as("bob", secured)
+    listing = bob("list")
+    assert listing.exit_code == 2
+    assert "refused User:bob" in listing.output
+    assert "DESCRIBE on the cluster" in listing.output
+    admin.grant(Grant(DESCRIBE))
+    assert bob("list").exit_code == 0
+    creating = bob("create", "--allow-principal", "User:bob", "--topic", "orders")
+    assert "To create ACLs takes ALTER on the cluster" in creating.output
+    admin.grant(Grant(ALTER))
+    assert bob("create", "--allow-principal", "User:bob", "--topic", "orders").exit_code == 0
+
+
+def test_a_cluster_without_an_authorizer_says_so(kafka: Kafka) -> None:
+    done = CliRunner().invoke(main, ["acls", "list", "--bootstrap-servers", kafka.bootstrap_servers])
+    assert done.exit_code == 2
+    assert "authorizer.class.name is not set" in " ".join(done.output.split())
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    done = CliRunner().invoke(main, ["acls", "list", "--bootstrap-servers", "127.0.0.1:1"])
+    assert done.exit_code == 2
+    assert "127.0.0.1:1" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (Options(topics=["orders"]), "say for whom"),
+        (Options(allowed=["User:bob"]), "say for what"),
+        (Options(allowed=["bob"], topics=["orders"]), "wanted KIND:NAME"),
+        (Options(allowed=["User:bob"], groups=["g"], producer=True), "to which --topic"),
+        (Options(allowed=["User:bob"], topics=["orders"], consumer=True), "in which --group"),
+        (Options(allowed=["User:bob"], topics=["orders"], producer=True, operations=["read"]), "leave --operation out"),
+        (Options(denied=["User:bob"], topics=["orders"], producer=True), "are for --allow-principal"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_makes_no_acl_is_said(options: Options, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        what_to_create(options)
+
+
+def test_every_principal_from_every_host_has_every_operation_on_everything() -> None:
+    options = Options(
+        topics=["a", "b"],
+        cluster=True,
+        allowed=["User:x", "User:y"],
+        allowed_hosts=["1", "2"],
+        operations=["read", "all"],
+    )
+    made = what_to_create(options)
+    assert len(made) == len(set(made)) == 3 * 2 * 2 * 2
+    assert {acl.permission for acl in made} == {"allow"}
+
+
+def test_nothing_named_is_everything() -> None:
+    (everything,) = what_to_find(Options(), by_name_only=True)
+    assert (everything.resource, everything.name, everything.principal, everything.permission) == (
+        "any",
+        None,
+        None,
+        "any",
+    )
