@@ -1,0 +1,98 @@
+"""What `ottla quotas` asks a broker: neither confluent-kafka nor aiokafka can, so it speaks Kafka's protocol itself.
+
+Any broker answers: it passes changes on to the controller, and knows all quotas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.columnar.connection import Connection
+from ottla.columnar.errors import BrokerRefused
+from ottla.columnar.settings import wire_settings
+from ottla.errors import BrokerUnavailable
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+EXACT, DEFAULT = 0, 1
+
+Entity = Mapping[str, str | None]
+"""A name for each kind (`user`, `client-id`, `ip`); None is all that have no quota of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One quota that holds."""
+
+    entity: Entity
+    name: str
+    value: float
+
+
+def describe(settings: Mapping[str, object], wanted: Entity) -> list[Quota]:
+    """The quotas of entities that are, or hold, what is wanted; all of them if that is nothing."""
+    components = [
+        {"entity_type": kind, "match_type": DEFAULT if name is None else EXACT, "match": name}
+        for kind, name in wanted.items()
+    ]
+    with _connection(settings) as connection:
+        answer = connection.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": components, "strict": False})
+    _check(answer.error_code, answer.error_message)
+    quotas = [
+        Quota(entity={each.entity_type: each.entity_name for each in entry.entity}, name=quota.key, value=quota.value)
+        for entry in answer.entries
+        for quota in entry.values
+    ]
+    return sorted(quotas, key=lambda quota: (_order(quota.entity), quota.name))
+
+
+def alter(
+    settings: Mapping[str, object],
+    entity: Entity,
+    *,
+    values: Mapping[str, float],
+    removed: Sequence[str] = (),
+    validate_only: bool = False,
+) -> None:
+    """Set and remove quotas of one entity, all of them or none. BrokerRefused says what cannot be."""
+    entry = {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
+        "ops": [
+            *({"key": name, "value": value, "remove": False} for name, value in values.items()),
+            *({"key": name, "value": 0.0, "remove": True} for name in removed),
+        ],
+    }
+    with _connection(settings) as connection:
+        answer = connection.call(ApiKey.ALTER_CLIENT_QUOTAS, {"entries": [entry], "validate_only": validate_only})
+    for result in answer.entries:
+        _check(result.error_code, result.error_message)
+
+
+@contextmanager
+def _connection(settings: Mapping[str, object]) -> Iterator[Connection]:
+    """To the first broker that answers."""
+    wire = wire_settings({"client.id": "ottla-cli", **settings})
+    problem: BrokerUnavailable | None = None
+    for host, port in wire.bootstrap_servers:
+        try:
+            connection = Connection(host, port, wire)
+        except BrokerUnavailable as error:
+            problem = error
+            continue
+        try:
+            yield connection
+        finally:
+            connection.close()
+        return
+    raise problem or BrokerUnavailable("no broker is named")
+
+
+def _check(code: int, message: str | None) -> None:
+    if code != ErrorCode.NONE:
+        raise BrokerRefused(f"the broker refused: {ErrorCode(code).name}: {message or 'it does not say why'}")
+
+
+def _order(entity: Entity) -> list[tuple[str, Any]]:
+    return [(kind, name or "") for kind, name in sorted(entity.items(), reverse=True)]

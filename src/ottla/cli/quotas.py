@@ -1,0 +1,138 @@
+"""`ottla quotas`: how much clients may use of each broker, by user, client id or address (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ottla.errors import ConfigError, InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+KINDS = {"user": "--user", "client-id": "--client-id", "ip": "--ip"}
+DEFAULT = "<default>"
+
+
+def _options(command: F) -> F:
+    for option in (
+        click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="A client's setting; repeatable."),
+        click.option(
+            "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="localhost:9092", show_default=True
+        ),
+        click.option("--ip-defaults", is_flag=True, help="Every address that has no quota of its own."),
+        click.option("--ip", help="An address that clients connect from."),
+        click.option("--client-defaults", is_flag=True, help="Every client id that has no quota of its own."),
+        click.option("--client-id", help="A client id."),
+        click.option("--user-defaults", is_flag=True, help="Every user who has no quota of their own."),
+        click.option("--user", help="A user."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def quotas() -> None:
+    """Show and change what clients may use: bytes and requests per second and broker."""
+
+
+@quotas.command("list")
+@_options
+def list_quotas(pairs: tuple[str, ...], bootstrap_servers: str, **entity: Any) -> None:
+    """Show the quotas there are: all of them, or those of a user, client id or address."""
+    from ottla.cli.quota_requests import describe  # with what it takes to speak Kafka's protocol
+
+    found = describe(_settings(pairs, bootstrap_servers), _entity(**entity))
+    console = Console(highlight=False)
+    if not found:
+        console.print("no quotas")
+        return
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    for name in (*KINDS, "quota", "value"):
+        table.add_column(name, justify="right" if name == "value" else "left", overflow="fold")
+    for quota in found:
+        names = [(quota.entity[kind] or DEFAULT) if kind in quota.entity else "" for kind in KINDS]
+        table.add_row(*names, quota.name, f"{quota.value:,.15g}")
+    console.print(table)
+
+
+@quotas.command("set")
+@click.argument("wanted", metavar="QUOTA=VALUE...", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Ask the broker whether it could be done, and change nothing.")
+@_options
+def set_quotas(
+    wanted: tuple[str, ...], dry_run: bool, pairs: tuple[str, ...], bootstrap_servers: str, **entity: Any
+) -> None:
+    """Set quotas of a user, a client id, both together, or an address.
+
+    QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate; of an address
+    connection_creation_rate.
+    """
+    from ottla.cli.quota_requests import alter
+
+    values = {name: _number(name, value) for name, value in map(_pair, wanted)}
+    concerned = _entity(**entity)
+    _need(concerned)
+    alter(_settings(pairs, bootstrap_servers), concerned, values=values, validate_only=dry_run)
+    for name, value in values.items():
+        click.echo(f"{'could set' if dry_run else 'set'} {name}={value:.15g} of {_told(concerned)}")
+
+
+@quotas.command()
+@click.argument("names", metavar="QUOTA...", nargs=-1, required=True)
+@_options
+def remove(names: tuple[str, ...], pairs: tuple[str, ...], bootstrap_servers: str, **entity: Any) -> None:
+    """Remove quotas of a user, a client id, both together, or an address."""
+    from ottla.cli.quota_requests import alter
+
+    concerned = _entity(**entity)
+    _need(concerned)
+    alter(_settings(pairs, bootstrap_servers), concerned, values={}, removed=names)
+    for name in names:
+        click.echo(f"removed {name} of {_told(concerned)}")
+
+
+def _entity(
+    *,
+    user: str | None,
+    user_defaults: bool,
+    client_id: str | None,
+    client_defaults: bool,
+    ip: str | None,
+    ip_defaults: bool,
+) -> dict[str, str | None]:
+    given = (("user", user, user_defaults), ("client-id", client_id, client_defaults), ("ip", ip, ip_defaults))
+    for kind, name, is_default in given:
+        if name is not None and is_default:
+            raise InputError(f"{KINDS[kind]} {name}: found a name and the default as well, wanted one of them")
+    return {kind: name for kind, name, is_default in given if name is not None or is_default}
+
+
+def _need(entity: dict[str, str | None]) -> None:
+    if not entity:
+        raise InputError("whose quota? Give --user, --client-id or --ip, or one of the defaults, as --user-defaults")
+
+
+def _settings(pairs: tuple[str, ...], bootstrap_servers: str) -> dict[str, object]:
+    return {"bootstrap.servers": bootstrap_servers, **dict(map(_pair, pairs))}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name}: found {text!r}, wanted a number") from None
+
+
+def _told(entity: dict[str, str | None]) -> str:
+    return ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
