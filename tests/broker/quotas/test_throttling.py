@@ -203,6 +203,22 @@ def test_a_client_that_leaves_while_it_is_held_is_gone(
     wait_until(lambda: len(server.connections) == before)
 
 
+def test_a_long_poll_is_forgotten_with_its_client(
+    cluster: EmbeddedCluster,
+    connect: Callable[..., Any],
+    set_quota: Callable[..., None],
+    wait_until: Callable[..., None],
+) -> None:
+    cluster.create_topic("t")
+    set_quota(APP, consumer_byte_rate=1_000.0)
+    fetches = cluster._cluster.nodes[1].broker.replicas.fetches
+    client = connect()
+    client.send(ApiKey.FETCH, 11, client.fetch_body("t", max_wait_ms=3_600_000))
+    wait_until(lambda: len(fetches) == 1)
+    client.close()
+    wait_until(lambda: len(fetches) == 0)
+
+
 def test_without_quotas_nothing_is_measured(
     cluster: EmbeddedCluster, set_quota: Callable[..., None], wait_until: Callable[..., None]
 ) -> None:

@@ -53,6 +53,11 @@ def test_a_start_loads_nothing_of_security_unless_it_is_asked_for(loaded: set[st
     assert not loaded & {"broker_embedded.server.secure_connection", "broker_embedded.server.tls", "hmac"}
 
 
+def test_a_start_loads_nothing_of_quotas_before_there_are_any(loaded: set[str]) -> None:
+    assert not {name for name in loaded if name.startswith("broker_embedded.quotas")}
+    assert not loaded & {"broker_embedded.server.client_quotas", "broker_embedded.controller.client_quotas"}
+
+
 @pytest.mark.parametrize("served", TABLE.values(), ids=lambda api: api.key.name.lower())
 def test_the_handler_of_an_api_is_in_the_file_of_its_name(served: Api) -> None:
     fresh = Api(served.key, versions=(served.min_version, served.max_version))
