@@ -57,10 +57,6 @@ class ClientQuotaPolicy:
         self._mutation = Limits(quotas, names.CONTROLLER_MUTATION_RATE)
         self._connection = Limits(quotas, names.CONNECTION_CREATION_RATE)
 
-    @property
-    def measures_time(self) -> bool:
-        return bool(self._request)
-
     def produced(self, user: str, client_id: str | None, size: int) -> int:
         """A Produce request of `size` bytes was taken."""
         return self._record(self._produce, self._produced, user, client_id, size)

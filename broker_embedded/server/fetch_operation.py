@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
@@ -105,9 +105,6 @@ class Fetch(DelayedOperation[TopicPartition]):
 
         return find_allowed
 
-    IS_METERED: ClassVar[bool] = True
-    """Whether it counts against the client's quota."""
-
     # --- reading
 
     def read(self) -> None:
@@ -115,7 +112,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         broker = self.ctx.broker
         names = broker.metadata.image.topic_names if self.ctx.api_version >= 13 else None
         budget = min(self.request.max_bytes, broker.config.fetch_max_bytes)
-        if self.IS_METERED and broker.quotas is not None:
+        if broker.quotas is not None:
             budget = broker.quotas.fetchable(self.ctx, budget)
         min_bytes = min(self.request.min_bytes, budget)
         self._reads = reads = []
@@ -307,7 +304,7 @@ class Fetch(DelayedOperation[TopicPartition]):
     def answer(self) -> Body:
         """The response; none of its records if that were more than the client's quota allows now."""
         quotas = self.ctx.broker.quotas
-        if self.IS_METERED and quotas is not None:
+        if quotas is not None:
             throttle_ms = quotas.fetched(self.ctx, self._available)
             if throttle_ms:
                 return self._throttled(throttle_ms)

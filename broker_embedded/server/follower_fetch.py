@@ -7,8 +7,6 @@ checked is passed over after a few comparisons.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
 from broker_embedded.replication.partition import Isolation, Partition
@@ -60,8 +58,6 @@ class FollowerFetch(Fetch):
         self._has_advanced = False
         self._may_pass_over = not (session is None or session.is_full_answer or is_stale or broker.faults.is_armed)
         self._now_ms = broker.clock.monotonic_ms()
-
-    IS_METERED: ClassVar[bool] = False
 
     # --- reading
 
