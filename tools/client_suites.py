@@ -33,8 +33,14 @@ from broker_embedded.cluster import EmbeddedCluster
 KAFKA_VERSION = "4.1.0"
 """What the broker is in the eyes of a suite that asks."""
 NO_AUTO_CREATE = "noautocreate"
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": True,
+}
+"""Everybody may do everything, until a test says otherwise."""
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 KAFKA_SCRIPTS = {
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-run-class.sh": "",  # of the programs in tests/java, which `make -C tests/java` builds
 }
@@ -92,6 +98,7 @@ def librdkafka(source: Path, *, protocol: str, only: Sequence[str], timeout_s: f
             "group.consumer.heartbeat.interval.ms": 2000,
             "replica.selector.class": RACK_AWARE,
             "auto.create.topics.enable": scenario != NO_AUTO_CREATE,
+            **ACLS,
         }
         with EmbeddedCluster(3, config=config, racks=["RACK1", "RACK2", "RACK3"]) as cluster, _kafka_tools() as path:
             environment = {
@@ -165,7 +172,7 @@ def aiokafka(source: Path, *, python: str) -> Iterator[Result]:
 
 def kafka_python(source: Path, *, python: str) -> Iterator[Result]:
     """The integration tests but those of SASL and TLS; with the settings of its own server.properties that matter."""
-    config = {"num.partitions": 4, "offsets.topic.num.partitions": 2, "group.min.session.timeout.ms": 1000}
+    config = {"num.partitions": 4, "offsets.topic.num.partitions": 2, "group.min.session.timeout.ms": 1000, **ACLS}
     with EmbeddedCluster(config=config) as cluster:
         left_out = [f"--ignore=test/integration/test_{kind}_integration.py" for kind in ("sasl", "ssl")]
         # The version that the client infers from the ranges of APIs that the broker lists.

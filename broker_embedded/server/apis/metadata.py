@@ -4,8 +4,8 @@ Brokers, topics, partitions and leaders from this broker's image. A missing topi
 auto.create.topics.enable allow it, and the answer already shows it, so that clients need not ask again: it waits until
 this broker's own metadata has the topic, for a second at most. It also waits, for a quarter of a second at most, while
 a leader that has just died is being replaced (`lost_leaders`). As controller it names itself: it passes requests on,
-and a client that was sent to a node which has died would not ask again for minutes. Not done: authorized operations
-under ACLs (all are listed), version 13's REBOOTSTRAP_REQUIRED.
+and a client that was sent to a node which has died would not ask again for minutes. Not done: version 13's
+REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations
