@@ -108,7 +108,7 @@ class ClientQuotas:
     # --- for handlers
 
     def fetched(self, ctx: RequestContext, size: int) -> int:
-        """Records of `size` bytes are about to be sent: to a client only if the answer is 0, to a broker in any case."""
+        """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
         return 0 if ctx.connection.is_of_peer else self._policy.fetched(*requester(ctx), size)
 
     def fetchable(self, ctx: RequestContext, wanted: int) -> int:
