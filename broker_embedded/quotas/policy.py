@@ -57,6 +57,11 @@ class ClientQuotaPolicy:
         self._mutation = Limits(quotas, names.CONTROLLER_MUTATION_RATE)
         self._connection = Limits(quotas, names.CONNECTION_CREATION_RATE)
 
+    @property
+    def measures_time(self) -> bool:
+        """Whether it matters to anybody how long requests take."""
+        return bool(self._request)
+
     def produced(self, user: str, client_id: str | None, size: int) -> int:
         """A Produce request of `size` bytes was taken."""
         return self._record(self._produce, self._produced, user, client_id, size)
