@@ -572,3 +572,34 @@ def test_a_consumer_group_of_the_new_protocol_needs_its_topics_described(admin: 
     admin.grant(on_topic(DESCRIBE, mine, permission=DENY))
     refused = described()
     assert (ErrorCode(refused.error_code), refused.members) == (DENIED, [])
+
+
+def test_a_pattern_finds_no_topic_that_the_member_may_not_describe(admin: Admin, bob: UserClient) -> None:
+    mine, other = admin.create_topic(), admin.create_topic()
+    group = f"group-{os.getpid()}-{next(_numbers)}"
+    admin.grant(Grant(READ, GROUP, group), on_topic(DESCRIBE, mine))
+    find = {"key_type": 0, "coordinator_keys": [group]}
+    admin.until(lambda: errors_in(bob.call(ApiKey.FIND_COORDINATOR, 4, find)) == {ErrorCode.NONE})
+    topic_id = admin.call(ApiKey.METADATA, 12, metadata(mine)).topics[0].topic_id
+    epoch, assigned = 0, None
+
+    def is_assigned() -> bool:
+        """Kafka resolves patterns in the background: the assignment comes some heartbeats later."""
+        nonlocal epoch, assigned
+        body = {
+            "group_id": group,
+            "member_id": "3Y4AZUQSTi2oZ6nlnUjQqg",
+            "member_epoch": epoch,
+            "rebalance_timeout_ms": 60_000 if epoch == 0 else -1,
+            "topic_partitions": [] if epoch == 0 else None,
+            "subscribed_topic_regex": f"{mine}|{other}" if epoch == 0 else None,
+        }
+        answer = bob.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, body)
+        assert answer.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), answer.error_message
+        epoch = answer.member_epoch
+        if answer.assignment is not None and answer.assignment.topic_partitions:
+            assigned = {each.topic_id for each in answer.assignment.topic_partitions}
+        return assigned is not None
+
+    admin.until(is_assigned)
+    assert assigned == {topic_id}

@@ -7,6 +7,8 @@ classic protocol in the same group (online migration).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.consumer.assignment import of_message, to_message
 from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, check_request
@@ -38,6 +40,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=None if request.topic_partitions is None else of_message(request.topic_partitions),
+        may_describe=_may_describe(ctx),
     )
     check_request(wanted, coordinator.config().consumer, requires_member_id=chooses_id)
     if wanted.member_epoch == JOIN_EPOCH and not wanted.member_id:
@@ -45,6 +48,15 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     reply: Reply[HeartbeatResponse] = Reply(_body)
     coordinator.shard_of(request.group_id).consumer_heartbeat(wanted, reply)
     return response_of(reply)
+
+
+def _may_describe(ctx: RequestContext) -> Callable[[str], bool] | None:
+    rights = ctx.rights
+    if rights is None:
+        return None
+    from broker_embedded.metadata.acls import AclOperation, AclResource  # where there is an authorizer
+
+    return lambda name: rights.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
 
 
 def _body(response: HeartbeatResponse) -> Body:

@@ -12,6 +12,7 @@ step sees the last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from broker_embedded.common.errors import BrokerError
@@ -62,6 +63,8 @@ class HeartbeatRequest:
     topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Assignment | None = None
+    may_describe: Callable[[str], bool] | None = None
+    """Which topics the client may know of; None: all. A pattern finds no others."""
 
     @property
     def is_leaving(self) -> bool:
@@ -143,7 +146,9 @@ def heartbeat(
     predecessor = _check_member(group, request)
     before = group.members.get(request.member_id) if predecessor is None else predecessor
     subscription = _updated(before.subscription if before is not None else Subscription(), request)
-    changed_regexes = regex_changes(group, subscription, image=image, wall_ms=wall_ms)  # refuses a wrong pattern
+    changed_regexes = regex_changes(  # refuses a wrong pattern
+        group, subscription, image=image, wall_ms=wall_ms, may_describe=request.may_describe
+    )
 
     recorder = Recorder(group)
     if predecessor is not None and predecessor.member_id != request.member_id:

@@ -52,12 +52,17 @@ def subscribed_topics(group: ConsumerGroup, image: ClusterImage) -> dict[str, To
 
 
 def regex_changes(
-    group: ConsumerGroup, subscription: Subscription, *, image: ClusterImage, wall_ms: int
+    group: ConsumerGroup,
+    subscription: Subscription,
+    *,
+    image: ClusterImage,
+    wall_ms: int,
+    may_describe: Callable[[str], bool] | None = None,
 ) -> list[Regex]:
     """Patterns that are new, match other topics than before, or are no longer used. BrokerError for one that is none.
 
-    As in Apache Kafka, a pattern must match the whole name and may match internal topics. See
-    `topic_pattern` for the syntax.
+    As in Apache Kafka, a pattern must match the whole name and may match internal topics, but none that the member who
+    asks may not describe. See `topic_pattern` for the syntax.
     """
     patterns = {member.subscription.topic_regex for member in group.members.values()} | {subscription.topic_regex}
     patterns.discard(None)
@@ -70,6 +75,8 @@ def regex_changes(
         if known is not None and not is_new_image:
             continue
         topics = matching_topics(pattern, image.topics)
+        if may_describe is not None:
+            topics = frozenset(filter(may_describe, topics))
         if known is None or known.topics != topics:
             resolved = ResolvedRegex(topics, version=image.offset, timestamp_ms=wall_ms)
             changes.append(Regex(pattern=pattern, resolved=resolved))
