@@ -235,16 +235,18 @@ class TestThrottling:
         assert 3_000 < second.throttle_time_ms < 4_500
 
     def test_changes_of_topics_over_the_quota_are_refused_or_held(
-        self, kafka: Any, quotas: Quotas, hasty: Any, user: str
+        self, kafka: Any, quotas: Quotas, hasty: Any, connect: Callable[[], Any], user: str
     ) -> None:
         quotas.set({"client-id": hasty.client_id}, controller_mutation_rate=1.0)
 
         def create(name: str, partitions: int, *, version: int) -> tuple[int, bool]:
+            client = connect()  # a connection that is held would answer when the time is over
+            client.client_id = hasty.client_id
             topic = {"name": f"{user}-{name}", "num_partitions": partitions, "replication_factor": 1}
             body = {"topics": [topic], "timeout_ms": 10_000, "validate_only": False}
-            answer = hasty.call(ApiKey.CREATE_TOPICS, version, body)
+            answer = client.call(ApiKey.CREATE_TOPICS, version, body)
             return answer.topics[0].error_code, answer.throttle_time_ms > 0
 
-        assert create("first", 14, version=6) == (0, False)  # eleven tokens are saved up, three are owed
+        assert create("first", 41, version=6) == (0, False)  # eleven tokens are saved up, thirty are owed
         assert create("second", 1, version=6) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, True)
-        assert create("third", 2, version=5) == (0, True)  # held, and then it may go on
+        assert create("third", 2, version=5) == (0, True)  # it may go on, and is held
