@@ -603,3 +603,36 @@ def test_a_pattern_finds_no_topic_that_the_member_may_not_describe(admin: Admin,
 
     admin.until(is_assigned)
     assert assigned == {topic_id}
+
+
+def test_topics_that_are_named_by_id_are_judged_by_their_name(admin: Admin, bob: UserClient) -> None:
+    mine, other = admin.create_topic(), admin.create_topic()
+    described = admin.call(ApiKey.METADATA, 12, metadata(mine, other)).topics
+    ids = {topic.name: topic.topic_id for topic in described}
+    admin.grant(on_topic(READ, mine), on_topic(WRITE, mine))
+
+    def by_id(topics: Any, partitions: str = "partitions") -> dict[str, ErrorCode]:
+        names = {topic_id: name for name, topic_id in ids.items()}
+        return {names[each.topic_id]: ErrorCode(getattr(each, partitions)[0].error_code) for each in topics}
+
+    def asked(partitions: str, content: Any) -> list[dict[str, Any]]:
+        return [{"topic_id": ids[name], partitions: [content]} for name in (mine, other)]
+
+    expected = {mine: ErrorCode.NONE, other: DENIED}
+    written = produce(mine, other)
+    records = written["topic_data"][0]["partition_data"][0]
+    answer = bob.call(ApiKey.PRODUCE, 13, {**written, "topic_data": asked("partition_data", records)})
+    assert by_id(answer.responses, "partition_responses") == expected
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}
+    body = {
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": 1_000,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": asked("partitions", partition),
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    assert by_id(bob.call(ApiKey.FETCH, 16, body).responses) == expected

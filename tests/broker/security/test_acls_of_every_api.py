@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +34,7 @@ from broker_embedded.server.authorization.table import GUARDS
 from broker_embedded.server.registry import TABLE
 from ottla.testing import SecureKafka, secure_kafka
 from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol.message import Message
 from ottla_wire.records.record import RecordData, encode_batch
 
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -526,3 +528,30 @@ def test_each_acl_is_needed_and_all_of_them_are_enough(case: Case, admin: UserCl
 def test_a_super_user_needs_none(case: Case, admin: UserClient) -> None:
     api, version, body, _, _ = case
     assert not denials_in(admin.call(api, version, body))
+
+
+def test_offsets_of_topics_that_are_named_by_id_are_judged_by_their_name(
+    kafka: SecureKafka, admin: UserClient, bob: UserClient
+) -> None:
+    kafka.create_topic("other")
+    asked = {"topics": [{"name": "orders"}, {"name": "other"}], "allow_auto_topic_creation": False}
+    names = {topic.topic_id: topic.name for topic in admin.call(ApiKey.METADATA, 12, asked).topics}
+
+    def found(topics: list[Message]) -> dict[str, ErrorCode]:
+        return {names[each.topic_id]: ErrorCode(each.partitions[0].error_code) for each in topics}
+
+    committed = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    topics = [{"topic_id": topic_id, "partitions": [committed]} for topic_id in names]
+    commit = {"group_id": "billing", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+    assert found(bob.call(ApiKey.OFFSET_COMMIT, 10, commit).topics) == dict.fromkeys(names.values(), GROUP_DENIED)
+    admin.grant(on_group(READ), on_topic(READ))
+    admin.call(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["billing"]})  # is there from then on
+    expected = {"orders": ErrorCode.NONE, "other": TOPIC_DENIED}
+    deadline = time.monotonic() + 60
+    while found(bob.call(ApiKey.OFFSET_COMMIT, 10, commit).topics) != expected:  # the coordinator may be loading
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    named = [{"topic_id": topic_id, "partition_indexes": [0]} for topic_id in names]
+    for wanted, seen in ((named, expected), (None, {"orders": ErrorCode.NONE})):
+        fetch = {"groups": [{"group_id": "billing", "topics": wanted}], "require_stable": False}
+        assert found(bob.call(ApiKey.OFFSET_FETCH, 10, fetch).groups[0].topics) == seen

@@ -51,6 +51,7 @@ def test_a_start_loads_nothing_large_of_the_standard_library_that_it_does_not_us
 def test_a_start_loads_nothing_of_security_unless_it_is_asked_for(loaded: set[str]) -> None:
     assert not {name for name in loaded if name.startswith("broker_embedded.security")}
     assert not loaded & {"broker_embedded.server.secure_connection", "broker_embedded.server.tls", "hmac"}
+    assert not {name for name in loaded if "acls" in name or "authoriz" in name}
 
 
 def test_a_start_loads_nothing_of_quotas_before_there_are_any(loaded: set[str]) -> None:
