@@ -19,6 +19,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions
+from created_anew import create_anew
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -81,18 +82,6 @@ def delete_before(kafka, topic, offset, *, partition=0):
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for deleted in admin.delete_records([Place(topic, partition, offset)]).values():
         deleted.result(20)
-
-
-def created_anew(kafka, topic):
-    kafka.delete_topics([topic])
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            kafka.create_topic(topic)
-            return
-        except Exception:  # the deletion is not done yet
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
 
 # A query from its first batch to its last
@@ -399,7 +388,7 @@ def test_a_topic_that_was_created_anew_ends_the_query_with_its_name(kafka, make_
     reader = open_stream(topic, startingOffsets="earliest")
     start = reader.initialOffset()
     checkpoint = reader.latestOffset(start, ALL)
-    created_anew(kafka, topic)
+    create_anew(kafka, topic)
     kafka.produce(topic, [f"new {i}" for i in range(5)])
     with pytest.raises(TopicRecreated, match=f"{topic} was deleted and created anew: the query had read"):
         open_stream(topic).latestOffset(checkpoint, ALL)
@@ -407,6 +396,21 @@ def test_a_topic_that_was_created_anew_ends_the_query_with_its_name(kafka, make_
     end = lenient.latestOffset(checkpoint, ALL)
     assert values(lenient, checkpoint, end) == [f"new {i}".encode() for i in range(5)]
     assert "is read from its beginning" in caplog.text
+
+
+def test_what_was_planned_of_a_topic_is_not_read_from_the_one_that_took_its_name(kafka, make_topic, open_stream):
+    topic = make_topic()
+    kafka.produce(topic, ["old"] * 3)
+    stream = open_stream(topic, startingOffsets="earliest")
+    planned = stream.partitions(start := stream.initialOffset(), stream.latestOffset(start, ALL))
+    batch = OttlaSource({"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic})
+    reader = batch.reader(batch.schema())
+    tasks = reader.partitions()
+    create_anew(kafka, topic)
+    kafka.produce(topic, ["new"] * 5)
+    for source, (task,) in ((stream, planned), (reader, tasks)):
+        with pytest.raises(TopicRecreated, match=f"{topic} was deleted and created anew"):
+            list(source.read(task))
 
 
 # What Spark asks of a source

@@ -18,11 +18,11 @@ from ottla.columnar.settings import WireSettings
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers, schemas
 
-# The versions this client is written for, newest first what it needs. Above Fetch 12 and Produce 12 topics go by id
-# instead of name (KIP-516), which buys a stateless client nothing.
+# The versions this client is written for, newest first what it needs. From Fetch 13 on topics go by id instead of name
+# (KIP-516), so that what is read is of the topic whose offsets were planned; from Produce 13 on too.
 NEWEST = {
     ApiKey.PRODUCE: 11,
-    ApiKey.FETCH: 12,
+    ApiKey.FETCH: 13,
     ApiKey.LIST_OFFSETS: 8,
     ApiKey.METADATA: 12,
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -101,9 +101,14 @@ class Connection:
         self.send(api_key, body)
         return self.receive()
 
-    def send(self, api_key: ApiKey, body: dict[str, Any], *, expects_response: bool = True) -> None:
-        """Send a request; its response comes by `receive`, after those of all requests before it."""
-        version = self.version(api_key)
+    def send(
+        self, api_key: ApiKey, body: dict[str, Any], *, expects_response: bool = True, newest: int | None = None
+    ) -> None:
+        """Send a request; its response comes by `receive`, after those of all requests before it.
+
+        `newest`: a lower version than both sides speak, if there is a reason.
+        """
+        version = self.version(api_key) if newest is None else min(self.version(api_key), newest)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._settings.client_id, body)
         try:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ottla.columnar.aborted import AbortedTransaction
 from ottla.columnar.cluster import EARLIEST, LATEST, LEADER_MOVED, Cluster, refused
 from ottla.columnar.decode import Segment, scan
-from ottla.columnar.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable
+from ottla.columnar.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable, TopicRecreated
 from ottla.columnar.ranges import DataLoss, LossRule, OffsetRange, OnDataLoss
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
 from ottla.errors import BrokerUnavailable, ConfigError
@@ -27,15 +27,30 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 log = logging.getLogger(__name__)
 
 _LARGEST_FETCH_BYTES = 1 << 30
+_BY_ID_FROM = 13
+"""From this version of Fetch on, topics are asked for by id only, before it by name only (KIP-516)."""
 
 
 class _Cursor:
     """How far the reading of one range is, and until when it may stand still."""
 
-    __slots__ = ("deadline", "end", "last_error", "max_bytes", "partition", "position", "replica", "topic")
+    __slots__ = (
+        "asked_id",
+        "deadline",
+        "end",
+        "last_error",
+        "max_bytes",
+        "partition",
+        "position",
+        "replica",
+        "topic",
+        "topic_id",
+    )
 
     def __init__(self, wanted: OffsetRange, *, deadline: float, max_bytes: int) -> None:
         self.topic = wanted.topic
+        self.topic_id = wanted.topic_id
+        self.asked_id = wanted.topic_id  # or, if nobody said which one, that of the topic that has the name now
         self.partition = wanted.partition
         self.position = wanted.start
         self.end = wanted.end
@@ -83,6 +98,7 @@ class _Reading:
         self._columns = columns
         self._on_data_loss = on_data_loss
         self._report_loss = report_loss
+        self._names: dict[bytes, str] = {}  # of the topics that were asked for by id
         deadline = self._next_deadline()
         self._cursors = {
             wanted.topic_partition: _Cursor(
@@ -107,7 +123,13 @@ class _Reading:
         groups: dict[int, list[TopicPartition]] = {}
         for leader, partitions in self._cluster.by_leader(self._cursors).items():
             for key in partitions:
-                replica = self._cursors[key].replica
+                cursor = self._cursors[key]
+                present = self._cluster.topic(key.topic).topic_id
+                if cursor.topic_id is not None and present is not None and present != cursor.topic_id:
+                    self._recreated(cursor)
+                    continue
+                cursor.asked_id = cursor.topic_id or present
+                replica = cursor.replica
                 groups.setdefault(leader if replica < 0 else replica, []).append(key)
         return groups
 
@@ -140,6 +162,8 @@ class _Reading:
 
     def _ask(self, connection: Any, partitions: list[TopicPartition]) -> None:
         topics: dict[str, list[dict[str, Any]]] = {}
+        ids = {key.topic: self._cursors[key].asked_id for key in partitions}
+        by_id = connection.version(ApiKey.FETCH) >= _BY_ID_FROM and all(ids.values())
         for key in partitions:
             cursor = self._cursors[key]
             topics.setdefault(key.topic, []).append(
@@ -156,10 +180,15 @@ class _Reading:
                 "min_bytes": 1,
                 "max_bytes": max(self._settings.fetch_max_bytes, *(self._cursors[key].max_bytes for key in partitions)),
                 "isolation_level": self._settings.isolation.value,
-                "topics": [{"topic": name, "partitions": entries} for name, entries in topics.items()],
+                "topics": [
+                    ({"topic_id": ids[name]} if by_id else {"topic": name}) | {"partitions": entries}
+                    for name, entries in topics.items()
+                ],
                 "rack_id": self._settings.client_rack,
             },
+            newest=None if by_id else _BY_ID_FROM - 1,
         )
+        self._names.update({topic_id: name for name, topic_id in ids.items() if by_id and topic_id})
 
     def _take(self, response: Any) -> tuple[list[Segment], set[TopicPartition]]:
         """The segments of a response, and the partitions that this broker no longer serves."""
@@ -169,8 +198,9 @@ class _Reading:
         moved: set[TopicPartition] = set()
         must_pause = False
         for topic in response.responses:
+            name = self._names.get(bytes(topic.topic_id), topic.topic)
             for entry in topic.partitions:
-                key = TopicPartition(topic.topic, entry.partition_index)
+                key = TopicPartition(name, entry.partition_index)
                 cursor = self._cursors.get(key)
                 if cursor is None:
                     continue
@@ -257,7 +287,7 @@ class _Reading:
         if earliest <= cursor.position <= latest:
             self._stand_still([cursor], cursor.last_error, pause=False)  # a leader that has not caught up: ask again
             return
-        policy = self._on_data_loss if isinstance(self._on_data_loss, OnDataLoss) else self._on_data_loss(cursor.key)
+        policy = self._policy_of(cursor)
         if policy is OnDataLoss.FAIL:
             raise OffsetOutOfRange(
                 topic=cursor.topic, partition=cursor.partition, wanted=cursor.position, earliest=earliest, latest=latest
@@ -265,15 +295,37 @@ class _Reading:
         first_missing = cursor.position
         can_go_on = policy in (OnDataLoss.EARLIEST, OnDataLoss.SKIP) and earliest > cursor.position
         cursor.position = min(earliest, cursor.end) if can_go_on else cursor.end
-        loss = DataLoss(
-            topic=cursor.topic, partition=cursor.partition, first_missing=first_missing, resumed_at=cursor.position
-        )
         log.warning(
             "%s: offsets %d to %d are gone (the partition holds %d to %d); reading goes on at %d",
             cursor.key, first_missing, cursor.position - 1, earliest, latest, cursor.position,
         )  # fmt: skip
+        self._report(cursor, first_missing)
+
+    def _recreated(self, cursor: _Cursor) -> None:
+        """The topic whose offsets these are is gone, and another one has its name: nothing of that is read for it."""
+        text = f"{cursor.topic} was deleted and created anew; offsets {cursor.position} to {cursor.end - 1} of"
+        text = f"{text} partition {cursor.partition} of the old topic were not read"
+        if self._policy_of(cursor) is OnDataLoss.FAIL:
+            raise TopicRecreated(text)
+        log.warning("%s", text)
+        first_missing, cursor.position = cursor.position, cursor.end
+        self._report(cursor, first_missing)
+
+    def _policy_of(self, cursor: _Cursor) -> OnDataLoss:
+        rule = self._on_data_loss
+        return rule if isinstance(rule, OnDataLoss) else rule(cursor.key)
+
+    def _report(self, cursor: _Cursor, first_missing: int) -> None:
+        """Tell of what is missing before the cursor's position, which may be its end."""
         if self._report_loss is not None:
-            self._report_loss(loss)
+            self._report_loss(
+                DataLoss(
+                    topic=cursor.topic,
+                    partition=cursor.partition,
+                    first_missing=first_missing,
+                    resumed_at=cursor.position,
+                )
+            )
         if cursor.is_done:
             del self._cursors[cursor.key]
 

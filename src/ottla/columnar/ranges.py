@@ -37,12 +37,16 @@ LossRule: TypeAlias = OnDataLoss | Callable[[TopicPartition], OnDataLoss]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """Offsets of one partition: `start` is the first one wanted, `end` the first one not wanted."""
+    """Offsets of one partition: `start` is the first one wanted, `end` the first one not wanted.
+
+    With a `topic_id` (KIP-516) they are of this very topic, and never of another one that has its name since.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: bytes | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -37,8 +37,9 @@ def read(
         partitions = [TopicPartition(name, number) for name in topics for number in sorted(cluster.topic(name).leaders)]
         starts = resolve(cluster, partitions, since, default=EARLIEST)
         ends = resolve(cluster, partitions, until, default=LATEST)
+        ids = {name: cluster.topic(name).topic_id for name in topics}
     ranges = [
-        OffsetRange(topic=p.topic, partition=p.partition, start=starts[p], end=ends[p])
+        OffsetRange(topic=p.topic, partition=p.partition, start=starts[p], end=ends[p], topic_id=ids[p.topic])
         for p in partitions
         if starts[p] < ends[p]
     ]

@@ -11,6 +11,7 @@ Two decisions that Spark's own connector takes differently:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from ottla.columnar import OffsetRange
@@ -107,9 +108,7 @@ def _cut_evenly(ranges: Sequence[OffsetRange], total: int, count: int) -> list[l
             border = total * (len(tasks) + 1) // count
             take = min(wanted.end - start, border - done)
             if take:
-                current.append(
-                    OffsetRange(topic=wanted.topic, partition=wanted.partition, start=start, end=start + take)
-                )
+                current.append(replace(wanted, start=start, end=start + take))
                 start += take
                 done += take
             if done == border:

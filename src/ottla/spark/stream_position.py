@@ -93,7 +93,13 @@ class StreamPosition:
         recreated = {name for name, topic_id in start_ids.items() if end_ids.get(name, topic_id) != topic_id}
         begins = self._begins(starts, ends, recreated)
         return [
-            OffsetRange(topic=p.topic, partition=p.partition, start=begins[p], end=ends[p])
+            OffsetRange(
+                topic=p.topic,
+                partition=p.partition,
+                start=begins[p],
+                end=ends[p],
+                topic_id=_id_of(end_ids.get(p.topic)),
+            )
             for p in sorted(ends)
             if begins[p] < ends[p]
         ]
@@ -198,3 +204,8 @@ class StreamPosition:
         except OttlaError as error:
             # Only lag tools read these; the checkpoint has the truth. A query must not stop for a display.
             log.warning("offsets of group %s were not published: %s", group, error)
+
+
+def _id_of(text: str | None) -> bytes | None:
+    """A topic id as the checkpoint has it."""
+    return None if text is None else base64.urlsafe_b64decode(text + "==")

@@ -72,7 +72,8 @@ def batch_ranges(cluster: Cluster, options: SourceOptions) -> list[OffsetRange]:
                 p, starts[p], ends[p], earliest[p], latest[p], max(0, end - start),
             )  # fmt: skip
         if start < end:
-            ranges.append(OffsetRange(topic=p.topic, partition=p.partition, start=start, end=end))
+            topic_id = cluster.topic(p.topic).topic_id
+            ranges.append(OffsetRange(topic=p.topic, partition=p.partition, start=start, end=end, topic_id=topic_id))
     return ranges
 
 
