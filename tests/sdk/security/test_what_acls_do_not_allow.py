@@ -67,10 +67,16 @@ class Threads:
             else:
                 producer.send("orders", b"x").result(GIVES_UP_S)
 
-    def receive(self, group: str) -> Any:
-        consumer = Consumer("orders", group=group, bootstrap_servers=self._servers, settings=self._settings)
+    def receive(self, group: str, topic: str = "orders", then: Callable[[], None] | None = None) -> Any:
+        """The first record; with `then` the one after it."""
+        consumer = Consumer(topic, group=group, bootstrap_servers=self._servers, settings=self._settings)
         with consumer:
-            return next(iter(consumer)).raw_value
+            records = iter(consumer)
+            first = next(records).raw_value
+            if then is None:
+                return first
+            then()
+            return next(records).raw_value
 
 
 class OnAsyncio:
@@ -90,12 +96,17 @@ class OnAsyncio:
 
         asyncio.run(asyncio.wait_for(on_loop(), GIVES_UP_S))
 
-    def receive(self, group: str) -> Any:
+    def receive(self, group: str, topic: str = "orders", then: Callable[[], None] | None = None) -> Any:
         async def on_loop() -> Any:
             async with AsyncConsumer(
-                "orders", group=group, bootstrap_servers=self._servers, settings=self._settings
+                topic, group=group, bootstrap_servers=self._servers, settings=self._settings
             ) as consumer:
-                return (await anext(aiter(consumer))).raw_value
+                records = aiter(consumer)
+                first = (await anext(records)).raw_value
+                if then is None:
+                    return first
+                await asyncio.to_thread(then)
+                return (await anext(records)).raw_value
 
         return asyncio.run(asyncio.wait_for(on_loop(), GIVES_UP_S))
 
@@ -168,3 +179,16 @@ def test_a_consumer_that_may_read_does(bob: Any, admin: UserClient, request: pyt
     assert bob.receive(group) == b"x"
     admin.grant(Grant(READ, TOPIC, "orders", permission=DENY))
     assert TOPIC_DENIED in refusal(lambda: bob.receive(group))
+
+
+def test_a_consumer_whose_permission_is_taken_away_says_so_and_ends(
+    bob: Any, kafka: SecureKafka, admin: UserClient
+) -> None:
+    topic = kafka.create_topic(kafka.fresh_name("withdrawn"))
+    admin.grant(Grant(READ, GROUP, topic), Grant(READ, TOPIC, topic))
+    kafka.produce(topic, [b"x"])
+
+    def withdraw() -> None:
+        admin.grant(Grant(READ, TOPIC, topic, permission=DENY))
+
+    assert TOPIC_DENIED in refusal(lambda: bob.receive(topic, topic, withdraw))
