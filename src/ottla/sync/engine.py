@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from queue import SimpleQueue
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -58,6 +56,7 @@ from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
 from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
 from ottla.sync.messages import to_batches
+from ottla.sync.poll_calls import PollCalls
 from ottla.sync.reachable import await_broker
 from ottla.sync.throttled import hearing
 from ottla.sync.workers import Execute, Workers
@@ -127,7 +126,7 @@ class Engine:
         )
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._calls = PollCalls()
         self._is_stopping = threading.Event()
         self._is_stopped = threading.Event()
         self._poll_thread: threading.Thread | None = None
@@ -276,22 +275,11 @@ class Engine:
         """
         if threading.current_thread() is self._poll_thread:
             return call()
-        result: Future[T] = Future()
-        self._calls.put((call, result))
-        while True:
-            try:
-                return result.result(_POLL_S)
-            except TimeoutError:
-                if self._is_stopped.is_set() and not result.done():
-                    raise LifecycleError(f"consumer of group {self.group!r} is closed") from None
-
-    def _run_calls(self) -> None:
-        while not self._calls.empty():
-            call, result = self._calls.get_nowait()
-            try:
-                result.set_result(call())
-            except BaseException as error:
-                result.set_exception(error)
+        return self._calls.ask(
+            call,
+            is_over=self._is_stopped.is_set,
+            closed=lambda: LifecycleError(f"consumer of group {self.group!r} is closed"),
+        )
 
     def _c_clients(self) -> Iterable[object | None]:
         return (self._client,)
@@ -309,7 +297,7 @@ class Engine:
             self._close()
 
     def _turn(self) -> None:
-        self._run_calls()
+        self._calls.run()
         self._work.serve()  # and what those calls want of the client, before it gives more
         self._poll_once()
 

@@ -127,7 +127,7 @@ def test_what_was_polled_before_a_seek_reached_the_client_does_not_count_for_the
     turns.finish(turns.take())
     seeking = threading.Thread(target=turns.engine.seek, args=(A, 5))
     seeking.start()
-    wait_until(lambda: not turns.engine._calls.empty(), timeout_s=30)
+    wait_until(lambda: turns.engine._calls.are_waiting, timeout_s=30)
 
     turns.turn()
     seeking.join(30)
