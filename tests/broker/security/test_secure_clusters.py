@@ -223,7 +223,7 @@ def test_a_client_that_asks_for_much_and_reads_late_gets_all_of_it_encrypted() -
         with Cluster(settings) as client:
             connection = client.any_broker()
             for _ in range(5):  # far more than sockets and buffers hold
-                connection.send(ApiKey.FETCH, fetch)
+                connection.send(ApiKey.FETCH, fetch, newest=12)  # by name
             for _ in range(5):
                 records = bytes(connection.receive().responses[0].partitions[0].records)
                 assert len(records) > len(values) * 500_000
