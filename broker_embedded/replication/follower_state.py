@@ -62,6 +62,11 @@ class FollowerState:
         self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
         self._leader_end_offset_at_last_fetch = leader_end_offset
 
+    def on_removed(self) -> None:
+        """It left the ISR. Until it fetches again, nobody waits for it: it may have died a moment ago."""
+        self.last_caught_up_ms = NEVER_MS
+        self.last_fetch_ms = NEVER_MS
+
     def is_caught_up(self, *, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Whether it has everything, or had it at most `max_lag_ms` ago (`replica.lag.time.max.ms`)."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms

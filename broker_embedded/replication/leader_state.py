@@ -88,6 +88,9 @@ class LeaderState:
             self.epoch_start_offset = log_end_offset
             for node, follower in self.followers.items():
                 follower.on_leader_epoch(is_in_sync=node in image.isr, leader_end_offset=log_end_offset, now_ms=now_ms)
+        for node in set(self.isr).difference(image.isr):
+            if node in self.followers:
+                self.followers[node].on_removed()
         if (image.leader_epoch, image.partition_epoch) != (self.leader_epoch, self.partition_epoch):
             self.pending = None
         self.leader_epoch = image.leader_epoch

@@ -45,6 +45,24 @@ def test_a_leader_that_is_killed_is_replaced_without_the_end_of_any_session(
     assert client.read("t", 2, partition=partition) == ["before", "after"]
 
 
+def test_nobody_waits_for_a_follower_that_is_killed(make_cluster: Make, make_client: Any) -> None:
+    """It was in sync a moment ago, so it might be about to join again, if it lived."""
+    cluster = make_cluster(config=PATIENT)
+    cluster.create_topic("t", partitions=3, replication_factor=3, config={"min.insync.replicas": 2})
+    victim = next(each for each in cluster.broker_ids if each != cluster.controller_id)
+    partitions = [number for number in range(3) if cluster.leader("t", number) != victim]
+    client = make_client(cluster)
+    for partition in partitions:
+        client.send("t", "before", partition=partition)
+    cluster.kill(victim)
+    for partition in partitions:
+        client.send("t", "after", partition=partition)
+        assert client.read("t", 2, partition=partition) == ["before", "after"]
+    cluster.start_broker(victim)
+    for partition in partitions:
+        cluster.wait_for_isr("t", partition)
+
+
 def test_a_paused_broker_is_not_taken_for_dead(make_cluster: Make) -> None:
     """Not even by a new controller, which asks after everybody."""
     cluster = make_cluster(4, config=PATIENT)

@@ -103,6 +103,21 @@ def test_a_replica_that_keeps_up_and_is_about_to_join_is_waited_for() -> None:
     assert leader.high_watermark() == 12, "or it stopped to keep up"
 
 
+def test_who_was_taken_out_of_the_isr_is_not_waited_for_until_it_fetches_again() -> None:
+    """The controller knows that it is dead, and so does nobody here."""
+    leader = Leader(end=10)
+    leader.fetch(2, 10)
+    leader.fetch(3, 10)
+    leader.apply(isr=(1, 2))
+    leader.end = 12
+    leader.fetch(2, 12)
+    assert leader.high_watermark() == 12
+    leader.fetch(3, 12)
+    leader.end = 14
+    leader.fetch(2, 14)
+    assert leader.high_watermark() == 12, "it lives, and is about to join"
+
+
 def test_below_min_insync_replicas_the_high_watermark_stays() -> None:
     leader = Leader(isr=(1,), end=10)
     assert leader.high_watermark(min_isr=2) is None
