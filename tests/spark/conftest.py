@@ -130,9 +130,10 @@ def _not_while_it_starts(request, starting):
 @pytest.fixture(scope="session")
 def spark(request, starting):
     _find_java()
+    running = starting.wait()
     if any(item.path.name == PROCESSES for item in request.session.items):
         request.getfixturevalue("processes")
-    return starting.wait()
+    return running
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
 from ottla.spark.pipeline.signals import ctrl_c_spares_the_jvm, stop_on_signals
 from ottla.spark.pipeline.starts import Starts, options_of
+from ottla.spark.spark_session import local_cores, session
 from ottla.spark.starting import is_local, local_path
 from ottla.telemetry import log_event
 
@@ -63,9 +64,11 @@ def start(
             with Cluster(wire) as cluster:
                 starts = Starts(pipeline, cluster, since=since, spark=session)
                 runs = {sink.name: _run(pipeline, session, sink, starts, pause) for sink in sinks}
+            writers = {}
             for sink in sinks:
                 rows = Frames(session, pipeline.parts, runs[sink.name]).rows_of(sink)
-                queries[sink.name] = _start_query(pipeline, sink, rows, every=every, available_now=available_now)
+                writers[sink.name] = _writer(pipeline, sink, rows, every=every, available_now=available_now)
+            _start_all(writers, queries)
         except BaseException:
             for query in queries.values():
                 query.stop()
@@ -74,7 +77,7 @@ def start(
     log_event(
         "pipeline_started", "info", {"pipeline": pipeline.name, "version": pipeline.version, "sinks": list(queries)}
     )
-    return Running(pipeline, queries, pause, held)
+    return Running(pipeline, {sink.name: queries[sink.name] for sink in sinks}, pause, held)
 
 
 def run_until_signal(pipeline: Pipeline, spark: SparkSession | None, *, every: str | None, available_now: bool) -> None:
@@ -127,9 +130,8 @@ def _run(pipeline: Pipeline, session: SparkSession, sink: Sink, starts: Starts, 
     )
 
 
-def _start_query(
-    pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, available_now: bool
-) -> StreamingQuery:
+def _writer(pipeline: Pipeline, sink: Sink, rows: Any, *, every: str | None, available_now: bool) -> Any:
+    """The query of a sink, all but started."""
     if isinstance(sink, ParquetSink) and sink.files_per_batch is not None:
         rows = rows.coalesce(sink.files_per_batch)
     writer = rows.writeStream.queryName(f"{pipeline.name}.{pipeline.version}.{sink.name}")
@@ -151,25 +153,38 @@ def _start_query(
             writer = writer.option(name, str(value))
         writer = writer.format("ottla").option("kafka.bootstrap.servers", pipeline.bootstrap_servers)
         writer = writer.option("topic", pipeline.in_version(sink.topic))
-    return _start_one(writer, sink)
+    return writer
 
 
-def _start_one(writer: Any, sink: Sink) -> StreamingQuery:
-    """Start a query and wait until its sources are there.
+def _start_all(writers: Mapping[str, Any], queries: dict[str, StreamingQuery]) -> None:
+    """Start all queries, put each into `queries`, and wait until their sources are there.
 
     Spark gives the Python process of each source ten seconds to start. Many at once on a busy machine need longer, so
-    queries start one after the other, and one whose source came too late is started again.
+    no more start at once than there are cores, and one whose source came too late is started again.
     """
-    query: StreamingQuery = writer.start()
-    for _ in range(STARTS - 1):
-        while query.isActive and str(query.status["message"]).startswith("Initializing"):
+    waiting, starting = list(writers), list[str]()
+    starts = dict.fromkeys(writers, 0)
+    while waiting or starting:
+        while waiting and len(starting) < local_cores("local[*]"):
+            name = waiting.pop(0)
+            queries[name] = writers[name].start()
+            starts[name] += 1
+            starting.append(name)
+        for name in [each for each in starting if not _is_initializing(queries[each])]:
+            starting.remove(name)
+            if starts[name] < STARTS and _came_too_late(queries[name]):
+                log_event("pipeline_source_started_too_slowly", "warning", {"sink": name})
+                waiting.append(name)
+        if starting:
             time.sleep(LOOK_EVERY_S)
-        error = None if query.isActive else query.exception()
-        if error is None or TOO_LATE not in str(error):
-            return query
-        log_event("pipeline_source_started_too_slowly", "warning", {"sink": sink.name})
-        query = writer.start()
-    return query
+
+
+def _is_initializing(query: StreamingQuery) -> bool:
+    return query.isActive and str(query.status["message"]).startswith("Initializing")
+
+
+def _came_too_late(query: StreamingQuery) -> bool:
+    return not query.isActive and TOO_LATE in str(query.exception() or "")
 
 
 def _client_options(pipeline: Pipeline) -> dict[str, Any]:
@@ -191,6 +206,4 @@ def _refuse_foreign_output(pipeline: Pipeline, sink: Sink) -> None:
 
 
 def _session(pipeline: Pipeline) -> SparkSession:
-    from ottla.spark.spark_session import session
-
     return session(pipeline.name)
