@@ -105,7 +105,7 @@ class Started:
                 stderr=output,
                 env=os.environ | environment,
                 start_new_session=True,
-                preexec_fn=lambda: os.nice(5),  # it has time until the last tests: the others come first
+                preexec_fn=lambda: os.nice(15),  # it has time until the last tests: the others come first
             )
 
     def wait(self, reached):

@@ -91,8 +91,9 @@ def _session():
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.streaming.pollingDelay": "10ms",
             "spark.driver.memory": "1g",
-            # Short queries: the JVM's second compiler and parallel collectors cost more than they give.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # Short queries: the JVM's second compiler and parallel collectors cost more than they give, and so
+            # does a heap that grows bit by bit.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms800m -Xmn500m",
             "spark.sql.warehouse.dir": "/tmp/ottla-spark-tests-warehouse",
         },
         log_level="OFF",
