@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+from broker_embedded.common.errors import BrokerError
 
 
 def refuse(which: int, seen: list[str], code: int = errno.ENOSPC) -> Callable[[str, str], None]:
@@ -19,3 +23,24 @@ def refuse(which: int, seen: list[str], code: int = errno.ENOSPC) -> Callable[[s
             raise OSError(code, os.strerror(code), path)
 
     return before_change
+
+
+def refused_in_turn(
+    make: Callable[[], Any], act: Callable[[Any], object], code: int = errno.ENOSPC
+) -> Iterator[tuple[Any, bool, str]]:
+    """Do `act` on what `make` makes, again and again, until it needs no further step: each time the next is refused.
+
+    What was made, whether who asked was told, and the step that was refused.
+    """
+    for number in count():
+        made, seen = make(), list[str]()
+        made.fs.before_change = refuse(number, seen, code)
+        try:
+            act(made)
+            was_refused = False
+        except BrokerError:
+            was_refused = True
+        made.fs.before_change = None
+        if len(seen) <= number:
+            return
+        yield made, was_refused, seen[number]

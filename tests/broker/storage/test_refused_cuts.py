@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from refusing_disk import refuse
+from refusing_disk import refuse, refused_in_turn
 
 from broker_embedded.common.errors import BrokerError
 
@@ -55,28 +55,17 @@ def test_a_cut_that_was_refused_is_done_by_the_next_attempt(make_store: Any, cut
     wanted = filled(make_store)
     cut(wanted.log)
     refused = 0
-    while True:
-        store = filled(make_store)
-        seen: list[str] = []
-        store.fs.before_change = refuse(refused, seen)
-        try:
-            cut(store.log)
-            was_refused = False
-        except BrokerError:
-            was_refused = True
-        store.fs.before_change = None
-        if len(seen) <= refused:
-            break
+    for store, was_refused, step in refused_in_turn(lambda: filled(make_store), lambda store: cut(store.log)):
         assert was_refused, "who asked for it is told"
         assert len(store.log.segments) > 0
         cut(store.log)
-        assert state(store) == state(wanted), f"refused: {seen[refused]}"
+        assert state(store) == state(wanted), f"refused: {step}"
         store.append(b"instead", leader_epoch=9)
         store.log.flush()
         found = state(store)
         store.crash(Random(refused))
         store.log.update_high_watermark(store.log.log_end_offset)
-        assert state(store)[:3] == found[:3], f"refused: {seen[refused]}"
+        assert state(store)[:3] == found[:3], f"refused: {step}"
         refused += 1
     assert refused > 10, "the log was cut"
 
@@ -109,27 +98,18 @@ def test_an_epoch_that_could_not_be_written_down_is_with_the_next_attempt(make_s
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_deletion_that_was_refused_is_undone_or_done_whole(make_store: Any, code: int) -> None:
     """Never a log that is listed and whose files are under another name."""
+    values = filled(make_store).values()
     refused = 0
-    while True:
-        store = filled(make_store)
-        values = store.values()
-        seen: list[str] = []
-        store.fs.before_change = refuse(refused, seen, code)
-        try:
-            store.manager.delete("orders", 0)
-            was_refused = False
-        except BrokerError:
-            was_refused = True
-        store.fs.before_change = None
-        if len(seen) <= refused:
-            break
+    for store, was_refused, step in refused_in_turn(
+        lambda: filled(make_store), lambda store: store.manager.delete("orders", 0), code
+    ):
         left = [name for name in store.fs.list_dir("/data") if name == "orders-0"]
         if was_refused:
             assert store.manager.get("orders", 0) is store.log
-            assert (store.values(), left) == (values, ["orders-0"]), f"refused: {seen[refused]}"
+            assert (store.values(), left) == (values, ["orders-0"]), f"refused: {step}"
             store.manager.delete("orders", 0)
         assert store.manager.get("orders", 0) is None
-        assert not [name for name in store.fs.list_dir("/data") if name == "orders-0"], f"refused: {seen[refused]}"
+        assert not [name for name in store.fs.list_dir("/data") if name == "orders-0"], f"refused: {step}"
         refused += 1
     assert refused >= 2, "it was renamed, and the new name flushed"
 
@@ -137,22 +117,13 @@ def test_a_deletion_that_was_refused_is_undone_or_done_whole(make_store: Any, co
 def test_records_that_were_deleted_at_the_second_attempt_stay_deleted(make_store: Any) -> None:
     """The second request finds the log start where it wants it: it must still not answer before that is kept."""
     refused = 0
-    while True:
-        store = filled(make_store)
-        seen: list[str] = []
-        store.fs.before_change = refuse(refused, seen)
-        try:
-            store.log.delete_records(5)
-            was_refused = False
-        except BrokerError:
-            was_refused = True
-        store.fs.before_change = None
-        if len(seen) <= refused:
-            break
+    for store, was_refused, step in refused_in_turn(
+        lambda: filled(make_store), lambda store: store.log.delete_records(5)
+    ):
         assert was_refused, "who asked for it is told"
         assert store.log.delete_records(5) == 5
         store.crash(Random(refused))
         store.log.update_high_watermark(store.log.log_end_offset)
-        assert store.values() == [b"5", b"6", b"7", b"8"], f"refused: {seen[refused]}"
+        assert store.values() == [b"5", b"6", b"7", b"8"], f"refused: {step}"
         refused += 1
     assert refused > 2, "the log start was kept"
