@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.columnar.aborted import AbortedTransaction
 from ottla.columnar.decode import Segment, scan
-from ottla.columnar.errors import CorruptBatch
-from ottla.columnar.ranges import Isolation
 from ottla.columnar.schema import arrow_schema
 from ottla.columnar.varints import read_varints, varint_widths, write_varints
+from ottla.wire_client.aborted import AbortedTransaction
+from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.ranges import Isolation
 from ottla_wire.records import CompressionType, RecordData, decode_batch, encode_batch, iter_batches
 from ottla_wire.records.control import ControlType, encode_end_txn_marker
 

@@ -112,8 +112,8 @@ def _offsets(
         return dict.fromkeys(wanted, int(target))
     if bootstrap_servers is None:
         raise InputError(f"--to {target}: give --bootstrap-servers to look it up")
-    from ottla.columnar import EARLIEST, Cluster, wire_settings
-    from ottla.columnar.positions import resolve
+    from ottla.wire_client import EARLIEST, Cluster, wire_settings
+    from ottla.wire_client.positions import resolve
 
     with Cluster(wire_settings(bootstrap_servers=bootstrap_servers)) as cluster:
         return resolve(cluster, wanted, target, default=EARLIEST)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.columnar.connection import Connection
-from ottla.columnar.errors import BrokerRefused
-from ottla.columnar.settings import wire_settings
 from ottla.errors import BrokerUnavailable
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.settings import wire_settings
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 EXACT, DEFAULT = 0, 1

@@ -22,42 +22,42 @@ except ImportError as error:
     raise ConfigError(f"ottla.columnar needs pyarrow and numpy ({error}): pip install 'ottla[arrow]'") from error
 
 if TYPE_CHECKING:
-    from ottla.columnar.cluster import EARLIEST as EARLIEST
-    from ottla.columnar.cluster import LATEST as LATEST
-    from ottla.columnar.cluster import Cluster as Cluster
-    from ottla.columnar.cluster import TopicMetadata as TopicMetadata
-    from ottla.columnar.errors import BrokerRefused as BrokerRefused
-    from ottla.columnar.errors import CorruptBatch as CorruptBatch
-    from ottla.columnar.errors import OffsetOutOfRange as OffsetOutOfRange
-    from ottla.columnar.errors import PartitionUnavailable as PartitionUnavailable
-    from ottla.columnar.errors import TopicRecreated as TopicRecreated
     from ottla.columnar.fetch import read_ranges as read_ranges
-    from ottla.columnar.groups import commit_group_offsets as commit_group_offsets
-    from ottla.columnar.groups import group_offsets as group_offsets
-    from ottla.columnar.positions import Position as Position
     from ottla.columnar.produce import Written as Written
-    from ottla.columnar.ranges import DataLoss as DataLoss
-    from ottla.columnar.ranges import Isolation as Isolation
-    from ottla.columnar.ranges import OffsetRange as OffsetRange
-    from ottla.columnar.ranges import OnDataLoss as OnDataLoss
     from ottla.columnar.reader import read as read
     from ottla.columnar.schema import arrow_schema as arrow_schema
-    from ottla.columnar.settings import WireSettings as WireSettings
-    from ottla.columnar.settings import wire_settings as wire_settings
-    from ottla.columnar.transactions import OpenTransaction as OpenTransaction
-    from ottla.columnar.transactions import Outcome as Outcome
-    from ottla.columnar.transactions import add_marker as add_marker
-    from ottla.columnar.transactions import begin_transaction as begin_transaction
-    from ottla.columnar.transactions import end_transaction as end_transaction
-    from ottla.columnar.transactions import read_marker as read_marker
     from ottla.columnar.writer import TopicWriter as TopicWriter
     from ottla.columnar.writer import write as write
+    from ottla.wire_client.cluster import EARLIEST as EARLIEST
+    from ottla.wire_client.cluster import LATEST as LATEST
+    from ottla.wire_client.cluster import Cluster as Cluster
+    from ottla.wire_client.cluster import TopicMetadata as TopicMetadata
+    from ottla.wire_client.errors import BrokerRefused as BrokerRefused
+    from ottla.wire_client.errors import CorruptBatch as CorruptBatch
+    from ottla.wire_client.errors import OffsetOutOfRange as OffsetOutOfRange
+    from ottla.wire_client.errors import PartitionUnavailable as PartitionUnavailable
+    from ottla.wire_client.errors import TopicRecreated as TopicRecreated
+    from ottla.wire_client.groups import commit_group_offsets as commit_group_offsets
+    from ottla.wire_client.groups import group_offsets as group_offsets
+    from ottla.wire_client.positions import Position as Position
+    from ottla.wire_client.ranges import DataLoss as DataLoss
+    from ottla.wire_client.ranges import Isolation as Isolation
+    from ottla.wire_client.ranges import OffsetRange as OffsetRange
+    from ottla.wire_client.ranges import OnDataLoss as OnDataLoss
+    from ottla.wire_client.settings import WireSettings as WireSettings
+    from ottla.wire_client.settings import wire_settings as wire_settings
+    from ottla.wire_client.transactions import OpenTransaction as OpenTransaction
+    from ottla.wire_client.transactions import Outcome as Outcome
+    from ottla.wire_client.transactions import add_marker as add_marker
+    from ottla.wire_client.transactions import begin_transaction as begin_transaction
+    from ottla.wire_client.transactions import end_transaction as end_transaction
+    from ottla.wire_client.transactions import read_marker as read_marker
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "ottla.columnar.cluster": ["Cluster", "EARLIEST", "LATEST", "TopicMetadata"],
-        "ottla.columnar.errors": [
+        "ottla.wire_client.cluster": ["Cluster", "EARLIEST", "LATEST", "TopicMetadata"],
+        "ottla.wire_client.errors": [
             "BrokerRefused",
             "CorruptBatch",
             "OffsetOutOfRange",
@@ -65,14 +65,14 @@ __getattr__, __dir__, __all__ = lazy_names(
             "TopicRecreated",
         ],
         "ottla.columnar.fetch": ["read_ranges"],
-        "ottla.columnar.groups": ["commit_group_offsets", "group_offsets"],
-        "ottla.columnar.positions": ["Position"],
+        "ottla.wire_client.groups": ["commit_group_offsets", "group_offsets"],
+        "ottla.wire_client.positions": ["Position"],
         "ottla.columnar.produce": ["Written"],
-        "ottla.columnar.ranges": ["DataLoss", "Isolation", "OffsetRange", "OnDataLoss"],
+        "ottla.wire_client.ranges": ["DataLoss", "Isolation", "OffsetRange", "OnDataLoss"],
         "ottla.columnar.reader": ["read"],
         "ottla.columnar.schema": ["arrow_schema"],
-        "ottla.columnar.settings": ["WireSettings", "wire_settings"],
-        "ottla.columnar.transactions": [
+        "ottla.wire_client.settings": ["WireSettings", "wire_settings"],
+        "ottla.wire_client.transactions": [
             "OpenTransaction",
             "Outcome",
             "add_marker",

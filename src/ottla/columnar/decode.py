@@ -19,14 +19,14 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ottla.columnar.aborted import AbortedFilter, AbortedTransaction
 from ottla.columnar.binary import binary_array, constant_string_array, primitive_array
-from ottla.columnar.errors import CorruptBatch
 from ottla.columnar.headers import decode_headers
-from ottla.columnar.ranges import Isolation
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.varints import Bytes8, Ints, read_varints
 from ottla.columnar.walk import record_bodies
+from ottla.wire_client.aborted import AbortedFilter, AbortedTransaction
+from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.ranges import Isolation
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.records import BATCH_OVERHEAD, BatchHeader, CompressionType, check_crc, decompress, parse_header
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.columnar.aborted import AbortedTransaction
-from ottla.columnar.cluster import EARLIEST, LATEST, LEADER_MOVED, Cluster, refused
 from ottla.columnar.decode import Segment, scan
-from ottla.columnar.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable, TopicRecreated
-from ottla.columnar.ranges import DataLoss, LossRule, OffsetRange, OnDataLoss
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.records import TopicPartition
+from ottla.wire_client.aborted import AbortedTransaction
+from ottla.wire_client.cluster import EARLIEST, LATEST, LEADER_MOVED, Cluster, refused
+from ottla.wire_client.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable, TopicRecreated
+from ottla.wire_client.ranges import DataLoss, LossRule, OffsetRange, OnDataLoss
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 log = logging.getLogger(__name__)

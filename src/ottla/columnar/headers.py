@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.columnar.binary import as_text, binary_array, binary_parts, varint_column
-from ottla.columnar.errors import CorruptBatch
 from ottla.columnar.schema import HEADERS
 from ottla.columnar.varints import Bytes8, Ints, read_varints
 from ottla.errors import InputError
+from ottla.wire_client.errors import CorruptBatch
 
 
 def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints) -> pa.Array:

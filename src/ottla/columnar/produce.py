@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ottla.columnar.cluster import LEADER_MOVED, Cluster
-from ottla.columnar.connection import Connection
 from ottla.columnar.encode import PlannedBatch, finish_batch
-from ottla.columnar.errors import BrokerRefused, PartitionUnavailable
-from ottla.columnar.transactions import OpenTransaction, enlist_partitions
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, UndeliveredRecord
 from ottla.records import TopicPartition
+from ottla.wire_client.cluster import LEADER_MOVED, Cluster
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
+from ottla.wire_client.transactions import OpenTransaction, enlist_partitions
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _AGAIN = LEADER_MOVED | {

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from ottla.columnar.cluster import EARLIEST, LATEST, Cluster
 from ottla.columnar.fetch import read_ranges
-from ottla.columnar.positions import Position, resolve
-from ottla.columnar.ranges import LossRule, OffsetRange, OnDataLoss
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
-from ottla.columnar.settings import wire_settings
 from ottla.records import TopicPartition
+from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla.wire_client.positions import Position, resolve
+from ottla.wire_client.ranges import LossRule, OffsetRange, OnDataLoss
+from ottla.wire_client.settings import wire_settings
 
 
 def read(

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ottla.columnar.errors import CorruptBatch
+from ottla.wire_client.errors import CorruptBatch
 
 Bytes8: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]

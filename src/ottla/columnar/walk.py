@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ottla.columnar.errors import CorruptBatch
 from ottla.columnar.varints import Bytes8, Ints
+from ottla.wire_client.errors import CorruptBatch
 
 TRY_STRIDE_AFTER = 4
 """So many equal lengths in a row make it worth comparing a whole run."""

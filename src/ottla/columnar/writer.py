@@ -15,16 +15,16 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ottla.columnar.cluster import Cluster
 from ottla.columnar.encode import PlannedBatch, plan_batches
 from ottla.columnar.partitioner import partitions_for_keys
 from ottla.columnar.produce import ProduceClient, Written
 from ottla.columnar.schema import HEADERS
-from ottla.columnar.settings import WireSettings, wire_settings
-from ottla.columnar.topics import max_message_bytes
-from ottla.columnar.transactions import OpenTransaction, Outcome, abort_quietly, begin_transaction, end_transaction
 from ottla.columnar.varints import Ints
 from ottla.errors import InputError, RecordTooLarge
+from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.settings import WireSettings, wire_settings
+from ottla.wire_client.topics import max_message_bytes
+from ottla.wire_client.transactions import OpenTransaction, Outcome, abort_quietly, begin_transaction, end_transaction
 from ottla_wire.records import BATCH_OVERHEAD
 
 _ROWS_AT_ONCE = 50_000

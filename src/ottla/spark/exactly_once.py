@@ -24,20 +24,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ottla.columnar import (
+from ottla.columnar import TopicWriter
+from ottla.errors import InputError
+from ottla.records import TopicPartition
+from ottla.spark.options import SinkOptions
+from ottla.wire_client import (
     Cluster,
     OpenTransaction,
     Outcome,
-    TopicWriter,
     add_marker,
     begin_transaction,
     end_transaction,
     read_marker,
 )
-from ottla.columnar.transactions import abort_quietly
-from ottla.errors import InputError
-from ottla.records import TopicPartition
-from ottla.spark.options import SinkOptions
+from ottla.wire_client.transactions import abort_quietly
 
 
 class ReplayDiffers(InputError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from ottla.columnar import OnDataLoss
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
+from ottla.wire_client import OnDataLoss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

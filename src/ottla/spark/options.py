@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.columnar import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
 from ottla.columnar.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
-from ottla.columnar.transactions import DEFAULT_TIMEOUT_MS
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.java_names import from_java
 from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
 from ottla.spark.offsets import Offsets, parse_assign_option, parse_offsets_option
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
+from ottla.wire_client import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
+from ottla.wire_client.transactions import DEFAULT_TIMEOUT_MS
 
 DECODE_OPTION = "ottla.decode"
 """Pickled serdes, put there by `ottla.spark.read` and `read_stream`; see `inside.py`."""

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from ottla.columnar import OffsetRange
 from ottla.records import TopicPartition
+from ottla.wire_client import OffsetRange
 
 ROWS_PER_TASK = 50_000
 """A task smaller than this costs more to start than to run."""

@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ottla.columnar import OffsetRange
 from ottla.spark.connections import cluster_for
 from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
 from ottla.spark.planner import plan_tasks
@@ -31,6 +30,7 @@ from ottla.spark.quiet import end_quietly_when_spark_hangs_up
 from ottla.spark.schema import spark_schema
 from ottla.spark.stream_position import StreamPosition
 from ottla.spark.subscription import batch_ranges
+from ottla.wire_client import OffsetRange
 
 
 class OttlaSource(DataSource):

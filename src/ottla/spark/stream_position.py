@@ -12,7 +12,14 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.columnar import (
+from ottla.errors import OttlaError, UnknownTopic
+from ottla.records import TopicPartition
+from ottla.spark.offsets import Offsets, from_json_dict, to_json_dict
+from ottla.spark.options import SourceOptions
+from ottla.spark.planner import share_budget
+from ottla.spark.starting import local_path, persisted_start
+from ottla.spark.subscription import offsets_at, resolve_start, subscribed_partitions
+from ottla.wire_client import (
     EARLIEST,
     LATEST,
     Cluster,
@@ -22,13 +29,6 @@ from ottla.columnar import (
     TopicRecreated,
     commit_group_offsets,
 )
-from ottla.errors import OttlaError, UnknownTopic
-from ottla.records import TopicPartition
-from ottla.spark.offsets import Offsets, from_json_dict, to_json_dict
-from ottla.spark.options import SourceOptions
-from ottla.spark.planner import share_budget
-from ottla.spark.starting import local_path, persisted_start
-from ottla.spark.subscription import offsets_at, resolve_start, subscribed_partitions
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from ottla.columnar import EARLIEST, LATEST, Cluster, OffsetOutOfRange, OffsetRange, OnDataLoss, group_offsets
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.offsets import Offsets
 from ottla.spark.options import SourceOptions, Start
+from ottla.wire_client import EARLIEST, LATEST, Cluster, OffsetOutOfRange, OffsetRange, OnDataLoss, group_offsets
 
 log = logging.getLogger(__name__)
 

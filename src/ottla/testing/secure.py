@@ -50,7 +50,7 @@ class SecureKafka(Kafka):
         self.settings = self.settings_of(*next(iter(security.users.items()), ("", "")))
 
     def settings_of(self, username: str, password: str, *, mechanism: str | None = None) -> dict[str, str]:
-        """What a client of this user needs, in the names that confluent-kafka, Ottla and its columnar client share."""
+        """What a client of this user needs, in the names that confluent-kafka, Ottla and its wire client share."""
         security = self.security
         settings = {"security.protocol": security.protocol}
         if security.uses_sasl:

@@ -21,8 +21,8 @@ from broker_embedded.security.scram import (
     mechanism_called,
     mechanism_name,
 )
-from ottla.columnar.errors import BrokerRefused
-from ottla.columnar.sasl import start_exchange
+from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.sasl import start_exchange
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)

@@ -18,8 +18,8 @@ from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster, Security
 from ottla.columnar import read
-from ottla.columnar.errors import BrokerRefused
 from ottla.testing import secure_kafka
+from ottla.wire_client.errors import BrokerRefused
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256

@@ -12,8 +12,8 @@ from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.security.authenticator import MAX_FRAME_BYTES
-from ottla.columnar.sasl import start_exchange
 from ottla.testing import SecureKafka
+from ottla.wire_client.sasl import start_exchange
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-PACKAGES = ["ottla", "ottla.columnar", "ottla.spark", "ottla.testing"]
+PACKAGES = ["ottla", "ottla.columnar", "ottla.spark", "ottla.testing", "ottla.wire_client"]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

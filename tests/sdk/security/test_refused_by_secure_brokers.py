@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 from ottla import AsyncProducer
 from ottla.columnar import read
-from ottla.columnar.errors import BrokerRefused
 from ottla.errors import BrokerUnavailable
 from ottla.testing import SecureKafka, secure_kafka
+from ottla.wire_client.errors import BrokerRefused
 
 Change = Callable[[SecureKafka], dict[str, Any]]
 

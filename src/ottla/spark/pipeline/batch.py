@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ottla.columnar import Cluster
 from ottla.errors import ConfigError
 from ottla.spark.offsets import Offsets, to_json_dict
 from ottla.spark.options import source_options
@@ -28,6 +27,7 @@ from ottla.spark.pipeline.parts import (
 )
 from ottla.spark.pipeline.starts import options_of
 from ottla.spark.subscription import resolve_end, resolve_start, subscribed_partitions
+from ottla.wire_client import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.columnar import Cluster
 from ottla.errors import ConfigError
 from ottla.spark.checkpoint import is_checkpoint, query_lock
 from ottla.spark.engine import takes_jvm
@@ -27,6 +26,7 @@ from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.spark_session import local_cores, session
 from ottla.spark.starting import is_local, local_path
 from ottla.telemetry import log_event
+from ottla.wire_client import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ottla.columnar import EARLIEST, LATEST
-from ottla.columnar.positions import parse_position
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.spark.decoding import Decodable
 from ottla.spark.engine import Engine
 from ottla.spark.offsets import to_json_dict
+from ottla.wire_client import EARLIEST, LATEST
+from ottla.wire_client.positions import parse_position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

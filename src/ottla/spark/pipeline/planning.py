@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.columnar import EARLIEST, LATEST, Cluster, OffsetRange
 from ottla.records import TopicPartition
 from ottla.spark.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.offsets import Offsets
@@ -24,6 +23,7 @@ from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.planner import plan_tasks, share_budget
 from ottla.spark.starting import is_local
 from ottla.spark.subscription import offsets_at, subscribed_partitions
+from ottla.wire_client import EARLIEST, LATEST, Cluster, OffsetRange
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline.definition import Pipeline

@@ -11,13 +11,13 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.columnar import Cluster
 from ottla.errors import ConfigError
 from ottla.spark.offsets import Offsets, to_json_dict
 from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.pipeline.parts import Position, Sink, TopicSource, start_options
 from ottla.spark.starting import is_local, persisted_start, read_start
 from ottla.spark.subscription import resolve_start, subscribed_partitions
+from ottla.wire_client import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

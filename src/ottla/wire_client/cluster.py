@@ -14,11 +14,11 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ottla.columnar.connection import Connection
-from ottla.columnar.errors import BrokerRefused, PartitionUnavailable
-from ottla.columnar.settings import WireSettings
 from ottla.errors import BrokerUnavailable, UnknownTopic
 from ottla.records import TopicPartition
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
+from ottla.wire_client.settings import WireSettings
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
-from ottla.columnar.cluster import Cluster, refused
-from ottla.columnar.connection import Connection
-from ottla.columnar.errors import PartitionUnavailable
 from ottla.errors import BrokerUnavailable
+from ottla.wire_client.cluster import Cluster, refused
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 MOVED = frozenset(

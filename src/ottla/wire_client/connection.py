@@ -12,10 +12,10 @@ import ssl
 from collections import deque
 from typing import Any, NamedTuple
 
-from ottla.columnar.errors import BrokerRefused
-from ottla.columnar.sasl import start_exchange
-from ottla.columnar.settings import WireSettings
 from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.sasl import start_exchange
+from ottla.wire_client.settings import WireSettings
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers, schemas
 
 # The versions this client is written for, newest first what it needs. From Fetch 13 on topics go by id instead of name

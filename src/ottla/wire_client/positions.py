@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ottla.columnar.cluster import EARLIEST, LATEST, Cluster
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
+from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 
 Position: TypeAlias = "str | dt.datetime | Mapping[TopicPartition, int] | None"
 """'earliest', 'latest', a time ('-90m', ISO 8601, datetime with a zone), or offsets by partition."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.columnar.cluster import Cluster
+from ottla.wire_client.cluster import Cluster
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _TOPIC_RESOURCE = 2

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.columnar.ranges import Isolation
 from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
+from ottla.wire_client.ranges import Isolation
 from ottla_wire.records import CompressionType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSettings:
-    """What the columnar clients need to know. Times are milliseconds, sizes bytes. Hashable: it is a cache key."""
+    """What the client needs to know. Times are milliseconds, sizes bytes. Hashable: it is a cache key."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "ottla-columnar"
@@ -189,7 +189,7 @@ def wire_settings(
         if name not in _NAMES:
             near = difflib.get_close_matches(name, [*_NAMES, *_UNUSED, "bootstrap.servers"], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"{name}: no setting of the columnar client is called that{hint}")
+            raise ConfigError(f"{name}: no setting of this client is called that{hint}")
         field, read = _NAMES[name]
         try:
             fields[field] = read(str(value))

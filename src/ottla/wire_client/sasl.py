@@ -13,8 +13,8 @@ import hmac
 import secrets
 from collections.abc import Generator
 
-from ottla.columnar.errors import BrokerRefused
 from ottla.errors import ConfigError
+from ottla.wire_client.errors import BrokerRefused
 
 Exchange = Generator[bytes, bytes, None]
 

@@ -1,4 +1,4 @@
-"""Setting names, positions in time, and the SASL exchanges: pure parts of the columnar clients."""
+"""Setting names, positions in time, and the SASL exchanges: pure parts of the wire client."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import datetime as dt
 import pytest
 
 from ottla.columnar import EARLIEST, LATEST, BrokerRefused, Isolation, wire_settings
-from ottla.columnar.positions import parse_position
-from ottla.columnar.sasl import start_exchange
-from ottla.columnar.settings import _NAMES, parse_servers
 from ottla.config.catalog import SPECS
 from ottla.errors import ConfigError
+from ottla.wire_client.positions import parse_position
+from ottla.wire_client.sasl import start_exchange
+from ottla.wire_client.settings import _NAMES, parse_servers
 
 
 def test_kafkas_names_are_read_with_their_types():

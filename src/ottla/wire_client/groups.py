@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.columnar.cluster import Cluster, refused
-from ottla.columnar.connection import Connection
-from ottla.columnar.coordinators import MOVED, Coordinates, with_coordinator
-from ottla.columnar.errors import BrokerRefused
 from ottla.records import TopicPartition
+from ottla.wire_client.cluster import Cluster, refused
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.coordinators import MOVED, Coordinates, with_coordinator
+from ottla.wire_client.errors import BrokerRefused
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})

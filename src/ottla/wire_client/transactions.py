@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ottla.columnar.cluster import Cluster, refused
-from ottla.columnar.connection import Connection
-from ottla.columnar.coordinators import MOVED, Coordinates, with_coordinator
-from ottla.columnar.groups import committed_offsets
 from ottla.errors import FencedError, OttlaError
 from ottla.records import TopicPartition
+from ottla.wire_client.cluster import Cluster, refused
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.coordinators import MOVED, Coordinates, with_coordinator
+from ottla.wire_client.groups import committed_offsets
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 log = logging.getLogger(__name__)
