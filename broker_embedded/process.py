@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.time import VirtualClock, new_event_loop
+from broker_embedded.common.descriptors import raise_soft_limit
 from broker_embedded.common.errors import StartupError
+from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
 from broker_embedded.server.warm_up import warm_up
+from broker_embedded.storage.file_pool import OpenFiles
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.control import ControlServer
@@ -46,8 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.basicConfig(
             stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
-        # Without the control API nobody can make a disk fail.
-        files = OsFileSystem(fsync=options.data_dir is not None) if options.control_port is None else None
+        raise_soft_limit()
+        open_files = OpenFiles()
+        files: FileSystem | None = None
+        if options.control_port is None:  # without the control API nobody can make a disk fail
+            files = OsFileSystem(fsync=options.data_dir is not None, make_room=open_files.make_room)
         clock = None if options.virtual_clock is None else VirtualClock(speed=options.virtual_clock)
         cluster = Cluster(
             brokers=options.brokers,
@@ -56,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=_settings(options.set),
             clock=clock,
             filesystem=None if files is None else lambda node: files,
+            open_files=open_files,
             security=_security(options),
         )
         control = None if options.control_port is None else _control(cluster, options.control_port)

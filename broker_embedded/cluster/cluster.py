@@ -29,6 +29,7 @@ from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Network, Reservation, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
+from broker_embedded.storage.file_pool import OpenFiles
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import random_uuid, uuid_text
 
@@ -77,10 +78,12 @@ class Cluster:
         log_dirs: int = 1,
         network: Network | None = None,
         filesystem: Callable[[int], FileSystem] | None = None,
+        open_files: OpenFiles | None = None,
         security: Security | None = None,
     ) -> None:
         """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live, if not on disks that
-        can be made to fail. `security`: what clients have to show.
+        can be made to fail. `open_files`: those of all nodes; its `make_room` should be the file system's. `security`:
+        what clients have to show.
         """
         if brokers < 1:
             raise StartupError(f"brokers: found {brokers}, wanted at least 1")
@@ -103,12 +106,13 @@ class Cluster:
         self._data_dir = None if data_dir is None else Path(data_dir)
         self.clock = clock or SystemClock()
         self._random = random or Random()
-        self._network: Network = network or TcpNetwork()
+        self._open_files = OpenFiles() if open_files is None else open_files
+        self._network: Network = network or TcpNetwork(make_room=self._open_files.make_room)
         self._loop: asyncio.AbstractEventLoop | None = None
         on_loop = OnLoop(lambda: self._loop)
         self._fault_model = FaultModel()
         # Nothing in a temporary directory outlives the cluster: there is nothing that an fsync could save.
-        self._files = FaultyFileSystem(OsFileSystem(fsync=data_dir is not None))
+        self._files = FaultyFileSystem(OsFileSystem(fsync=data_dir is not None, make_room=self._open_files.make_room))
         self._filesystem = filesystem or (lambda node: self._files)
         self.faults = Faults(self._fault_model, on_loop)
         self.links = Links(on_loop, nodes=lambda: self.node_ids)
@@ -185,6 +189,7 @@ class Cluster:
             random=self._random,
             loop=self._loop,
             new_uuid_text=self._new_uuid_text,
+            open_files=self._open_files,
             faults_of=self._fault_model.on_broker,
             security=self._security,
         )

@@ -29,6 +29,7 @@ from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Listener, Network
 from broker_embedded.server.peer_connections import Address, Links, PeerConnections
 from broker_embedded.server.server import SocketServer
+from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import Intervals, LogManager
 from ottla_wire.protocol.primitives import uuid_from_text
@@ -55,6 +56,8 @@ class Surroundings:
     random: Random
     loop: asyncio.AbstractEventLoop
     new_uuid_text: Callable[[], str]
+    open_files: OpenFiles
+    """Those of all nodes: together they may open as many as the process may."""
     faults_of: Callable[[int], FaultHook] = lambda node: NO_FAULTS
     security: Security | None = None
     """What clients have to show. The nodes speak to each other on listeners of their own, in plain text."""
@@ -157,6 +160,7 @@ class Node:
             dirs,
             fs=self._fs,
             clock=around.clock,
+            open_files=around.open_files,
             config_for=config_for,
             intervals=Intervals(
                 retention_check_ms=config.log_retention_check_interval_ms,

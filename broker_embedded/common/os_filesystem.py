@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 
+from broker_embedded.common.descriptors import MakeRoom, no_room, with_room
 from broker_embedded.common.filesystem import Bytes, DiskUsage, File, Lock
 
 
@@ -65,16 +66,20 @@ class _OsLock:
 
 
 class OsFileSystem:
-    """The machine's files. `fsync=False` for directories that need not survive the machine (temporary data)."""
+    """The machine's files. `fsync=False` for directories that need not survive the machine (temporary data).
 
-    __slots__ = ("_fsync",)
+    `make_room` closes other files when the process may open no more.
+    """
 
-    def __init__(self, *, fsync: bool = True) -> None:
+    __slots__ = ("_fsync", "_make_room")
+
+    def __init__(self, *, fsync: bool = True, make_room: MakeRoom = no_room) -> None:
         self._fsync = fsync
+        self._make_room = make_room
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, 0o644), fsync=self._fsync)
+        return OsFile(self._opened(path, flags), fsync=self._fsync)
 
     def exists(self, path: str) -> bool:
         return _mode(path) is not None
@@ -84,7 +89,7 @@ class OsFileSystem:
         return mode is not None and stat.S_ISDIR(mode)
 
     def list_dir(self, path: str) -> list[str]:
-        with os.scandir(path) as entries:
+        with with_room(lambda: os.scandir(path), self._make_room) as entries:
             return sorted(entry.name for entry in entries)
 
     def make_dirs(self, path: str) -> None:
@@ -101,14 +106,14 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         try:
-            shutil.rmtree(path)
+            with_room(lambda: shutil.rmtree(path), self._make_room)
         except FileNotFoundError:
             pass
 
     def sync_dir(self, path: str) -> None:
         if not self._fsync:
             return
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._opened(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:
@@ -124,7 +129,7 @@ class OsFileSystem:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def lock(self, path: str) -> Lock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._opened(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -135,6 +140,9 @@ class OsFileSystem:
     def usage(self, path: str) -> DiskUsage:
         usage = shutil.disk_usage(path)
         return DiskUsage(usage.total, usage.free)
+
+    def _opened(self, path: str, flags: int) -> int:
+        return with_room(lambda: os.open(path, flags, 0o644), self._make_room)
 
 
 def _mode(path: str) -> int | None:

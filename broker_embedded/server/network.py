@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker_embedded.common.descriptors import OUT_OF_DESCRIPTORS, SPARE, MakeRoom, no_room, soft_limit, with_room
 from broker_embedded.common.errors import StartupError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ ACCEPTED_AT_ONCE = 128
 TLS_SHUTDOWN_S = 2
 """How long a closed connection waits for the client to say goodbye too, so that what was sent last arrives."""
 
-OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+OUT_OF_RESOURCES = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
 PAUSE_S = 1
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
@@ -79,9 +80,10 @@ class TcpListener:
     which it was closed.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, make_room: MakeRoom = no_room) -> None:
         self.host, self.port = sock.getsockname()[:2]
         self._sock = sock
+        self._make_room = make_room
         self._factory: ProtocolFactory | None = None
         self._tls: dict[str, Any] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,20 +109,30 @@ class TcpListener:
         assert self._factory is not None
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                accepted, _ = self._sock.accept()
+                accepted, _ = with_room(self._sock.accept, self._make_room)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno not in OUT_OF_RESOURCES:
                     raise
-                log.error("port %d accepts nothing for %d s: %s", self.port, PAUSE_S, error.strerror)
-                self._loop.remove_reader(self._sock.fileno())
-                self._loop.call_later(PAUSE_S, self._accept_again)
+                self._rest(error.strerror or str(error))
+                return
+            # The system gives the lowest descriptor that is free: a high one says that few are left.
+            if accepted.fileno() >= soft_limit() - SPARE and not self._make_room():
+                accepted.close()
+                self._rest(f"{soft_limit()} descriptors are in use (ulimit -n)")
                 return
             accepted.setblocking(False)
             task = self._loop.create_task(self._loop.connect_accepted_socket(self._factory, accepted, **self._tls))
             self._beginning.add(task)
             task.add_done_callback(self._has_begun)
+
+    def _rest(self, reason: str) -> None:
+        """Accept nothing for a while."""
+        assert self._loop is not None
+        log.error("port %d accepts nothing for %d s: %s", self.port, PAUSE_S, reason)
+        self._loop.remove_reader(self._sock.fileno())
+        self._loop.call_later(PAUSE_S, self._accept_again)
 
     def _accept_again(self) -> None:
         if self._loop is not None and self._sock.fileno() >= 0:
@@ -148,16 +160,30 @@ class _BoundSocket:
 
 
 class TcpNetwork:
-    """Loopback sockets of this machine."""
+    """Loopback sockets of this machine. `make_room` closes files when the process may open no more."""
+
+    def __init__(self, *, make_room: MakeRoom = no_room) -> None:
+        self._make_room = make_room
 
     def listen(self, host: str, port: int) -> TcpListener:
-        return TcpListener(listen(host, port))
+        try:
+            sock = with_room(lambda: listen(host, port), self._make_room)
+        except OSError as error:
+            raise StartupError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        return TcpListener(sock, make_room=self._make_room)
 
     def reserve(self, host: str, port: int) -> Reservation:
         return _BoundSocket(host, port)
 
     async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
-        await asyncio.get_running_loop().create_connection(factory, host, port)
+        while True:
+            try:
+                await asyncio.get_running_loop().create_connection(factory, host, port)
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS or not self._make_room():
+                    raise
+            else:
+                return
 
 
 def listen(host: str, port: int) -> socket.socket:

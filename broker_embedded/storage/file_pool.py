@@ -1,48 +1,101 @@
 """Keeps the number of open files bounded, however many segments and partitions there are.
 
-A `PooledFile` opens itself when it is first used and may be closed behind its back when the pool is full; the next use
-opens it again. Who was used since the last sweep is spared once (second chance), so active segments stay open.
+A `PooledFile` opens itself when it is first used and may be closed behind its back when too many are open; the next use
+opens it again. A file that was used since the last sweep is spared once (second chance), so active segments stay open.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import threading
+import weakref
+from collections import OrderedDict
+from typing import ClassVar
 
+from broker_embedded.common.descriptors import soft_limit
 from broker_embedded.common.filesystem import Bytes, File, FileSystem, name_of, parent
 
+MOST_FILES = 32_768
+"""Open files of one process, whatever its limit: a closed file is opened again in 10 µs."""
+FEWEST_FILES = 16
 
-class FilePool:
-    """Counts open files. 400 leaves room for sockets below the usual limit of 1,024 descriptors."""
+_ROOM = 16
+"""Files that are closed at once for something else that needs a descriptor."""
 
-    def __init__(self, fs: FileSystem, *, max_open: int = 400) -> None:
-        if max_open < 1:
+
+class OpenFiles:
+    """The files that one cluster has open, of all its brokers and their file systems.
+
+    Used on the thread of the cluster's event loop only. The clusters of one process share half of its soft limit
+    evenly; the other half is for sockets.
+    """
+
+    _sharing: ClassVar[weakref.WeakSet[OpenFiles]] = weakref.WeakSet()
+    _lock = threading.Lock()
+
+    def __init__(self, *, max_open: int | None = None) -> None:
+        """`max_open`: None takes this cluster's share of what the process may have open."""
+        if max_open is not None and max_open < 1:
             raise ValueError(f"max_open must be at least 1, got {max_open}")
-        self.fs = fs
-        self.max_open = max_open
-        self._open: deque[PooledFile] = deque()
+        self._max_open = max_open
+        self._open: OrderedDict[PooledFile, None] = OrderedDict()  # the first was opened, or spared, longest ago
 
-    @property
-    def open_count(self) -> int:
+    def __len__(self) -> int:
         """Files open right now."""
         return len(self._open)
 
+    @property
+    def max_open(self) -> int:
+        """Files that may be open."""
+        if self._max_open is not None:
+            return self._max_open
+        share = min(soft_limit() // 2, MOST_FILES) // max(1, len(self._sharing))
+        return max(share, FEWEST_FILES)
+
     def opened(self, file: PooledFile) -> None:
-        """`file` was just opened: make room by closing one that was not used lately."""
-        while len(self._open) >= self.max_open:
-            candidate = self._open.popleft()
-            if candidate.was_used:
-                candidate.was_used = False
-                self._open.append(candidate)
-            else:
-                candidate.release()
-        self._open.append(file)
+        """`file` was just opened: others that were not used lately are closed if there are too many."""
+        if not self._open:
+            self._join()
+        self._close_down_to(self.max_open - 1)
+        self._open[file] = None
 
     def closed(self, file: PooledFile) -> None:
         """`file` was closed by its owner."""
-        try:
-            self._open.remove(file)
-        except ValueError:
-            pass  # already evicted
+        self._open.pop(file, None)
+        if not self._open:
+            self._leave()
+
+    def make_room(self) -> bool:
+        """Close some files, as something else needs descriptors; False if none is open."""
+        before = len(self._open)
+        self._close_down_to(max(before - _ROOM, 0))
+        return before > 0
+
+    def _close_down_to(self, count: int) -> None:
+        files = self._open
+        while len(files) > count:
+            candidate = next(iter(files))
+            if candidate.was_used:
+                candidate.was_used = False
+                files.move_to_end(candidate)
+            else:
+                del files[candidate]
+                candidate.release()
+
+    def _join(self) -> None:
+        with self._lock:
+            self._sharing.add(self)
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._sharing.discard(self)
+
+
+class FilePool:
+    """The files of one file system, among all `open_files` of a cluster."""
+
+    def __init__(self, fs: FileSystem, open_files: OpenFiles | None = None) -> None:
+        self.fs = fs
+        self.open_files = OpenFiles() if open_files is None else open_files
 
 
 class PooledFile:
@@ -108,7 +161,7 @@ class PooledFile:
 
     def close(self) -> None:
         if self._file is not None:
-            self._pool.closed(self)
+            self._pool.open_files.closed(self)
             self.release()
 
     def delete(self) -> None:
@@ -124,5 +177,5 @@ class PooledFile:
     def _opened(self, *, create: bool) -> File:
         file = self._pool.fs.open(self.path, create=create)
         self._file = file
-        self._pool.opened(self)
+        self._pool.open_files.opened(self)
         return file

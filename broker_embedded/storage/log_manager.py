@@ -18,7 +18,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints, offset_checkpoints
 from broker_embedded.storage.cleaner import LogCleaner
 from broker_embedded.storage.faults import storage_error, takes_dir_offline
-from broker_embedded.storage.file_pool import FilePool
+from broker_embedded.storage.file_pool import FilePool, OpenFiles
 from broker_embedded.storage.future_logs import FutureLogs, forget_marker, was_replaced
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
@@ -55,7 +55,8 @@ class LogManager:
     """Opens the directories, each one locked, and owns every `Log` in them.
 
     A directory that another broker has locked or that cannot be written raises StartupError, which names the path and
-    the remedy. `config_for(topic)` gives a topic's settings when its log is loaded or created without any.
+    the remedy. `config_for(topic)` gives a topic's settings when its log is loaded or created without any. `open_files`
+    bounds the files of all log managers that share it.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class LogManager:
         clock: Clock,
         config_for: Callable[[str], LogConfig] | None = None,
         intervals: Intervals | None = None,
-        max_open_files: int = 400,
+        open_files: OpenFiles | None = None,
         cleaner_enabled: bool = True,
     ) -> None:
         if not dirs:
@@ -74,7 +75,7 @@ class LogManager:
         self._fs = fs
         self._clock = clock
         self._config_for = config_for or (lambda topic: LogConfig())
-        self._pool = FilePool(fs, max_open=max_open_files)
+        self._pool = FilePool(fs, open_files)
         self._logs: dict[TopicPartition, Log] = {}
         self._futures = FutureLogs(fs, self._open_like)
         self._doomed_dirs: list[tuple[int, str]] = []

@@ -15,11 +15,14 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.peer_connections import GoodLinks
+from broker_embedded.storage.file_pool import OpenFiles
 from ottla_wire.protocol.primitives import random_uuid, uuid_text
 
 PORT = 9092
 INTERNAL_PORT = 9093
 CLUSTER_ID = "simulated-cluster-00000"
+MAX_OPEN_FILES = 800
+"""The same on every machine, whatever its limits: a seed replays exactly."""
 
 
 def bootstrap_of(brokers: int) -> list[tuple[str, int]]:
@@ -115,6 +118,7 @@ class SimulatedNode:
             random=self._random,
             loop=self._loop,
             new_uuid_text=self._new_uuid_text,
+            open_files=OpenFiles(max_open=MAX_OPEN_FILES),
         )
         settings = NodeSettings(
             config=config,

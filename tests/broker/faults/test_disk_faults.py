@@ -15,6 +15,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import FileSystem, read_whole, write_whole
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
+from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
@@ -350,7 +351,7 @@ def test_a_power_cut_loses_what_was_not_fsynced_and_nothing_else(store: Store) -
 
 
 def test_segments_that_were_closed_and_opened_behind_the_log_are_followed(fs: FaultyFileSystem, root: str) -> None:
-    manager = LogManager([root], fs=fs, clock=ManualClock(), max_open_files=4)
+    manager = LogManager([root], fs=fs, clock=ManualClock(), open_files=OpenFiles(max_open=4))
     logs = [manager.get_or_create("t", number) for number in range(6)]
     for round_ in range(3):
         for log in logs:
@@ -359,7 +360,7 @@ def test_segments_that_were_closed_and_opened_behind_the_log_are_followed(fs: Fa
                 log.flush()
     manager.abandon()
     fs.crash(root)
-    again = LogManager([root], fs=fs, clock=ManualClock(), max_open_files=4)
+    again = LogManager([root], fs=fs, clock=ManualClock(), open_files=OpenFiles(max_open=4))
     again.load_all()
     assert [offsets(log) for log in again.logs] == [[0, 1]] * 6
     again.close()

@@ -12,6 +12,7 @@ from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import read_whole
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
+from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
@@ -289,7 +290,9 @@ def test_a_partition_that_is_deleted_frees_the_disk_that_it_has_filled(make_stor
 
 
 def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path, make_batch: Callable[..., bytes]) -> None:
-    manager = LogManager([str(tmp_path)], fs=OsFileSystem(fsync=False), clock=SystemClock(), max_open_files=20)
+    manager = LogManager(
+        [str(tmp_path)], fs=OsFileSystem(fsync=False), clock=SystemClock(), open_files=OpenFiles(max_open=20)
+    )
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for partition in range(60):
         append(manager.get_or_create("t", partition), make_batch(b"v%d" % partition))
