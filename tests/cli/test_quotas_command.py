@@ -77,7 +77,7 @@ def test_a_dry_run_asks_and_changes_nothing(run: Run) -> None:
     [
         (["set", "producer_byte_rate=5"], "whose quota?"),
         (["remove", "producer_byte_rate"], "whose quota?"),
-        (["set", "producer_byte_rate", "--user", "a"], "expected NAME=VALUE"),
+        (["set", "producer_byte_rate", "--user", "a"], "QUOTA: found 'producer_byte_rate', wanted QUOTA=VALUE"),
         (["set", "producer_byte_rate=much", "--user", "a"], "wanted a number"),
         (["set", "speed=5", "--user", "a"], "Invalid configuration key speed"),
         (["set", "producer_byte_rate=5", "--user", "a", "--user-defaults"], "wanted one of them"),

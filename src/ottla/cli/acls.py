@@ -12,23 +12,12 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.acl_options import Options, what_to_create, what_to_find
-from ottla.config import admin_settings
-from ottla.errors import ConfigError
+from ottla.cli.cluster_options import reaches_a_cluster
+from ottla.config import Settings
 from ottla.sync.acls import OPERATIONS, Acl, Acls
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_CONNECTION = (
-    click.option("--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="localhost:9092", show_default=True),
-    click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A setting of the client, as sasl.username=admin; may be repeated. OTTLA_ADMIN_SASL_PASSWORD=... in the "
-        "environment is sasl.password.",
-    ),
-)
 _RESOURCES = (
     click.option("--topic", "topics", multiple=True, help="A topic; may be repeated, as all that follow."),
     click.option("--group", "groups", multiple=True, help="A consumer group."),
@@ -75,13 +64,14 @@ def acls() -> None:
 
 
 @acls.command("list")
-@_with(*_CONNECTION, *_RESOURCES)
+@reaches_a_cluster
+@_with(*_RESOURCES)
 @click.option("--principal", "principals", multiple=True, metavar="KIND:NAME", help="Only of this one.")
 @_pattern("any", "match", "literal", "prefixed", default="any")
-def list_acls(bootstrap_servers: str, settings: tuple[str, ...], principals: tuple[str, ...], **options: Any) -> None:
+def list_acls(kafka: Settings, principals: tuple[str, ...], **options: Any) -> None:
     """Show the ACLs: all of them, or those of what is named. `match` shows all that concern it."""
     wanted = what_to_find(Options(**options, allowed=principals), by_name_only=True)
-    found = sorted({acl for each in wanted for acl in _acls(bootstrap_servers, settings).find(each)})
+    found = sorted({acl for each in wanted for acl in Acls(kafka).find(each)})
     if not found:
         click.echo("no ACLs")
         return
@@ -96,30 +86,32 @@ def list_acls(bootstrap_servers: str, settings: tuple[str, ...], principals: tup
 
 
 @acls.command()
-@_with(*_CONNECTION, *_RESOURCES, *_WHO, *_ROLES)
+@reaches_a_cluster
+@_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("literal", "prefixed", default="literal")
 @click.option("--dry-run", is_flag=True, help="Say what would be created; create nothing.")
-def create(bootstrap_servers: str, settings: tuple[str, ...], dry_run: bool, **options: Any) -> None:
+def create(kafka: Settings, dry_run: bool, **options: Any) -> None:
     """Grant or deny something to somebody. Without --operation it is everything."""
     wanted = what_to_create(Options(**options))
     _show(wanted, "would be created" if dry_run else "to create")
     if dry_run:
         return
-    _acls(bootstrap_servers, settings).create(wanted)
+    Acls(kafka).create(wanted)
     click.echo(f"{len(wanted)} created")
 
 
 @acls.command()
-@_with(*_CONNECTION, *_RESOURCES, *_WHO, *_ROLES)
+@reaches_a_cluster
+@_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("any", "match", "literal", "prefixed", default="literal")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(bootstrap_servers: str, settings: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> None:
+def delete(kafka: Settings, dry_run: bool, yes: bool, **options: Any) -> None:
     """Take away the ACLs that match: of what is named, of those who are named."""
     chosen = Options(**options)
     wanted = what_to_find(chosen, by_name_only=not chosen.has_role)
-    cluster = _acls(bootstrap_servers, settings)
-    found = sorted({acl for each in wanted for acl in cluster.find(each)})
+    there = Acls(kafka)
+    found = sorted({acl for each in wanted for acl in there.find(each)})
     if not found:
         click.echo("no ACLs match")
         return
@@ -128,7 +120,7 @@ def delete(bootstrap_servers: str, settings: tuple[str, ...], dry_run: bool, yes
         return
     if not yes:
         click.confirm("Delete them?", abort=True)
-    deleted = cluster.delete(found)
+    deleted = there.delete(found)
     click.echo(f"{len(deleted)} deleted")
 
 
@@ -136,13 +128,3 @@ def _show(chosen: list[Acl], what: str) -> None:
     click.echo(f"{len(chosen)} {what}:")
     for acl in chosen:
         click.echo(f"  {acl}")
-
-
-def _acls(bootstrap_servers: str, settings: tuple[str, ...]) -> Acls:
-    pairs: dict[str, str] = {}
-    for pair in settings:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--set: found {pair!r}, wanted NAME=VALUE, as in sasl.username=admin")
-        pairs[name] = value
-    return Acls(admin_settings(bootstrap_servers, settings=pairs))

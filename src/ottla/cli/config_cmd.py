@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import click
 
+from ottla.cli.cluster_options import set_option
 from ottla.config import (
     ALIASES,
     PROFILES,
@@ -37,12 +38,12 @@ def config() -> None:
 @config.command()
 @click.option("--for", "role_name", type=click.Choice(["producer", "consumer"]), default="producer", show_default=True)
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="A producer's profile.")
-@click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="A setting by Kafka's name; repeatable.")
+@set_option("linger.ms=50", what="A setting by Kafka's name")
 @click.option("--shell", type=click.Choice(["threads", "asyncio"]), help="Show what that client is given.")
 @click.option("--all", "show_all", is_flag=True, help="List every setting that there is, set or not.")
 @click.option("--format", "output", type=click.Choice(_FORMATS), help="Default: a table on a terminal, else plain.")
 def explain(
-    role_name: str, profile: str | None, pairs: tuple[str, ...], shell: str | None, show_all: bool, output: str | None
+    role_name: str, profile: str | None, settings: dict[str, str], shell: str | None, show_all: bool, output: str | None
 ) -> None:
     """Print each effective setting, its value, where it came from and why.
 
@@ -52,18 +53,18 @@ def explain(
     if show_all:
         _print_catalogue(role)
         return
-    settings = _resolve(role, profile, _parse(pairs))
+    effective = _resolve(role, profile, settings)
     if shell is not None:
-        _print_translation(settings, Shell(shell))
+        _print_translation(effective, Shell(shell))
         return
     chosen = output or ("table" if sys.stdout.isatty() else "plain")
     if chosen == "json":
-        click.echo(json.dumps([_as_dict(setting) for setting in settings.explain()], indent=2))
+        click.echo(json.dumps([_as_dict(setting) for setting in effective.explain()], indent=2))
     elif chosen == "plain":
-        for line in plain_lines(settings.explain()):
+        for line in plain_lines(effective.explain()):
             click.echo(line)
     else:
-        _print_table(settings)
+        _print_table(effective)
 
 
 def plain_lines(settings: Iterable[Setting]) -> list[str]:
@@ -77,16 +78,6 @@ def _resolve(role: Role, profile: str | None, arguments: dict[str, str]) -> Sett
     if profile is not None:
         raise ConfigError(f"profile: found {profile}, but profiles are for producers")
     return consumer_settings(settings=arguments)
-
-
-def _parse(pairs: Iterable[str]) -> dict[str, str]:
-    arguments = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {pair}: found no value, wanted NAME=VALUE")
-        arguments[name.strip()] = value
-    return arguments
 
 
 def _print_table(settings: Settings) -> None:

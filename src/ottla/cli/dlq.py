@@ -5,26 +5,37 @@ Reads the headers of Ottla, Spring, Kafka Connect, Kafka Streams, SmallRye and K
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from ottla.cli.cluster_options import reaches_a_cluster
+from ottla.config import Settings, security_of
 from ottla.delivery.dead_letter import KINDS
 from ottla.delivery.foreign import DeadLetterView, describe_dead_letter
 from ottla.delivery.selection import DeadLetterFilter
 from ottla.errors import InputError
 from ottla.records import Record
 
+if TYPE_CHECKING:
+    from ottla.sync.topic_reader import TopicReader
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SERVERS = click.option(
-    "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="localhost:9092", show_default=True
-)
+_MOST_CAUSES = 1_000
+"""Causes that are counted one by one: whoever writes headers decides how many there are."""
+
+_LONGEST = 500
+"""Characters of a text in `list`; `show` has all of them."""
+
+_SHORT_QUEUE = {"queued.min.messages": 5_000, "queued.max.messages.kbytes": 16_384}
+"""What the client may read ahead, per partition: 64 MiB if it were not told."""
 
 
 def _filter_options(command: F) -> F:
@@ -53,55 +64,62 @@ def dlq() -> None:
 
 @dlq.command("list")
 @click.argument("topic")
-@_SERVERS
+@reaches_a_cluster
 @_filter_options
 @click.option("--last", type=click.IntRange(0), default=10, show_default=True, help="How many to show, newest last.")
-def list_letters(topic: str, bootstrap_servers: str, last: int, **criteria: Any) -> None:
+def list_letters(topic: str, kafka: Settings, last: int, **criteria: Any) -> None:
     """Count the dead letters of TOPIC by origin, kind and error, and show the last ones."""
     console = Console(highlight=False)
     wanted = _filter(**criteria)
-    letters = [(record, view) for record, view in _letters(bootstrap_servers, topic) if wanted.matches(view)]
-    causes = Counter((view.topic or "?", view.kind or view.family, view.error_type or "") for _, view in letters)
-    console.print(f"{topic}: {len(letters):,} dead letters")
-    if not letters:
+    found = _Summary(last)
+    others = 0
+    for record, view in _records(kafka, topic):
+        if view is None:
+            others += 1
+        elif wanted.matches(view):
+            found.add(record, view)
+    console.print(f"{topic}: {found.letters:,} dead letters")
+    if others:
+        console.print(f"{others:,} more records have no dead letter headers: they are no dead letters")
+    if not found.letters:
         return
     summary = Table(box=None, padding=(0, 2), header_style="dim")
     for name in ("count", "origin", "kind", "error"):
         summary.add_column(name, justify="right" if name == "count" else "left")
-    for (origin, kind, error), count in causes.most_common():
+    for (origin, kind, error), count in found.causes.most_common():
         summary.add_row(f"{count:,}", origin, kind, error)
     console.print(summary)
     if last:
         newest = Table(box=None, padding=(0, 2), header_style="dim")
         for name in ("at", "came from", "when", "attempts", "message"):
             newest.add_column(name)
-        for record, view in letters[-last:]:
-            place = f"{record.partition}:{record.offset}"
-            newest.add_row(
-                place, view.origin, _time(view.dead_lettered_ms), str(view.attempts or ""), view.message or ""
-            )
+        for row in found.newest():
+            newest.add_row(*row)
         console.print(newest)
 
 
 @dlq.command()
 @click.argument("topic")
 @click.argument("place", metavar="PARTITION:OFFSET")
-@_SERVERS
-def show(topic: str, place: str, bootstrap_servers: str) -> None:
+@reaches_a_cluster
+def show(topic: str, place: str, kafka: Settings) -> None:
     """Show one dead letter of TOPIC whole: why, its headers, its bytes."""
     partition, _, offset = place.partition(":")
     if not partition.isdigit() or not offset.isdigit():
         raise InputError(f"expected PARTITION:OFFSET as `ottla dlq list` prints it, as in 0:42, got {place!r}")
-    for record, view in _letters(bootstrap_servers, topic):
-        if (record.partition, record.offset) == (int(partition), int(offset)):
-            _show(record, view)
-            return
-    raise InputError(f"{topic}: there is no dead letter at partition {partition}, offset {offset}")
+    with _reader(kafka, topic) as reader:
+        record = reader.record_at(int(partition), int(offset)) if int(partition) in reader.partitions else None
+    if record is None:
+        raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
+    view = describe_dead_letter(record.headers)
+    if view is None:
+        raise InputError(f"{topic}: the record at {place} has no dead letter headers: it is no dead letter")
+    _show(record, view)
 
 
 @dlq.command()
 @click.argument("topic")
-@_SERVERS
+@reaches_a_cluster
 @_filter_options
 @click.option("--to", "to_topic", help="Send them all to this topic instead of to their origin.")
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records per second.")
@@ -109,7 +127,7 @@ def show(topic: str, place: str, bootstrap_servers: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Say what would be sent; send and remember nothing.")
 def redrive(
     topic: str,
-    bootstrap_servers: str,
+    kafka: Settings,
     to_topic: str | None,
     per_second: float | None,
     limit: int | None,
@@ -125,8 +143,9 @@ def redrive(
 
     to: Counter[str] = Counter()
     report = send_back(
-        bootstrap_servers,
+        kafka["bootstrap.servers"],
         topic,
+        settings=security_of(kafka),
         wanted=_filter(**criteria),
         to_topic=to_topic,
         per_second=per_second,
@@ -144,12 +163,54 @@ def redrive(
         )
 
 
-def _letters(bootstrap_servers: str, topic: str) -> Iterator[tuple[Record[Any], DeadLetterView]]:
+def _reader(kafka: Settings, topic: str) -> TopicReader:
     from ottla.sync.topic_reader import TopicReader
 
-    with TopicReader(bootstrap_servers, topic) as reader:
-        for record in reader.read_to_end():
-            yield record, describe_dead_letter(record.headers) or DeadLetterView(family="no dead letter headers")
+    return TopicReader(kafka["bootstrap.servers"], topic, settings={**kafka.to_confluent(), **_SHORT_QUEUE})
+
+
+def _records(kafka: Settings, topic: str) -> Iterator[tuple[Record[Any], DeadLetterView | None]]:
+    """Every record of the topic, one at a time; None for one that no known software has dead-lettered."""
+    with _reader(kafka, topic) as reader:
+        for record in reader.stream_to_end():
+            yield record, describe_dead_letter(record.headers)
+
+
+class _Summary:
+    """What `list` shows, without the letters themselves: a topic may have more of them than memory has room."""
+
+    def __init__(self, last: int) -> None:
+        self.letters = 0
+        self.causes: Counter[tuple[str, str, str]] = Counter()
+        self._last = last
+        self._newest: list[tuple[tuple[int, int, int], tuple[str, ...]]] = []  # a heap, the oldest first
+
+    def add(self, record: Record[Any], view: DeadLetterView) -> None:
+        self.letters += 1
+        cause = (_short(view.topic or "?"), _short(view.kind or view.family), _short(view.error_type or ""))
+        is_counted = cause in self.causes or len(self.causes) < _MOST_CAUSES
+        self.causes[cause if is_counted else ("...", "...", "other causes")] += 1
+        if not self._last:
+            return
+        when = (record.timestamp_ms, record.partition, record.offset)
+        if len(self._newest) < self._last:
+            heapq.heappush(self._newest, (when, _row(record, view)))
+        elif when > self._newest[0][0]:
+            heapq.heapreplace(self._newest, (when, _row(record, view)))
+
+    def newest(self) -> list[tuple[str, ...]]:
+        """A row for each of the last letters, newest last."""
+        return [row for _, row in sorted(self._newest)]
+
+
+def _row(record: Record[Any], view: DeadLetterView) -> tuple[str, ...]:
+    place = f"{record.partition}:{record.offset}"
+    when = _time(view.dead_lettered_ms)
+    return place, _short(view.origin), when, str(view.attempts or ""), _short(view.message or "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _show(record: Record[Any], view: DeadLetterView) -> None:

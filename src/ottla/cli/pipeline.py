@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.cluster_options import set_option
 from ottla.cli.pipeline_checkpoint import checkpoint
 from ottla.cli.pipeline_prepare import prepare
 from ottla.cli.target import import_target, names_of
@@ -40,9 +41,7 @@ def _of_a_pipeline(command: F) -> F:
 
 def _on_spark(command: F) -> F:
     for option in (
-        click.option(
-            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."
-        ),
+        set_option("spark.executor.memory=4g", what="A setting of Spark", metavar="KEY=VALUE"),
         click.option("--master", help="Where to run: local[*], spark://..., yarn, k8s://...  [default: local[*]]"),
     ):
         command = option(command)
@@ -71,7 +70,7 @@ pipeline.add_command(prepare)
 )
 @click.option("--available-now", is_flag=True, help="Read what there is, then end.")
 def run(
-    target: str, master: str | None, settings: tuple[str, ...], every: str | None, available_now: bool, **where: Any
+    target: str, master: str | None, settings: dict[str, str], every: str | None, available_now: bool, **where: Any
 ) -> None:
     """Run a pipeline as a stream until SIGTERM or Ctrl-C; it stops after the running micro-batches."""
     found = _load(target, **where)
@@ -88,7 +87,7 @@ def run(
 def replay(
     target: str,
     master: str | None,
-    settings: tuple[str, ...],
+    settings: dict[str, str],
     only: tuple[str, ...],
     since: str,
     version: str,
@@ -111,7 +110,7 @@ def replay(
 def batch(
     target: str,
     master: str | None,
-    settings: tuple[str, ...],
+    settings: dict[str, str],
     only: tuple[str, ...],
     since: str,
     until: str,
@@ -189,13 +188,7 @@ def _load(target: str, bootstrap_servers: str | None, checkpoint: str | None, ve
     return found.at(version=version, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
 
 
-def _session(found: Pipeline, master: str | None, settings: tuple[str, ...]) -> SparkSession:
+def _session(found: Pipeline, master: str | None, settings: dict[str, str]) -> SparkSession:
     from ottla.spark import session
 
-    config: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigError(f"--set: found {setting!r}, wanted KEY=VALUE")
-        config[name] = value
-    return session(found.name, master=master, config=config)
+    return session(found.name, master=master, config=settings)

@@ -9,7 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ottla.errors import ConfigError, InputError
+from ottla.cli.cluster_options import parse_pairs, reaches_a_cluster
+from ottla.config import Settings
+from ottla.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,10 +21,6 @@ DEFAULT = "<default>"
 
 def _options(command: F) -> F:
     for option in (
-        click.option("--set", "pairs", metavar="NAME=VALUE", multiple=True, help="A client's setting; repeatable."),
-        click.option(
-            "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="localhost:9092", show_default=True
-        ),
         click.option("--ip-defaults", is_flag=True, help="Every address that has no quota of its own."),
         click.option("--ip", help="An address that clients connect from."),
         click.option("--client-defaults", is_flag=True, help="Every client id that has no quota of its own."),
@@ -31,7 +29,7 @@ def _options(command: F) -> F:
         click.option("--user", help="A user."),
     ):
         command = option(command)
-    return command
+    return reaches_a_cluster(command)
 
 
 @click.group()
@@ -41,11 +39,11 @@ def quotas() -> None:
 
 @quotas.command("list")
 @_options
-def list_quotas(pairs: tuple[str, ...], bootstrap_servers: str, **entity: Any) -> None:
+def list_quotas(kafka: Settings, **entity: Any) -> None:
     """Show the quotas there are: all of them, or those of a user, client id or address."""
     from ottla.cli.quota_requests import describe  # with what it takes to speak Kafka's protocol
 
-    found = describe(_settings(pairs, bootstrap_servers), _entity(**entity))
+    found = describe(kafka, _entity(**entity))
     console = Console(highlight=False)
     if not found:
         console.print("no quotas")
@@ -63,9 +61,7 @@ def list_quotas(pairs: tuple[str, ...], bootstrap_servers: str, **entity: Any) -
 @click.argument("wanted", metavar="QUOTA=VALUE...", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Ask the broker whether it could be done, and change nothing.")
 @_options
-def set_quotas(
-    wanted: tuple[str, ...], dry_run: bool, pairs: tuple[str, ...], bootstrap_servers: str, **entity: Any
-) -> None:
+def set_quotas(wanted: tuple[str, ...], dry_run: bool, kafka: Settings, **entity: Any) -> None:
     """Set quotas of a user, a client id, both together, or an address.
 
     QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate; of an address
@@ -73,10 +69,15 @@ def set_quotas(
     """
     from ottla.cli.quota_requests import alter
 
-    values = {name: _number(name, value) for name, value in map(_pair, wanted)}
+    values = {
+        name: _number(name, value)
+        for name, value in parse_pairs(
+            wanted, option="QUOTA", wanted="QUOTA=VALUE", example="producer_byte_rate=1048576"
+        ).items()
+    }
     concerned = _entity(**entity)
     _need(concerned)
-    alter(_settings(pairs, bootstrap_servers), concerned, values=values, validate_only=dry_run)
+    alter(kafka, concerned, values=values, validate_only=dry_run)
     for name, value in values.items():
         click.echo(f"{'could set' if dry_run else 'set'} {name}={value:.15g} of {_told(concerned)}")
 
@@ -84,13 +85,13 @@ def set_quotas(
 @quotas.command()
 @click.argument("names", metavar="QUOTA...", nargs=-1, required=True)
 @_options
-def remove(names: tuple[str, ...], pairs: tuple[str, ...], bootstrap_servers: str, **entity: Any) -> None:
+def remove(names: tuple[str, ...], kafka: Settings, **entity: Any) -> None:
     """Remove quotas of a user, a client id, both together, or an address."""
     from ottla.cli.quota_requests import alter
 
     concerned = _entity(**entity)
     _need(concerned)
-    alter(_settings(pairs, bootstrap_servers), concerned, values={}, removed=names)
+    alter(kafka, concerned, values={}, removed=names)
     for name in names:
         click.echo(f"removed {name} of {_told(concerned)}")
 
@@ -114,17 +115,6 @@ def _entity(
 def _need(entity: dict[str, str | None]) -> None:
     if not entity:
         raise InputError("whose quota? Give --user, --client-id or --ip, or one of the defaults, as --user-defaults")
-
-
-def _settings(pairs: tuple[str, ...], bootstrap_servers: str) -> dict[str, object]:
-    return {"bootstrap.servers": bootstrap_servers, **dict(map(_pair, pairs))}
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise ConfigError(f"expected NAME=VALUE, got {text!r}")
-    return name, value
 
 
 def _number(name: str, text: str) -> float:

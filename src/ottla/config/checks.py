@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.config.addresses import parse_addresses
+from ottla.config.catalog import SPECS
 from ottla.config.defaults import Default
 from ottla.config.settings import Settings
 from ottla.errors import ConfigError
 
 __all__ = [
+    "check_admin",
     "check_batch_size_against_limit",
     "check_consumer",
     "check_producer",
@@ -57,6 +59,11 @@ def check_consumer(settings: Settings) -> None:
         )
     if settings.get("group.instance.id") and not settings.get("group.id"):
         raise _broken(settings, "group.instance.id", "group.id as well: a static member belongs to a group")
+    _security(settings)
+
+
+def check_admin(settings: Settings) -> None:
+    """Raise ConfigError on the first rule that an admin client's settings break."""
     _security(settings)
 
 
@@ -155,6 +162,12 @@ def _security(settings: Settings) -> None:
     if wanted is not None:
         raise _broken(settings, "security.protocol", wanted)
     mechanism = settings.get("sasl.mechanism", "")
+    if protocol.startswith("SASL_") and not mechanism:
+        # The clients' own defaults differ, GSSAPI and PLAIN, and the first one's error is about how it was compiled.
+        raise ConfigError(
+            f"sasl.mechanism: found nothing, wanted one of {', '.join(SPECS['sasl.mechanism'].choices)}, because "
+            f"security.protocol={protocol}"
+        )
     needs_password = protocol.startswith("SASL_") and (mechanism == "PLAIN" or mechanism.startswith("SCRAM-"))
     if needs_password:
         for name in ("sasl.username", "sasl.password"):

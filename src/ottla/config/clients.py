@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.config.catalog import Role, known_names
-from ottla.config.checks import check_consumer, check_producer, fit_transaction_timeout
+from ottla.config.checks import check_admin, check_consumer, check_producer, fit_transaction_timeout
 from ottla.config.defaults import (
     COMMON_DEFAULTS,
     CONSUMER_DEFAULTS,
@@ -73,14 +73,16 @@ def admin_settings(
     settings: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """An admin client's effective settings: what every client has (addresses, security, timeouts)."""
-    return resolve(
+    """An admin client's effective settings, checked: what every client has (addresses, security, timeouts)."""
+    resolved = resolve(
         Role.ADMIN,
         defaults=(COMMON_DEFAULTS,),
         profile=None,
         environ=os.environ if environ is None else environ,
         arguments=_arguments(settings, bootstrap_servers=bootstrap_servers),
     )
+    check_admin(resolved)
+    return resolved
 
 
 def for_admin(settings: Settings) -> Settings:

@@ -7,7 +7,7 @@ within a partition records come in offset order, between partitions in the order
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, cast
 
@@ -72,6 +72,7 @@ class TopicReader:
         except BaseException:
             self.close()
             raise
+        self.partitions = frozenset(partitions)
         self._unfinished = set(partitions)
         start = OFFSET_END if from_latest else OFFSET_BEGINNING
         self._consumer.assign([ClientPartition(topic, partition, start) for partition in partitions])
@@ -103,6 +104,42 @@ class TopicReader:
             self._poll(min(remaining_s, _WAIT_S))
         taken, self._waiting = self._waiting, []
         return taken
+
+    def stream_to_end(self, *, timeout_s: float = 10.0) -> Iterator[Record[Any]]:
+        """As `read_to_end`, but a record at a time: nothing that was read is kept. TimeoutError when nothing comes for
+        `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        while self._unfinished or self._waiting:
+            if self._waiting:
+                yield from self._waiting
+                self._waiting.clear()
+                deadline = time.monotonic() + timeout_s
+                continue
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"{self.topic}: nothing came for {timeout_s} s, and the end of partition(s) "
+                    f"{sorted(self._unfinished)} is not reached"
+                )
+            self._poll(_WAIT_S)
+
+    def record_at(self, partition: int, offset: int, *, timeout_s: float = 10.0) -> Record[Any] | None:
+        """The record at one offset; None if there is none. Reads nothing else afterwards."""
+        if self._consumer is None:
+            raise LifecycleError(f"the reader of {self.topic} is closed")
+        wanted = ClientPartition(self.topic, partition, offset)
+        low, end = self._consumer.get_watermark_offsets(wanted, timeout=timeout_s)
+        if not low <= offset < end:
+            return None
+        self._waiting.clear()
+        self._consumer.assign([wanted])
+        self._unfinished = {partition}
+        deadline = time.monotonic() + timeout_s
+        while self._unfinished and not self._waiting:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{self.topic}-{partition}: offset {offset} was not read in {timeout_s} s")
+            self._poll(_WAIT_S)
+        first = self._waiting[0] if self._waiting else None
+        return first if first is not None and first.offset == offset else None
 
     def close(self) -> None:
         """Free the connection. Safe to call twice."""

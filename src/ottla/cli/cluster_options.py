@@ -1,0 +1,71 @@
+"""How a command reaches a cluster: `--bootstrap-servers`, `--set NAME=VALUE`, and the environment behind them.
+
+Every command that talks to Kafka takes the same two options and gets one `Settings`. Later sources win: Ottla's
+defaults, OTTLA_CLIENT_* and OTTLA_ADMIN_* in the environment, the options.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+from ottla.config import Settings, admin_settings
+from ottla.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_SERVERS = "localhost:9092"
+_SECRETS = "OTTLA_CLIENT_SASL_PASSWORD=... in the environment is sasl.password."
+
+
+def set_option(example: str, *, what: str, metavar: str = "NAME=VALUE", target: str = "settings") -> Callable[[F], F]:
+    """`--set NAME=VALUE`, repeatable. The command gets a dict as `target`."""
+
+    def parse(_ctx: click.Context, _option: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
+        return parse_pairs(pairs, wanted=metavar, example=example)
+
+    return click.option(
+        "--set", target, multiple=True, metavar=metavar, callback=parse, help=f"{what}, as in {example}; repeatable."
+    )
+
+
+def parse_pairs(pairs: Iterable[str], *, wanted: str, example: str, option: str = "--set") -> dict[str, str]:
+    """The names and values of `NAME=VALUE` texts; the last of two with one name counts."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{option}: found {pair!r}, wanted {wanted}, as in {example}")
+        found[name.strip()] = value
+    return found
+
+
+def reaches_a_cluster(command: F) -> F:
+    """Give a command the two options. It is called with `kafka`, the settings of an admin client."""
+
+    @functools.wraps(command)
+    def with_cluster(*args: Any, bootstrap_servers: str | None, settings: dict[str, str], **options: Any) -> Any:
+        return command(*args, kafka=cluster_settings(bootstrap_servers, settings), **options)
+
+    for option in (
+        set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
+        click.option(
+            "--bootstrap-servers",
+            envvar="OTTLA_BOOTSTRAP_SERVERS",
+            metavar="HOST:PORT[,...]",
+            help=f"Where Kafka is.  [default: {DEFAULT_SERVERS}]",
+        ),
+    ):
+        with_cluster = option(with_cluster)
+    return with_cluster  # type: ignore[return-value]  # a command all the same
+
+
+def cluster_settings(bootstrap_servers: str | None, settings: dict[str, str]) -> Settings:
+    """What `reaches_a_cluster` gives. An address in the environment (OTTLA_CLIENT_BOOTSTRAP_SERVERS) counts too."""
+    resolved = admin_settings(bootstrap_servers, settings=settings)
+    if "bootstrap.servers" in resolved:
+        return resolved
+    return admin_settings(DEFAULT_SERVERS, settings=settings)
