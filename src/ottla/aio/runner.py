@@ -52,6 +52,7 @@ class AppRunner:
                 commits=app.commit,
                 drain_s=app.drain_s,
                 start_timeout_s=app.start_timeout_s,
+                unready_after_s=app.unready_after_s,
                 hooks=app.hooks,
                 on_stop=self._wake.set,
             )

@@ -24,7 +24,7 @@ from ottla.app.options import Route, ordering_of
 from ottla.config import settings_beside
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.flow import FlowLimits
-from ottla.consumer.health import Health
+from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.consumer.lanes import Ordering
 from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, plans_by_topic
 from ottla.delivery.budget import DeadLetterBudget
@@ -49,7 +49,8 @@ class App:
     writes dead letters, which has the consumer's security settings unless it is given its own. `drain_s` bounds how
     long in-flight work may take when partitions are revoked or the app stops. `start_timeout_s` (10 if not given)
     bounds how long it waits, when it starts, for a broker to listen at the address; with 0 a refused connection is
-    `BrokerUnavailable` at once.
+    `BrokerUnavailable` at once. `unready_after_s`: how long a record may be with its handler before the app is not
+    ready; more than the slowest record, or batch, takes.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class App:
         flow: FlowLimits | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
+        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
@@ -84,6 +86,8 @@ class App:
         self.flow = flow or FlowLimits()
         self.drain_s = drain_s
         self.start_timeout_s = start_timeout_s
+        unready_after_ms(unready_after_s)
+        self.unready_after_s = unready_after_s
         self.settings = dict(settings or {})
         self.producer_settings = settings_beside(settings, producer_settings)
         self.hooks = hooks

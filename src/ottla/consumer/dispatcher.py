@@ -76,7 +76,7 @@ class Dispatcher:
             if state.linger is not None:
                 self.look_again(state, state.linger.taken(waiting=state.lanes.waiting, now_ms=now_ms))
             if run is not None and state.stage is not None:
-                run = self._settlement.park(state, run, effects)
+                run = self._settlement.park(state, run, now_ms, effects)
             if run is not None:
                 state.in_flight.add(run)
                 route.in_flight += 1

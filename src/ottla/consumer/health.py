@@ -1,21 +1,34 @@
 """Health as values: what a probe answers is decided here, and served by whoever likes (C14).
 
 *Alive* means that the process can do its work at all: a dead worker or poll loop makes it false, and only a restart
-helps. *Ready* means that it keeps up: no partition is stopped, and no record has been unfinished for too long.
+helps. *Ready* means that it makes progress: no partition is stopped, and no record that was handed out has been
+unfinished for too long. A long backlog behind a slow handler is progress.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 
-DEFAULT_UNFINISHED_LIMIT_MS = 60_000
+DEFAULT_UNREADY_AFTER_S = 60.0
+
+
+def unready_after_ms(seconds: float) -> int:
+    """The limit in milliseconds. Raises `ConfigError` unless it is positive."""
+    if not seconds > 0:
+        raise ConfigError(f"unready_after_s must be more than 0, got {seconds}")
+    return round(seconds * 1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionHealth:
-    """One assigned partition. `oldest_unfinished_age_ms` is 0 when nothing is unfinished."""
+    """One assigned partition.
+
+    `oldest_unfinished_age_ms` counts from when the oldest unfinished record was handed to the handler, or, while it
+    waits for its turn, from when its handler finished anything. It is 0 when nothing is unfinished.
+    """
 
     topic_partition: TopicPartition
     oldest_unfinished_age_ms: int

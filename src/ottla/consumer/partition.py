@@ -21,6 +21,8 @@ from ottla.records import TopicPartition
 class Attempts:
     """The failed deliveries of one record."""
 
+    since_ms: int = 0
+    """Monotonic time of the first failure in this assignment."""
     failed: int = 0
     outages: int = 0
     first_failure_ms: int = 0
@@ -37,6 +39,8 @@ class PendingWrite:
     """A record on its way to the dead letter topic or a retry topic, not acknowledged yet."""
 
     effect: Write
+    since_ms: int = 0
+    """Monotonic time of the decision to write it."""
     failed_writes: int = 0
     is_writing: bool = True
     """False while a write that failed waits for its next try, or for someone to resume the partition."""
@@ -63,6 +67,8 @@ class PartitionState:
         "committed",
         "dead_letters",
         "epoch",
+        "head",
+        "head_since_ms",
         "in_flight",
         "is_draining",
         "lanes",
@@ -92,6 +98,9 @@ class PartitionState:
         self.stage: Stage | None = None
         """Its place among the retry topics, where there are any."""
         self.stopped: StoppedAt | None = None
+        self.head: int | None = None
+        """The oldest unfinished offset when anybody looked last, and since when it is: see `lateness`."""
+        self.head_since_ms = now_ms
         self.is_draining = False
         self.committed: tuple[int, str] | None = None
         self.claimed: int | None = None

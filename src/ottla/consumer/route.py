@@ -23,10 +23,12 @@ _PACE_MEMORY = 0.7
 class RouteState:
     """The running state of a `RoutePlan`."""
 
-    __slots__ = ("_ms_per_record", "in_flight", "plan", "scheduler", "unconfirmed")
+    __slots__ = ("_ms_per_record", "in_flight", "plan", "progressed_ms", "scheduler", "unconfirmed")
 
-    def __init__(self, plan: RoutePlan) -> None:
+    def __init__(self, plan: RoutePlan, now_ms: int = 0) -> None:
         self.plan = plan
+        self.progressed_ms = now_ms
+        """When the handler was last seen to finish something, of whichever partition."""
         self.scheduler: DeficitRoundRobin[TopicPartition] = DeficitRoundRobin(quantum=plan.quantum)
         self.in_flight = 0
         """Runs that workers have."""
@@ -76,12 +78,14 @@ class RouteState:
     def handled(self, run: Run, now_ms: int) -> None:
         """The worker let go of a run whose result is not known yet."""
         run.is_handled = True
+        self.progressed_ms = now_ms
         self.in_flight -= 1
         self.unconfirmed += 1
         self._learn_pace(run, run.reached, now_ms)
 
     def finished(self, run: Run, result: RunResult, now_ms: int) -> None:
         """The result of a run is known."""
+        self.progressed_ms = now_ms
         if run.is_handled:
             self.unconfirmed -= 1
         else:

@@ -36,6 +36,7 @@ class Run:
         "reached",
         "records",
         "route",
+        "seen",
         "started_ms",
         "topic_partition",
     )
@@ -66,6 +67,8 @@ class Run:
         self.reached = 0
         """Behind the last record that was handed out, where `done` stays behind because acknowledgements are waited
         for. Written by the worker."""
+        self.seen = 0
+        """How far it had come when its health was looked at last."""
         self.is_handled = False
         """Its worker has let go of it, and its result waits for acknowledgements."""
 

@@ -26,7 +26,8 @@ from ottla.consumer.effects import (
     SeekPartition,
 )
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
-from ottla.consumer.health import DEFAULT_UNFINISHED_LIMIT_MS, Health
+from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
+from ottla.consumer.lateness import note_progress
 from ottla.consumer.offset_metadata import decode_finished
 from ottla.consumer.offsets import offsets_of
 from ottla.consumer.partition import PartitionState
@@ -53,10 +54,10 @@ class Session:
         flow: FlowLimits | None = None,
         commits: CommitPolicy | AtMostOnce | None = None,
         epoch_offset_ms: int = 0,
-        unfinished_limit_ms: int = DEFAULT_UNFINISHED_LIMIT_MS,
+        unready_after_ms: int = round(DEFAULT_UNREADY_AFTER_S * 1_000),
     ) -> None:
         self._plans = plans_by_topic(list(plans))
-        self._routes = {plan.name: RouteState(plan) for plan in plans}
+        self._routes = {plan.name: RouteState(plan, now_ms) for plan in plans}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())
         self._commits = Committer(self._partitions, commits or CommitPolicy(), flow=self._flow, now_ms=now_ms)
@@ -80,7 +81,7 @@ class Session:
         )
         self._next_epoch = 1
         self._epoch_offset_ms = epoch_offset_ms
-        self._unfinished_limit_ms = unfinished_limit_ms
+        self._unready_after_ms = unready_after_ms
         self._is_closing = False
         self._is_drained = False
         self._dead_workers: list[str] = []
@@ -153,9 +154,11 @@ class Session:
         """How the consumer is (C14)."""
         return session_health(
             self._partitions.values(),
+            self._routes,
+            flow=self._flow,
             dead_workers=self._dead_workers,
             now_ms=now_ms,
-            unfinished_limit_ms=self._unfinished_limit_ms,
+            unready_after_ms=self._unready_after_ms,
         )
 
     # Assignment
@@ -387,6 +390,7 @@ class Session:
     def _progressed(self, state: PartitionState, finished: int, now_ms: int) -> None:
         self._commits.count(finished)
         state.pace.finished(finished, now_ms)
+        note_progress(state, self._routes[state.plan.name], now_ms)
         if state.stopped is not None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)
         self._dispatcher.activate(state)

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ottla.consumer.flow import FlowControl, PauseReason
 from ottla.consumer.health import Health, PartitionHealth
+from ottla.consumer.lateness import note_progress, unfinished_since_ms
 from ottla.consumer.partition import PartitionState
+from ottla.consumer.route import RouteState
 
 
 def session_health(
-    states: Iterable[PartitionState], *, dead_workers: Sequence[str], now_ms: int, unfinished_limit_ms: int
+    states: Iterable[PartitionState],
+    routes: Mapping[str, RouteState],
+    *,
+    flow: FlowControl,
+    dead_workers: Sequence[str],
+    now_ms: int,
+    unready_after_ms: int,
 ) -> Health:
     """Alive as long as no worker died; ready as long as nothing stopped, is late, or waits for another member."""
     problems = [f"a worker died: {error}" for error in dead_workers]
     partitions: list[PartitionHealth] = []
+    states = list(states)
+    for state in states:  # before any is judged: they share handlers
+        note_progress(state, routes[state.plan.name], now_ms)
     for state in states:
-        since_ms = unfinished_since_ms(state)
+        is_held = flow.is_paused_for(state.topic_partition, PauseReason.USER)
+        since_ms = unfinished_since_ms(state, routes[state.plan.name], is_held_by_user=is_held)
         age_ms = 0 if since_ms is None else max(0, now_ms - since_ms)
         stopped = None if state.stopped is None else state.stopped.reason
         if state.stopped is not None:
             problems.append(f"{state.topic_partition} stopped at offset {state.stopped.offset}: {stopped}")
-        elif age_ms > unfinished_limit_ms:
+        elif age_ms > unready_after_ms:
             problems.append(
                 f"{state.topic_partition}: offset {state.tracker.position} is unfinished for "
-                f"{age_ms / 1_000:.0f} s, the limit is {unfinished_limit_ms / 1_000:.0f} s"
+                f"{age_ms / 1_000:.0f} s, the limit is {unready_after_ms / 1_000:g} s (unready_after_s)"
             )
         if state.stage is not None and state.stage.absent:
             absent = ", ".join(map(str, state.stage.absent))
@@ -43,14 +56,3 @@ def session_health(
         partitions=tuple(partitions),
         problems=tuple(problems),
     )
-
-
-def unfinished_since_ms(state: PartitionState) -> int | None:
-    """Since when the oldest record that is not finished could have been; None when there is none."""
-    since_ms = state.tracker.oldest_unfinished_ms
-    stage = state.stage
-    if stage is None or since_ms is None:
-        return since_ms
-    # Nobody is late with what was not due.
-    is_waiting = bool(stage.waiting) and stage.waiting[0][1].offset == state.tracker.position
-    return None if is_waiting else max(since_ms, stage.due_ms)

@@ -108,7 +108,7 @@ class Settlement:
         state.settle(left[:at])
         return left[at:]
 
-    def park(self, state: PartitionState, run: Run, effects: list[Effect]) -> Run | None:
+    def park(self, state: PartitionState, run: Run, now_ms: int, effects: list[Effect]) -> Run | None:
         """Pass on what must follow an earlier record of its key. Returns what is left of the run, or None."""
         stage = state.stage
         if stage is None or not stage.line.holds_any(stage.index):
@@ -117,7 +117,7 @@ class Settlement:
         if not parked:
             return run
         for record in parked:
-            self._write_retry(state, record, stage.index + 1, 0, effects)
+            self._write_retry(state, record, stage.index + 1, 0, now_ms, effects)
         fields = {"partition": str(state.topic_partition), "records": len(parked), "offset": parked[0].offset}
         effects.append(Notice("records_parked", "info", fields))
         left = {record.offset for record in run.records} - {record.offset for record in parked}
@@ -160,7 +160,7 @@ class Settlement:
         attempts = state.attempts.get(record.offset)
         if attempts is None:
             before = retry_state_of(record.headers) if state.stage is not None else None
-            attempts = state.attempts[record.offset] = Attempts(first_failure_ms=wall_ms)
+            attempts = state.attempts[record.offset] = Attempts(since_ms=now_ms, first_failure_ms=wall_ms)
             if before is not None:
                 attempts.carried = before.attempts
                 attempts.first_failure_ms = before.first_failure_ms or wall_ms
@@ -200,7 +200,7 @@ class Settlement:
                 return free_ms
             topic = decision.topic
             effects.append(_notice("record_dead_lettered", "warning", state, record, failure, dead_letter_topic=topic))
-            self._write_dead_letter(state, record, topic, failure, wall_ms, effects)
+            self._write_dead_letter(state, record, topic, failure, now_ms, wall_ms, effects)
         elif isinstance(decision, Postpone):
             attempts = state.attempts.pop(record.offset)
             effects.append(
@@ -216,7 +216,7 @@ class Settlement:
             )
             not_before_ms = wall_ms + decision.delay_ms
             self._write_retry(
-                state, record, decision.number, not_before_ms, effects, attempts=attempts, failure=failure
+                state, record, decision.number, not_before_ms, now_ms, effects, attempts=attempts, failure=failure
             )
         elif isinstance(decision, Stop):
             self.stop(state, [record], decision.reason, effects)
@@ -234,6 +234,7 @@ class Settlement:
         record: AnyRecord,
         topic: str,
         failure: Failure,
+        now_ms: int,
         wall_ms: int,
         effects: list[Effect],
     ) -> None:
@@ -251,7 +252,7 @@ class Settlement:
                 dead_lettered_ms=wall_ms,
             ),
         )
-        state.dead_letters[record.offset] = PendingWrite(effect)
+        state.dead_letters[record.offset] = PendingWrite(effect, now_ms)
         effects.append(effect)
 
     def _write_retry(
@@ -260,6 +261,7 @@ class Settlement:
         record: AnyRecord,
         number: int,
         not_before_ms: int,
+        now_ms: int,
         effects: list[Effect],
         *,
         attempts: Attempts | None = None,
@@ -286,7 +288,7 @@ class Settlement:
             message="" if failure is None else failure.message,
         )
         effect = WriteRetry(state.topic_partition, state.epoch, record, target.topic, target.partition, number, story)
-        letter = state.dead_letters[record.offset] = PendingWrite(effect)
+        letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms)
         key = record.raw_key
         line.expect(key, number)
         if key is None or not line.keeps_key_order or line.writes.ask((number, key), letter):

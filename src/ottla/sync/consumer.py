@@ -26,7 +26,7 @@ from ottla.config import consumer_settings, settings_beside
 from ottla.consumer.commits import CommitPolicy
 from ottla.consumer.events import RunFinished
 from ottla.consumer.flow import FlowLimits
-from ottla.consumer.health import Health
+from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS
 from ottla.consumer.pull import OpenRun, PullBook
 from ottla.consumer.run import Run
@@ -59,6 +59,7 @@ class Consumer:
         quantum: int = DEFAULT_QUANTUM_RECORDS,
         drain_s: float = 5.0,
         start_timeout_s: float | None = None,
+        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
@@ -78,6 +79,7 @@ class Consumer:
             commits=commit,
             drain_s=drain_s,
             start_timeout_s=start_timeout_s,
+            unready_after_s=unready_after_s,
             hooks=hooks,
         )
         self._book = PullBook()

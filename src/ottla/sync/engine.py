@@ -44,7 +44,7 @@ from ottla.consumer.effects import (
     WriteRetry,
 )
 from ottla.consumer.flow import FlowLimits
-from ottla.consumer.health import Health
+from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
@@ -96,6 +96,7 @@ class Engine:
         commits: CommitPolicy | AtMostOnce | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
+        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -123,6 +124,7 @@ class Engine:
             flow=flow,
             commits=commits,
             epoch_offset_ms=self._clock.now_ms() - now_ms,
+            unready_after_ms=unready_after_ms(unready_after_s),
         )
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import Any, TypeVar
-
 import pytest
+from session_driver import BOOM, DEAD, RETRY, A, B, Driver, assigned, of, offsets_of
 
 from ottla.consumer import events
 from ottla.consumer.commits import CommitPolicy
 from ottla.consumer.effects import (
     Commit,
-    Dispatch,
-    Effect,
     Notice,
     PausePartitions,
     ResumePartitions,
@@ -23,83 +19,11 @@ from ottla.consumer.flow import FlowLimits
 from ottla.consumer.lanes import Ordering
 from ottla.consumer.offset_metadata import decode_finished, encode_finished
 from ottla.consumer.plan import RoutePlan, plans_by_topic
-from ottla.consumer.run import AnyRecord, Run, RunResult
-from ottla.consumer.session import _HANDLERS, Session
-from ottla.delivery import Dead, DeadLetterBudget, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
+from ottla.consumer.run import RunResult
+from ottla.consumer.session import _HANDLERS
+from ottla.delivery import DeadLetterBudget, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.errors import ConfigError, RegistryUnavailable
-from ottla.records import Record, TopicPartition
-
-A = TopicPartition("orders", 0)
-B = TopicPartition("orders", 1)
-E = TypeVar("E", bound=Effect)
-
-
-class Driver:
-    """A session with a clock that stands still, and what it wanted done so far."""
-
-    def __init__(self, *, flow: FlowLimits | None = None, commits: CommitPolicy | None = None, **plan: Any) -> None:
-        plan.setdefault(
-            "failures",
-            FailurePolicy(retry=RetryPolicy(max_attempts=3, initial_s=1, jitter=0), dead_letter_topic="dead"),
-        )
-        self.now_ms = 0
-        self.session = Session(
-            [RoutePlan(name="handler", topics=frozenset({"orders"}), **plan)],
-            group="g",
-            now_ms=0,
-            random=Random(1),
-            flow=flow,
-            commits=commits or CommitPolicy(every_records=1_000, every_s=5),
-            epoch_offset_ms=1_700_000_000_000,
-        )
-        self.effects: list[Effect] = []
-        self.runs: list[Run] = []
-
-    def step(self, event: events.Event, *, after_ms: int = 0) -> list[Effect]:
-        self.now_ms += after_ms
-        effects = self.session.step(event, self.now_ms)
-        self.effects += effects
-        self.runs += [effect.run for effect in effects if isinstance(effect, Dispatch)]
-        return effects
-
-    def fetch(self, partition: TopicPartition, *offsets: int, key: bytes | None = b"k") -> list[Effect]:
-        records: list[AnyRecord] = [
-            Record(partition.topic, partition.partition, offset, 0, key, b"v", [("h", b"1")], key, b"v")
-            for offset in offsets
-        ]
-        return self.step(events.Fetched(partition, records, 10 * len(records)))
-
-    def finish(self, run: Run | None = None, result: RunResult | None = None) -> list[Effect]:
-        run = run or self.runs[-1]
-        self.runs.remove(run)
-        return self.step(events.RunFinished(run, result or RunResult()))
-
-    def fail(self, at: int, failure: Failure, run: Run | None = None) -> list[Effect]:
-        """The record at index `at` of the run fails; those before are done, those behind untouched."""
-        run = run or self.runs[-1]
-        records = run.records
-        return self.finish(
-            run, RunResult(done=records[:at], failures=[(records[at], failure)], untouched=records[at + 1 :])
-        )
-
-
-def of(kind: type[E], effects: list[Effect]) -> list[E]:
-    return [effect for effect in effects if isinstance(effect, kind)]
-
-
-def offsets_of(run: Run) -> list[int]:
-    return [record.offset for record in run.records]
-
-
-BOOM = ExceptionTable().failure_of(RuntimeError("boom"))
-RETRY = Failure.of_outcome(Retry())
-DEAD = Failure.of_outcome(Dead("bad"))
-
-
-def assigned(*partitions: TopicPartition, **options: Any) -> Driver:
-    driver = Driver(**options)
-    driver.step(events.Assigned(partitions or (A,)))
-    return driver
+from ottla.records import TopicPartition
 
 
 def test_every_event_has_a_handler() -> None:
@@ -756,18 +680,6 @@ def test_a_dead_worker_stops_its_partition_and_is_unhealthy() -> None:
     assert not health.is_ready
     assert driver.session.position(A) == 6
     assert of(PausePartitions, effects) == [PausePartitions([A])]
-
-
-def test_a_record_that_is_unfinished_for_too_long_makes_unready() -> None:
-    driver = assigned()
-    driver.fetch(A, 5)
-
-    assert driver.session.health(60_000).is_ready
-    health = driver.session.health(60_001)
-    assert not health.is_ready
-    assert health.is_alive
-    assert "orders-0: offset 5 is unfinished for 60 s" in health.problems[0]
-    assert health.partitions[0].oldest_unfinished_age_ms == 60_001
 
 
 def test_one_topic_has_one_handler_in_a_group() -> None:
