@@ -91,7 +91,7 @@ def _connection(settings: Mapping[str, object]) -> Iterator[Connection]:
 
 def _check(code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
-        raise BrokerRefused(f"the broker refused: {ErrorCode(code).name}: {message or 'it does not say why'}")
+        raise BrokerRefused(f"the broker refused: {ErrorCode.of(code).name}: {message or 'it does not say why'}")
 
 
 def _order(entity: Entity) -> list[tuple[str, Any]]:

@@ -193,7 +193,7 @@ class _Reading:
     def _take(self, response: Any) -> tuple[list[Segment], set[TopicPartition]]:
         """The segments of a response, and the partitions that this broker no longer serves."""
         if response.error_code != ErrorCode.NONE:
-            raise refused("fetch", ErrorCode(response.error_code))
+            raise refused("fetch", ErrorCode.of(response.error_code))
         segments: list[Segment] = []
         moved: set[TopicPartition] = set()
         must_pause = False
@@ -204,7 +204,7 @@ class _Reading:
                 cursor = self._cursors.get(key)
                 if cursor is None:
                     continue
-                code = ErrorCode(entry.error_code)
+                code = ErrorCode.of(entry.error_code)
                 if code is ErrorCode.NONE and getattr(entry, "preferred_read_replica", -1) >= 0:
                     moved.add(key)
                     cursor.replica = entry.preferred_read_replica

@@ -235,7 +235,7 @@ class ProduceClient:
         batch = queue.in_flight.popleft() if queue.in_flight else None
         if batch is None:
             return
-        code = ErrorCode(entry.error_code)
+        code = ErrorCode.of(entry.error_code)
         if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._count(batch)
             if entry.base_offset >= 0:
@@ -318,7 +318,7 @@ class ProduceClient:
                 ApiKey.INIT_PRODUCER_ID,
                 {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1},
             )
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 return answer.producer_id, answer.producer_epoch
             if code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *LEADER_MOVED):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.wire_client.errors import CorruptBatch as CorruptBatch
     from ottla.wire_client.errors import OffsetOutOfRange as OffsetOutOfRange
     from ottla.wire_client.errors import PartitionUnavailable as PartitionUnavailable
+    from ottla.wire_client.errors import ResponseTooLarge as ResponseTooLarge
     from ottla.wire_client.errors import TopicRecreated as TopicRecreated
     from ottla.wire_client.groups import commit_group_offsets as commit_group_offsets
     from ottla.wire_client.groups import group_offsets as group_offsets
@@ -51,6 +52,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "CorruptBatch",
             "OffsetOutOfRange",
             "PartitionUnavailable",
+            "ResponseTooLarge",
             "TopicRecreated",
         ],
         "ottla.wire_client.groups": ["commit_group_offsets", "group_offsets"],

@@ -214,11 +214,13 @@ class Cluster:
         )
         for topic in response.topics:
             for entry in topic.partitions:
-                code = ErrorCode(entry.error_code)
+                code = ErrorCode.of(entry.error_code)
                 if code in LEADER_MOVED:
                     self._forget(topic.name)
                 elif code is ErrorCode.NONE:
-                    answers[TopicPartition(topic.name, entry.partition_index)] = (entry.offset, entry.timestamp)
+                    place = TopicPartition(topic.name, entry.partition_index)
+                    if place in wanted:
+                        answers[place] = (entry.offset, entry.timestamp)
                 else:
                     raise refused(f"offsets of {topic.name}-{entry.partition_index}", code)
 
@@ -270,7 +272,9 @@ class Cluster:
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         errors: dict[str, ErrorCode] = {}
         for topic in response.topics:
-            code = ErrorCode(topic.error_code)
+            if topic.name is None:
+                continue  # allowed only where a topic was asked for by its id, which is not done here
+            code = ErrorCode.of(topic.error_code)
             if code is not ErrorCode.NONE:
                 errors[topic.name] = code
                 self._forget(topic.name)

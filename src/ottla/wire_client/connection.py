@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections import deque
 from typing import Any, NamedTuple
 
-from ottla.errors import BrokerUnavailable, ConfigError
-from ottla.wire_client.errors import BrokerRefused
+from ottla.errors import BrokerUnavailable
+from ottla.wire_client.errors import BrokerRefused, ResponseTooLarge
 from ottla.wire_client.sasl import start_exchange
 from ottla.wire_client.settings import WireSettings
-from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers, schemas
+from ottla.wire_client.tls import tls_context
+from ottla_wire.protocol import ApiKey, ErrorCode, FrameTooLarge, ProtocolError, codec, headers, schemas
+from ottla_wire.protocol.framing import SIZE_BYTES, frame_size
 
 # The versions this client is written for, newest first what it needs. From Fetch 13 on topics go by id instead of name
 # (KIP-516), so that what is read is of the topic whose offsets were planned; from Produce 13 on too.
@@ -47,6 +50,16 @@ _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for a whole fetch response: the kernel receives the next one while this one is decoded."""
 
 
+_HANDSHAKE_BYTES = 1024 * 1024
+"""The largest response before the peer is known to be a broker and, with SASL, to know the password too."""
+
+_TLS_ALERT = b"\x15\x03"
+"""How a TLS server begins to refuse what is not TLS (RFC 8446, section 5.1)."""
+
+_HOST_CHARACTERS = 255
+"""The longest name that DNS has (RFC 1035)."""
+
+
 class _Ticket(NamedTuple):
     api_key: ApiKey
     version: int
@@ -63,6 +76,7 @@ class Connection:
         self._pending: deque[_Ticket] = deque()
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
+        self._largest_frame = _HANDSHAKE_BYTES
         self._socket: socket.socket | None = self._open()
         try:
             self._negotiate()
@@ -71,6 +85,7 @@ class Connection:
         except BaseException:
             self.close()
             raise
+        self._largest_frame = settings.receive_message_max_bytes
 
     @property
     def address(self) -> str:
@@ -112,7 +127,9 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._settings.client_id, body)
         try:
-            self._live_socket().sendall(frame)
+            sock = self._live_socket()
+            sock.settimeout(self._settings.request_timeout_ms / 1000)
+            sock.sendall(frame)
         except OSError as error:
             raise self._lost(error) from error
         if expects_response:
@@ -121,15 +138,20 @@ class Connection:
     def receive(self) -> Any:
         """The response to the oldest request in flight. Record fields are slices of one buffer, not copies."""
         ticket = self._pending[0]
-        frame = self._read_frame()
+        frame = self._read_frame(ticket)
         self._pending.popleft()
-        found, offset = headers.decode_response_header(ticket.api_key, ticket.version, frame)
-        if found != ticket.correlation_id:
-            self.close()
-            raise BrokerUnavailable(
-                f"{self.address} answered request {found} where {ticket.correlation_id} was due; connection dropped"
-            )
-        return codec.decode_response(ticket.api_key, ticket.version, frame, offset)
+        try:
+            found, offset = headers.decode_response_header(ticket.api_key, ticket.version, frame)
+            if found == ticket.correlation_id:
+                return codec.decode_response(ticket.api_key, ticket.version, frame, offset)
+            problem = f"response {found} came where {ticket.correlation_id} was due"
+        except ProtocolError as error:
+            problem = str(error)
+        self.close()
+        raise BrokerUnavailable(
+            f"{self.address} answered {ticket.api_key.name} with bytes that are not its response: {problem};"
+            " connection dropped"
+        )
 
     def close(self) -> None:
         """Give the socket back. Safe to repeat."""
@@ -140,10 +162,15 @@ class Connection:
 
     def _open(self) -> socket.socket:
         settings = self._settings
+        if not (0 < len(self.host) <= _HOST_CHARACTERS and self.host.isprintable() and 0 < self.port < 65536):
+            found = f"{self.host[:_HOST_CHARACTERS]!r}, port {self.port}"
+            raise BrokerUnavailable(f"no broker can be at {found}: wanted the name of a host and a port of 1 to 65535")
         try:
             raw = socket.create_connection(
                 (self.host, self.port), timeout=min(settings.request_timeout_ms, 10_000) / 1000
             )
+        except UnicodeError as error:
+            raise BrokerUnavailable(f"no broker can be at {self.host!r}: {error}") from error
         except OSError as error:
             raise BrokerUnavailable(f"no broker answered at {self.address} ({error.strerror or error})") from error
         try:
@@ -152,7 +179,7 @@ class Connection:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
             raw.settimeout(settings.request_timeout_ms / 1000)
             if settings.security_protocol in ("SSL", "SASL_SSL"):
-                return _tls_context(settings).wrap_socket(raw, server_hostname=self.host)
+                return tls_context(settings).wrap_socket(raw, server_hostname=self.host)
             return raw
         except ssl.SSLCertVerificationError as error:
             raw.close()
@@ -163,6 +190,9 @@ class Connection:
         except ssl.SSLError as error:
             raw.close()
             raise BrokerUnavailable(f"{self.address}: the TLS handshake failed: {error}") from error
+        except OSError as error:
+            raw.close()
+            raise BrokerUnavailable(f"{self.address}: lost the connection in the TLS handshake: {error}") from error
         except BaseException:
             raw.close()
             raise
@@ -177,7 +207,7 @@ class Connection:
                 " is security.protocol right?"
             ) from error
         if response.error_code != ErrorCode.NONE:
-            raise BrokerRefused(f"{self.address} refused ApiVersions: {ErrorCode(response.error_code).name}")
+            raise BrokerRefused(f"{self.address} refused ApiVersions: {ErrorCode.of(response.error_code).name}")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def _authenticate(self) -> None:
@@ -195,9 +225,11 @@ class Connection:
             if answer.error_code != ErrorCode.NONE:
                 raise BrokerRefused(f"{self.address} refused {settings.sasl_username!r}: {answer.error_message}")
             try:
-                message = exchange.send(bytes(answer.auth_bytes))
+                message = exchange.send(answer.auth_bytes)
             except StopIteration:
                 return
+            except BrokerRefused as error:
+                raise BrokerRefused(f"{self.address}: {error}") from None
 
     def _shared_version(self, api_key: ApiKey) -> int | None:
         if api_key not in self._versions:
@@ -207,17 +239,47 @@ class Connection:
         version = min(newest, NEWEST[api_key], known.last)
         return version if version >= max(oldest, known.first) else None
 
-    def _read_frame(self) -> bytearray:
-        prefix = bytearray(4)
-        self._read_into(memoryview(prefix))
-        frame = bytearray(int.from_bytes(prefix, "big"))
-        self._read_into(memoryview(frame))
+    def _read_frame(self, ticket: _Ticket) -> bytearray:
+        """One frame, whole within `request.timeout.ms`. Memory is taken only for a size within the limit."""
+        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+        prefix = bytearray(SIZE_BYTES)
+        self._read_into(memoryview(prefix), deadline)
+        try:
+            size = frame_size(prefix, 0, self._largest_frame) or 0
+        except FrameTooLarge as error:
+            self.close()
+            if self._largest_frame != _HANDSHAKE_BYTES:
+                size = int.from_bytes(prefix, "big")
+                raise ResponseTooLarge(
+                    f"{self.address}: the response to {ticket.api_key.name} announces {size:,} bytes,"
+                    f" receive.message.max.bytes allows {self._largest_frame:,}: ask for less or allow more"
+                ) from None
+            raise self._not_a_broker(prefix, error) from None
+        except ProtocolError as error:
+            self.close()
+            raise self._not_a_broker(prefix, error) from None
+        frame = bytearray(size)
+        self._read_into(memoryview(frame), deadline)
         return frame
 
-    def _read_into(self, view: memoryview) -> None:
+    def _not_a_broker(self, prefix: bytearray, error: ProtocolError) -> BrokerUnavailable:
+        speaks = ""
+        if prefix == b"HTTP":
+            speaks = ": it speaks HTTP"
+        elif prefix[:2] == _TLS_ALERT:
+            speaks = ": it speaks TLS"
+        return BrokerUnavailable(
+            f"{self.address} sent {bytes(prefix)!r} where a response starts{speaks} ({error.problem})"
+        )
+
+    def _read_into(self, view: memoryview, deadline: float) -> None:
         sock = self._live_socket()
         try:
             while view:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                sock.settimeout(left)
                 count = sock.recv_into(view)
                 if not count:
                     raise ConnectionResetError("the broker closed the connection")
@@ -234,25 +296,3 @@ class Connection:
         self.close()
         reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return BrokerUnavailable(f"lost the connection to {self.address}: {reason}")
-
-
-def _tls_context(settings: WireSettings) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=settings.ssl_ca_location, cadata=settings.ssl_ca_pem)
-        context.check_hostname = settings.ssl_verify and settings.ssl_check_hostname
-        context.verify_mode = ssl.CERT_REQUIRED if settings.ssl_verify else ssl.CERT_NONE
-        if settings.ssl_certificate_location:
-            context.load_cert_chain(
-                settings.ssl_certificate_location, settings.ssl_key_location, password=settings.ssl_key_password
-            )
-    except OSError as error:  # an SSLError is one too
-        files = {
-            "ssl.ca.location": settings.ssl_ca_location,
-            "ssl.certificate.location": settings.ssl_certificate_location,
-            "ssl.key.location": settings.ssl_key_location,
-        }
-        found = ", ".join(f"{name}={path}" for name, path in files.items() if path)
-        raise ConfigError(
-            f"ssl: found {found or 'ssl.ca.pem'}, wanted readable certificates and key: {error}"
-        ) from error
-    return context

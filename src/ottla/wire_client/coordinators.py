@@ -38,7 +38,7 @@ def with_coordinator(
     while True:
         try:
             answer = cluster.any_broker().call(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": int(kind)})
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 reason = attempt(cluster.ask(answer.host, answer.port))
                 if reason is None:

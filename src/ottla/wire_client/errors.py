@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from ottla.errors import InputError, OttlaError, RetriableError
 
-__all__ = ["BrokerRefused", "CorruptBatch", "OffsetOutOfRange", "PartitionUnavailable", "TopicRecreated"]
+__all__ = [
+    "BrokerRefused",
+    "CorruptBatch",
+    "OffsetOutOfRange",
+    "PartitionUnavailable",
+    "ResponseTooLarge",
+    "TopicRecreated",
+]
 
 
 class CorruptBatch(OttlaError):
@@ -13,6 +20,10 @@ class CorruptBatch(OttlaError):
 
 class BrokerRefused(InputError):
     """Fix what the broker refused: authorization, configuration or version; a retry gives the same answer."""
+
+
+class ResponseTooLarge(InputError):
+    """Ask for less, or raise `receive.message.max.bytes`: a broker's response is over it."""
 
 
 class PartitionUnavailable(RetriableError):

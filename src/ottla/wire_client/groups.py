@@ -37,7 +37,7 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
 
     def attempt(connection: Connection) -> str | None:
         answer = connection.call(ApiKey.OFFSET_COMMIT, body)
-        codes = {ErrorCode(entry.error_code) for topic in answer.topics for entry in topic.partitions}
+        codes = {ErrorCode.of(entry.error_code) for topic in answer.topics for entry in topic.partitions}
         if codes & _HAS_MEMBERS:
             raise BrokerRefused(
                 f"group {group} has members of its own, so its offsets cannot be set from outside; choose a name that"
@@ -60,7 +60,8 @@ def committed_offsets(
 ) -> dict[TopicPartition, tuple[int, str]]:
     """(offset, metadata) as committed. Waits for transactions that are about to decide on them (KIP-447)."""
     by_topic: dict[str, list[int]] = {}
-    for partition in partitions:
+    wanted = dict.fromkeys(partitions)
+    for partition in wanted:
         by_topic.setdefault(partition.topic, []).append(partition.partition)
     found: dict[TopicPartition, tuple[int, str]] = {}
 
@@ -73,7 +74,7 @@ def committed_offsets(
                 "require_stable": True,
             },
         )
-        code = ErrorCode(answer.error_code)
+        code = ErrorCode.of(answer.error_code)
         if code in MOVED:
             return code.name
         if code is not ErrorCode.NONE:
@@ -82,8 +83,8 @@ def committed_offsets(
             for entry in topic.partitions:
                 if entry.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     return "a transaction holds offsets of the group"
-                if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0:
-                    place = TopicPartition(topic.name, entry.partition_index)
+                place = TopicPartition(topic.name, entry.partition_index)
+                if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0 and place in wanted:
                     found[place] = (entry.committed_offset, entry.metadata or "")
         return None
 

@@ -20,6 +20,8 @@ Exchange = Generator[bytes, bytes, None]
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MIN_ITERATIONS = 4096
+_MAX_ITERATIONS = 1_000_000
+"""Half a second of work. Kafka itself gives users at most 16,384 iterations."""
 
 
 def start_exchange(mechanism: str, *, username: str | None, password: str | None, nonce: str | None = None) -> Exchange:
@@ -38,23 +40,56 @@ def _plain(username: str, password: str) -> Exchange:
 def _scram(algorithm: str, username: str, password: str, nonce: str) -> Exchange:
     name = username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={name},r={nonce}"
-    server_first = (yield f"n,,{first_bare}".encode()).decode()
-    fields = _fields(server_first)
-    iterations = int(fields.get("i", "0"))
-    if not fields.get("r", "").startswith(nonce) or iterations < _MIN_ITERATIONS:
-        raise BrokerRefused(f"SCRAM: the broker's challenge is not acceptable (nonce or {iterations} iterations)")
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(fields["s"]), iterations)
+    server_first, fields = _fields((yield f"n,,{first_bare}".encode()), wanted="rsi")
+    if not fields["r"].startswith(nonce):
+        raise BrokerRefused(f"SCRAM: the broker's challenge is for another client: {_shown(server_first)}")
+    salt, iterations = _base64(fields["s"], of=server_first), _iterations(fields["i"])
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
     final_bare = f"c=biws,r={fields['r']}"  # biws is base64 of "n,,": no channel binding
     signed = f"{first_bare},{server_first},{final_bare}".encode()
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), signed, algorithm)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    server_final = yield f"{final_bare},p={base64.b64encode(proof).decode()}".encode()
+    answer = yield f"{final_bare},p={base64.b64encode(proof).decode()}".encode()
+    server_final, fields = _fields(answer, wanted="v")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), signed, algorithm)
-    found = base64.b64decode(_fields(server_final.decode()).get("v", ""))
-    if not hmac.compare_digest(expected, found):
+    if not hmac.compare_digest(expected, _base64(fields["v"], of=server_final)):
         raise BrokerRefused("SCRAM: the broker could not prove that it knows the password")
 
 
-def _fields(text: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+def _iterations(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise BrokerRefused(f"SCRAM: the broker's challenge has i={_shown(text)}, wanted a number of iterations")
+    iterations = int(text)
+    if not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
+        raise BrokerRefused(
+            f"SCRAM: the broker's challenge wants {iterations} iterations, accepted are {_MIN_ITERATIONS} to"
+            f" {_MAX_ITERATIONS}"
+        )
+    return iterations
+
+
+def _base64(text: str, *, of: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise BrokerRefused(f"SCRAM: the broker sent {_shown(of)}, which is not base64 where it must be") from None
+
+
+def _fields(message: bytes, *, wanted: str) -> tuple[str, dict[str, str]]:
+    """The message as text, and its attributes by letter. They come in a fixed order; others may follow (RFC 5802)."""
+    try:
+        text = message.decode()
+    except UnicodeDecodeError:
+        raise BrokerRefused(f"SCRAM: the broker sent {_shown(message)}, which is not UTF-8") from None
+    parts = text.split(",")
+    if parts[0].startswith("e="):
+        raise BrokerRefused(f"SCRAM: the broker refused: {_shown(parts[0][2:])}")
+    if "".join(part[:1] for part in parts[: len(wanted)]) != wanted or any(p[1:2] != "=" for p in parts[: len(wanted)]):
+        raise BrokerRefused(f"SCRAM: the broker sent {_shown(text)}, wanted the attributes {', '.join(wanted)}")
+    return text, {part[0]: part[2:] for part in parts[: len(wanted)]}
+
+
+def _shown(found: str | bytes) -> str:
+    """Harmless in a log, and short."""
+    return repr(found if len(found) <= 80 else found[:80]) + ("" if len(found) <= 80 else "...")

@@ -40,6 +40,7 @@ class WireSettings:
     api_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
     metadata_max_age_ms: int = 300_000
+    receive_message_max_bytes: int = 100_000_000
     # reading
     isolation: Isolation = Isolation.READ_COMMITTED
     check_crcs: bool = True
@@ -112,6 +113,7 @@ _NAMES: dict[str, tuple[str, Any]] = {
     "default.api.timeout.ms": ("api_timeout_ms", int),
     "retry.backoff.ms": ("retry_backoff_ms", int),
     "metadata.max.age.ms": ("metadata_max_age_ms", int),
+    "receive.message.max.bytes": ("receive_message_max_bytes", int),
     "isolation.level": ("isolation", _isolation),
     "check.crcs": ("check_crcs", _flag),
     "fetch.max.bytes": ("fetch_max_bytes", int),
@@ -128,6 +130,9 @@ _NAMES: dict[str, tuple[str, Any]] = {
     "delivery.timeout.ms": ("delivery_timeout_ms", int),
     "max.in.flight.requests.per.connection": ("max_in_flight", int),
 }
+
+_RESPONSE_OVERHEAD_BYTES = 512
+"""What librdkafka too wants `receive.message.max.bytes` to leave beside the records of a fetch."""
 
 # Settings of clients that poll, join groups or buffer: harmless here, and often in the same mapping.
 _UNUSED = frozenset(
@@ -208,6 +213,14 @@ def wire_settings(
         raise ConfigError(f"security.protocol: found {chosen.security_protocol}, wanted {needed}")
     if chosen.enable_idempotence and chosen.acks != -1:
         raise ConfigError(f"acks: found {chosen.acks}, but enable.idempotence=true needs acks=all")
+    least = chosen.fetch_max_bytes + _RESPONSE_OVERHEAD_BYTES
+    if chosen.receive_message_max_bytes < least:
+        if "receive.message.max.bytes" in given:
+            raise ConfigError(
+                f"receive.message.max.bytes: found {chosen.receive_message_max_bytes}, wanted at least {least}:"
+                f" fetch.max.bytes and {_RESPONSE_OVERHEAD_BYTES}"
+            )
+        chosen = chosen.with_changes(receive_message_max_bytes=least)
     if not 1 <= chosen.max_in_flight <= 5:
         raise ConfigError(
             f"max.in.flight.requests.per.connection: found {chosen.max_in_flight}, wanted 1 to 5:"

@@ -26,6 +26,13 @@ def max_message_bytes(cluster: Cluster, topic: str) -> tuple[int, str]:
         if result.error_code != ErrorCode.NONE:
             continue  # not allowed to look, or not created yet: the client's own limit counts
         for entry in result.configs:
-            if entry.name == "max.message.bytes" and entry.value and int(entry.value) < client[0]:
-                return int(entry.value), f"max.message.bytes (topic {topic})"
+            limit = _whole_number(entry.value) if entry.name == "max.message.bytes" else None
+            if limit is not None and limit < client[0]:
+                return limit, f"max.message.bytes (topic {topic})"
     return client
+
+
+def _whole_number(text: str | None) -> int | None:
+    """The number, or None for what is no size in bytes: brokers keep such a setting in 32 bits."""
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= 10
+    return int(text) if is_number and text is not None else None

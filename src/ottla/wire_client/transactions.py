@@ -159,7 +159,7 @@ def _ask(
 
     def attempt(connection: Connection) -> str | None:
         answer = connection.call(api_key, body)
-        codes = {ErrorCode(code) for code in codes_of(answer)} - {ErrorCode.NONE}
+        codes = {ErrorCode.of(code) for code in codes_of(answer)} - {ErrorCode.NONE}
         if codes & _FENCED:
             name = min(code.name for code in codes & _FENCED)
             raise FencedError(
