@@ -14,8 +14,10 @@ from ottla.aio.engine import Engine
 from ottla.aio.retry_topics import ensure_retry_topics
 from ottla.aio.workers import Execute
 from ottla.app.app import App
+from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
 from ottla.app.pending import Confirming
+from ottla.app.raised import is_being_cancelled
 from ottla.app.retry_settings import group_settings
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop
@@ -85,7 +87,7 @@ class AppRunner:
             # In a task of its own: when `serve` is cancelled, the drain must not be.
             closing = asyncio.ensure_future(self._shut_down(started, self._app.stop_hooks if is_opened else ()))
             try:
-                await asyncio.shield(closing)
+                stop_error = await asyncio.shield(closing)
             except asyncio.CancelledError:
                 await closing
                 raise
@@ -95,6 +97,8 @@ class AppRunner:
         for engine in started:
             if engine.error is not None:
                 raise engine.error
+        if stop_error is not None:
+            raise stop_error
 
     def stop(self) -> None:
         self._is_stop_asked = True
@@ -150,17 +154,29 @@ class AppRunner:
             if lines:
                 await ensure_retry_topics(self.engines[group].settings, lines)
 
-    async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> None:
+    async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> BaseException | None:
+        """Stop everything. Returns what the first stop hook that failed raised."""
         for engine in started:
             engine.stop()
         for engine in started:
             await engine.join()
-        await self._dead_letters.close(self._app.drain_s)
-        for hook in hooks:
-            await _call(hook)
+        called = StopHooks(self._app.group)
+        try:
+            await self._dead_letters.close(self._app.drain_s)
+        finally:
+            for hook in hooks:
+                try:
+                    await _call(hook)
+                except (Exception, SystemExit) as error:
+                    called.failed(hook, error)
+                except asyncio.CancelledError as error:
+                    if is_being_cancelled():
+                        raise
+                    called.failed(hook, error)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         log_event("app_stopped", "info", {"app": self._app.group})
+        return called.error
 
     def _executor(self, invoker: Invoker) -> Execute:
         if invoker.binding.is_async:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ottla.clock import Clock
 from ottla.consumer import events
 from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop, abandoned_run, broken_run, count_run
-from ottla.delivery.exceptions import ExceptionTable
+from ottla.delivery.exceptions import ExceptionTable, described
 from ottla.telemetry import Hooks, log_event
 
 Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
@@ -103,10 +103,15 @@ class Workers:
                     if monotonic() > breathe_at_s:
                         await asyncio.sleep(0)
                         breathe_at_s = monotonic() + _BREATHE_S
-        except Exception as error:
-            # The handler's exceptions never come here. A worker that dies is not replaced: what it held is unknown.
-            log_event("worker_died", "error", {"group": self._group, "error": f"{type(error).__name__}: {error}"})
-            self._end(error)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # A handler's failures never come here. A worker that dies is not replaced: what it held is unknown.
+            is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
+            event = "handler_exited" if is_exit else "worker_died"
+            log_event(event, "error", {"group": self._group, "error": described(error)})
+            if is_exit or isinstance(error, Exception):
+                self._end(error)
 
     async def _deliver(self, run: Run) -> Run | None:
         """Have a run handled, tell the session, and return the next one if there is one."""

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from ottla.app.middleware import Middleware
 from ottla.app.options import Route, ordering_of
+from ottla.app.returned import refuse_generators
 from ottla.config import settings_beside
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.flow import FlowLimits
@@ -179,16 +180,19 @@ class App:
 
     def middleware(self, function: F) -> F:
         """Declare a middleware: `(record, context, call_next) -> outcome`, around every handler, first is outermost."""
+        refuse_generators(function, "middleware")
         self._middlewares.append(function)
         return function
 
     def on_start(self, function: F) -> F:
         """Call `function` before the first record is handled. May be `async def` under `serve`."""
+        refuse_generators(function, "on_start")
         self._on_start.append(function)
         return function
 
     def on_stop(self, function: F) -> F:
         """Call `function` after the last record was handled and committed."""
+        refuse_generators(function, "on_stop")
         self._on_stop.append(function)
         return function
 

@@ -1,23 +1,31 @@
 """Delivers a run to its handler: decode, call, turn what comes back into a `RunResult`. The hot path of consuming.
 
-Costs per record: the decoder, one call, two comparisons and one assignment. Everything else is per run. A failing
-record pays for its own evidence. The synchronous and the asynchronous loop differ in their awaits only.
+Costs per record: the decoder, one call in a context of its own, two comparisons and one assignment. Everything else is
+per run. A failing record pays for its own evidence. The synchronous and the asynchronous loop differ in their awaits
+only. What a handler raised is read in `raised`, what it returned in `returned`, a batch's answer in `batch`.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
+from inspect import isawaitable
 from time import monotonic
+from types import CoroutineType
 from typing import Any, Final
 
+from ottla.app.batch import Batch, malformed_part
 from ottla.app.binding import Binding
 from ottla.app.context import Context
-from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, pending_of, tell_when_done
+from ottla.app.own_context import call_in_own_context, rest_of
+from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, tell_when_done
+from ottla.app.progress import Progress
+from ottla.app.raised import failure_of_raised
+from ottla.app.returned import failure_in, is_open, promises_in, read_returned
 from ottla.consumer.lanes import Ordering
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.run import Run, RunResult
 from ottla.delivery.exceptions import ExceptionTable, Failure
-from ottla.delivery.outcomes import Ack, Dead, Retry, Skip
+from ottla.delivery.outcomes import Ack, Skip
 from ottla.errors import RegistryUnavailable
 from ottla.records import Malformed, TopicPartition
 from ottla.serdes import Bytes, Serde, SerdeContext
@@ -37,6 +45,7 @@ class Invoker:
         "_exceptions",
         "_group",
         "_is_batch",
+        "_keeps_key_order",
         "_key",
         "_ordering",
         "_origins",
@@ -58,6 +67,7 @@ class Invoker:
         ordering: Ordering,
         is_batch: bool,
         state: dict[str, Any],
+        is_at_most_once: bool = False,
         origins: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -68,6 +78,7 @@ class Invoker:
         self._exceptions = exceptions
         self._ordering = ordering
         self._is_batch = is_batch
+        self._keeps_key_order = ordering is not Ordering.UNORDERED and not is_at_most_once
         self._state = state
         self._origins = dict(origins or {})
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
@@ -123,19 +134,21 @@ class Invoker:
         for record in run.records:
             if run.is_cancelled:
                 break
-            if is_checked and (malformed := _malformed_part(record)) is not None:
+            if is_checked and (malformed := malformed_part(record)) is not None:
                 return self._with_failures(run, index, Failure.of_malformed(malformed), context, skipped)
             try:
-                outcome = call(record, context)
-            except Exception as error:
-                return self._with_failures(run, index, self._exceptions.failure_of(error), context, skipped)
+                outcome = copy_context().run(call, record, context)
+            except BaseException as error:
+                return self._with_failures(run, index, self._failure_of(error), context, skipped)
             if outcome is not None and type(outcome) is not Ack:
-                if pending_of(outcome) is not None:
-                    return self._with_pending(run, index, outcome, context, skipped)
-                failure = _failure_of_outcome(outcome)
-                if failure is not None and type(outcome) is not Skip:
-                    return self._with_failures(run, index, failure, context, skipped)
-                skipped += failure is not None
+                if type(outcome) is not Skip:
+                    found = read_returned(outcome)
+                    if isinstance(found, Failure):
+                        return self._with_failures(run, index, found, context, skipped)
+                    if found is not None:
+                        return self._with_pending(run, index, found, context, skipped)
+                else:
+                    skipped += 1
             index += 1
             run.done = index
         if index == len(run.records):
@@ -150,20 +163,31 @@ class Invoker:
         if self._is_batch:
             return await self._deliver_batch_async(run, has_malformed)
         context = self._context(run)
-        progress = _Progress(run, self._ordering)
+        progress = Progress(run, self._ordering)
         call = self.binding.call
         is_checked = has_malformed and not self.binding.wants_malformed
         breathe_at_s = monotonic() + _YIELD_EVERY_S
         for record in run.records:
             if not progress.takes(record):
                 continue
-            if is_checked and (malformed := _malformed_part(record)) is not None:
+            if is_checked and (malformed := malformed_part(record)) is not None:
                 progress.failed(record, Failure.of_malformed(malformed))
                 continue
+            run_in = copy_context().run
             try:
-                outcome = await call(record, context)
-            except Exception as error:
-                progress.failed(record, self._exceptions.failure_of(error))
+                # `call_in_own_context` written out: most handlers end in their first step, and a frame more would cost.
+                outcome = run_in(call, record, context)
+                if type(outcome) is CoroutineType:
+                    try:
+                        waits_for = run_in(outcome.send, None)
+                    except StopIteration as ended:
+                        outcome = ended.value
+                    else:
+                        outcome = await rest_of(outcome, waits_for, run_in)
+                elif outcome is not None and isawaitable(outcome):
+                    outcome = await outcome
+            except BaseException as error:
+                progress.failed(record, self._failure_of(error))
                 continue
             progress.returned(record, outcome)
             if monotonic() > breathe_at_s:
@@ -180,37 +204,40 @@ class Invoker:
         return ConfirmingOnLoop(finish)
 
     def _with_pending(
-        self, run: Run, index: int, outcome: Any, context: Context, skipped: int
+        self, run: Run, index: int, promises: Sequence[Any], context: Context, skipped: int
     ) -> RunResult | Confirming:
         """The rest of a run in which the handler of the record at `index` returned what it sent."""
-        progress = _Progress(run, self._ordering, done=run.records[:index])
+        progress = Progress(run, self._ordering, done=run.records[:index])
         progress.skipped = skipped
         progress.reaches_next()
-        progress.returned(run.records[index], outcome)
+        progress.pending.append((run.records[index], promises))
         return self._rest(run, index, context, progress)
 
     def _with_failures(
         self, run: Run, index: int, failure: Failure, context: Context, skipped: int
     ) -> RunResult | Confirming:
         """The rest of a run in which the record at `index` failed."""
-        progress = _Progress(run, self._ordering, done=run.records[:index])
+        progress = Progress(run, self._ordering, done=run.records[:index])
         progress.skipped = skipped
         progress.reaches_next()
         progress.failed(run.records[index], failure)
         return self._rest(run, index, context, progress)
 
-    def _rest(self, run: Run, index: int, context: Context, progress: _Progress) -> RunResult | Confirming:
+    def _rest(self, run: Run, index: int, context: Context, progress: Progress) -> RunResult | Confirming:
+        call = self.binding.call
         for record in run.records[index + 1 :]:
             if not progress.takes(record):
                 continue
-            malformed = _malformed_part(record)
+            malformed = malformed_part(record)
             if malformed is not None and not self.binding.wants_malformed:
                 progress.failed(record, Failure.of_malformed(malformed))
                 continue
             try:
-                progress.returned(record, self.binding.call(record, context))
-            except Exception as error:
-                progress.failed(record, self._exceptions.failure_of(error))
+                outcome = copy_context().run(call, record, context)
+            except BaseException as error:
+                progress.failed(record, self._failure_of(error))
+                continue
+            progress.returned(record, outcome)
         if not progress.pending:
             return progress.result()
 
@@ -222,114 +249,54 @@ class Invoker:
         return _confirming([promise for _, promises in progress.pending for promise in promises], finish)
 
     def _deliver_batch(self, run: Run, has_malformed: bool) -> RunResult | Confirming:
-        records, failures = self._sound_records(run, has_malformed)
-        if run.is_cancelled:
-            return RunResult(done=(), untouched=run.records)
-        if not records:
-            return RunResult(done=(), failures=failures, malformed=len(failures))
+        batch = self._batch(run, has_malformed)
+        result = batch.needs_no_handler
+        if result is not None:
+            return result
         try:
-            outcomes = self.binding.call(records, self._context(run))
-        except Exception as error:
-            return self._failed_batch(records, failures, error)
-        promises = _promises_in(outcomes)
+            returned = copy_context().run(self.binding.call, batch.records, self._context(run))
+        except BaseException as error:
+            return batch.raised(self._failure_of(error))
+        found = batch.read(returned)
+        promises = [promise for one in found for promise in promises_in(one)]
+
+        def finish() -> RunResult:
+            answers = [confirm(one, self._exceptions) if is_open(one) else failure_in(one) for one in found]
+            return batch.result(returned, answers)
+
         if not promises:
-            return self._batch_result(records, failures, outcomes)
+            return finish()
         run.reached = len(run.records)
-        return _confirming(
-            promises,
-            lambda: self._batch_result(records, failures, [self._settled(outcome) for outcome in outcomes]),
-        )
+        return _confirming(promises, finish)
 
     async def _deliver_batch_async(self, run: Run, has_malformed: bool) -> RunResult | ConfirmingOnLoop:
-        records, failures = self._sound_records(run, has_malformed)
-        if run.is_cancelled:
-            return RunResult(done=(), untouched=run.records)
-        if not records:
-            return RunResult(done=(), failures=failures, malformed=len(failures))
+        batch = self._batch(run, has_malformed)
+        result = batch.needs_no_handler
+        if result is not None:
+            return result
         try:
-            outcomes = self.binding.call(records, self._context(run))
-            if inspect.isawaitable(outcomes):
-                outcomes = await outcomes
-        except Exception as error:
-            return self._failed_batch(records, failures, error)
-        if not _promises_in(outcomes):
-            return self._batch_result(records, failures, outcomes)
-        run.reached = len(run.records)
+            returned = await call_in_own_context(self.binding.call, batch.records, self._context(run))
+        except BaseException as error:
+            return batch.raised(self._failure_of(error))
+        found = batch.read(returned)
 
         async def finish() -> RunResult:
-            settled = [await self._settled_async(outcome) for outcome in outcomes]
-            return self._batch_result(records, failures, settled)
+            answers = [await confirm_async(one, self._exceptions) if is_open(one) else failure_in(one) for one in found]
+            return batch.result(returned, answers)
 
+        if not any(map(is_open, found)):
+            return await finish()
+        run.reached = len(run.records)
         return ConfirmingOnLoop(finish)
-
-    # Parts of a batch
-
-    def _sound_records(self, run: Run, has_malformed: bool) -> tuple[list[AnyRecord], list[tuple[AnyRecord, Failure]]]:
-        if not has_malformed or self.binding.wants_malformed:
-            return run.records, []
-        sound: list[AnyRecord] = []
-        failures: list[tuple[AnyRecord, Failure]] = []
-        for record in run.records:
-            malformed = _malformed_part(record)
-            if malformed is None:
-                sound.append(record)
-            else:
-                failures.append((record, Failure.of_malformed(malformed)))
-        return sound, failures
-
-    def _failed_batch(
-        self, records: Sequence[AnyRecord], failures: list[tuple[AnyRecord, Failure]], error: Exception
-    ) -> RunResult:
-        failure = self._exceptions.failure_of(error)
-        if isinstance(failure.outcome, Ack | Skip):
-            return RunResult(done=records, failures=failures, skipped=len(records), malformed=len(failures))
-        return RunResult(
-            done=(),
-            failures=[*failures, *((record, failure) for record in records)],
-            is_batch_failure=True,
-            malformed=len(failures),
-        )
-
-    def _batch_result(
-        self, records: list[AnyRecord], failures: list[tuple[AnyRecord, Failure]], outcomes: Any
-    ) -> RunResult:
-        if outcomes is None and not failures:
-            return RunResult()
-        if outcomes is None:
-            return RunResult(done=records, failures=failures, malformed=len(failures))
-        if not isinstance(outcomes, Sequence) or len(outcomes) != len(records):
-            found = f"{len(outcomes)} outcomes" if isinstance(outcomes, Sequence) else repr(outcomes)
-            return self._failed_batch(
-                records,
-                failures,
-                TypeError(
-                    f"{self.name}: a batch handler returns None or one outcome per record, in order: "
-                    f"found {found} for {len(records)} records"
-                ),
-            )
-        done: list[AnyRecord] = []
-        malformed = len(failures)
-        skipped = 0
-        for record, outcome in zip(records, outcomes, strict=True):
-            failure = _failure_of_outcome(outcome)
-            is_skipped = failure is not None and isinstance(failure.outcome, Skip)
-            skipped += is_skipped
-            if failure is None or is_skipped:
-                done.append(record)
-            else:
-                failures.append((record, failure))
-        return RunResult(done=done, failures=failures, malformed=malformed, skipped=skipped)
 
     # Small parts
 
-    def _settled(self, outcome: Any) -> Any:
-        """An outcome without promises: what was sent is acknowledged (None), or a failure."""
-        promises = pending_of(outcome)
-        return outcome if promises is None else confirm(promises, self._exceptions)
+    def _failure_of(self, error: BaseException) -> Failure:
+        return failure_of_raised(error, self._exceptions)
 
-    async def _settled_async(self, outcome: Any) -> Any:
-        promises = pending_of(outcome)
-        return outcome if promises is None else await confirm_async(promises, self._exceptions)
+    def _batch(self, run: Run, has_malformed: bool) -> Batch:
+        is_checked = has_malformed and not self.binding.wants_malformed
+        return Batch(run, is_checked=is_checked, keeps_key_order=self._keeps_key_order)
 
     def _context(self, run: Run) -> Context:
         return Context(
@@ -358,135 +325,6 @@ class Invoker:
         return RunResult(done=(), failures=[(record, failure) for record in run.records])
 
 
-class _Progress:
-    """What became of the records of a run so far, and which of the rest a failure holds back."""
-
-    __slots__ = (
-        "_done",
-        "_failed_keys",
-        "_failures",
-        "_is_held",
-        "_malformed",
-        "_ordering",
-        "_position",
-        "_run",
-        "_untouched",
-        "pending",
-        "skipped",
-    )
-
-    def __init__(self, run: Run, ordering: Ordering, done: Sequence[AnyRecord] = ()) -> None:
-        self._run = run
-        self._ordering = ordering
-        self._done = list(done)
-        self._position = run.reached = len(self._done)
-        self._failures: list[tuple[AnyRecord, Failure]] = []
-        self._untouched: list[AnyRecord] = []
-        self._failed_keys: set[bytes] = set()
-        self._is_held = False
-        self._malformed = 0
-        self.skipped = 0
-        self.pending: list[tuple[AnyRecord, Sequence[Any]]] = []
-        """Records whose handler returned, with what it sent and is not acknowledged yet."""
-
-    def takes(self, record: AnyRecord) -> bool:
-        """Whether the record may be delivered now; if not, it is noted as untouched."""
-        is_next = not self._is_held and not self._run.is_cancelled and record.raw_key not in self._failed_keys
-        if is_next:
-            self.reaches_next()
-        else:
-            self._position += 1
-            self._untouched.append(record)
-        return is_next
-
-    def reaches_next(self) -> None:
-        """The next record of the run is handed out."""
-        self._position += 1
-        self._run.reached = self._position
-
-    def returned(self, record: AnyRecord, outcome: Any) -> None:
-        """The handler returned: the record is done, failed, or waits for an acknowledgement."""
-        if outcome is None:  # nearly always: looking for promises costs a sixth of all that asyncio does per record
-            self.succeeded(record)
-            return
-        promises = pending_of(outcome)
-        if promises is not None:
-            self.pending.append((record, promises))
-            return
-        failure = _failure_of_outcome(outcome)
-        if failure is None:
-            self.succeeded(record)
-        else:
-            self.failed(record, failure)
-
-    def confirmed(self, record: AnyRecord, failure: Failure | None) -> None:
-        """What the record's handler sent was acknowledged, or not."""
-        if failure is None:
-            self._done.append(record)
-        else:
-            self.failed(record, failure)
-
-    def succeeded(self, record: AnyRecord) -> None:
-        self._done.append(record)
-        # `done` counts a prefix of the run, read by the session at any time: a record that waits ends the prefix.
-        if not self._failures and not self.pending:
-            self._run.done = len(self._done)
-
-    def failed(self, record: AnyRecord, failure: Failure) -> None:
-        if isinstance(failure.outcome, Ack | Skip):
-            self.skipped += isinstance(failure.outcome, Skip)
-            self.succeeded(record)
-            return
-        self._failures.append((record, failure))
-        self._malformed += failure.kind == "malformed"
-        # Even a record that is given up holds back what follows: whether there is a dead letter topic, and budget for
-        # it, is decided elsewhere, and until then it may have to be delivered again in its place.
-        if self._ordering is Ordering.PARTITION:
-            self._is_held = True
-        elif self._ordering is Ordering.KEY and record.raw_key is not None:
-            self._failed_keys.add(record.raw_key)
-
-    def result(self) -> RunResult:
-        if not self._failures and not self._untouched:
-            return RunResult(skipped=self.skipped)
-        return RunResult(
-            done=self._done,
-            failures=self._failures,
-            untouched=self._untouched,
-            malformed=self._malformed,
-            skipped=self.skipped,
-        )
-
-
 def _confirming(promises: list[Any], finish: Callable[[], RunResult]) -> RunResult | Confirming:
     """Without a worker, where the promises call back; else this worker waits."""
     return Confirming(promises, finish) if tell_when_done(promises) else finish()
-
-
-def _promises_in(outcomes: Any) -> list[Any]:
-    """All promises in what a batch handler returned."""
-    if not isinstance(outcomes, Sequence):
-        return []
-    return [promise for outcome in outcomes for promise in pending_of(outcome) or ()]
-
-
-def _malformed_part(record: AnyRecord) -> Malformed | None:
-    if type(record.value) is Malformed:
-        return record.value
-    return record.key if type(record.key) is Malformed else None
-
-
-def _failure_of_outcome(outcome: Any) -> Failure | None:
-    """What a handler returned, as a failure; None when the record is done."""
-    if outcome is None or isinstance(outcome, Ack):
-        return None
-    if isinstance(outcome, Failure):
-        return outcome
-    if isinstance(outcome, Retry | Dead):
-        return Failure.of_outcome(outcome)
-    if isinstance(outcome, Skip):
-        return Failure(outcome=outcome, kind="skipped", message=outcome.reason)
-    if isinstance(outcome, type) and issubclass(outcome, Ack | Retry | Dead | Skip):
-        message = f"the handler returned the class {outcome.__name__}, wanted an instance: {outcome.__name__}()"
-        return Failure(outcome=Dead(reason=message), error_type="TypeError", message=message)
-    return None  # Any other value is the handler's own business: it returned, so the record is done.

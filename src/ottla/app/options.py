@@ -10,6 +10,7 @@ from ottla.app.binding import bind
 from ottla.app.invoke import Invoker
 from ottla.app.middleware import Middleware, wrap
 from ottla.app.originals import with_originals
+from ottla.app.returned import refuse_generators
 from ottla.consumer.lanes import Ordering
 from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
 from ottla.delivery.budget import DeadLetterBudget
@@ -80,6 +81,7 @@ class Route:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a retry topic and its dead letter topic"
             )
+        refuse_generators(self.handler, f"{self.name}: the handler")
         bind(self.handler, is_batch=self.is_batch)
         self._serde("value", self.value)
         self._serde("key", self.key)
@@ -130,6 +132,7 @@ class Route:
             exceptions=ExceptionTable(self.on_error),
             ordering=self.ordering,
             is_batch=self.is_batch,
+            is_at_most_once=self.is_at_most_once,
             state=state,
             origins={name: topic for topic, names in self.retry_lines.items() for name in names},
         )

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import types
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from ottla.app.raised import is_being_cancelled
 from ottla.consumer.run import RunResult
 from ottla.delivery.exceptions import ExceptionTable, Failure
 
@@ -66,17 +68,6 @@ class ConfirmingOnLoop:
         return await self._finish()
 
 
-def pending_of(outcome: Any) -> Sequence[Any] | None:
-    """The promises in what a handler returned, or None when it is something else.
-
-    A promise has `exception()`, which waits and tells, as `Delivery` and `concurrent.futures.Future` have; or it can be
-    awaited.
-    """
-    if isinstance(outcome, list | tuple):
-        return outcome if outcome and all(_is_pending(one) for one in outcome) else None
-    return (outcome,) if _is_pending(outcome) else None
-
-
 def tell_when_done(promises: Sequence[Any]) -> bool:
     """Whether each promise calls back when it is settled; one that does not has to be waited for."""
     return all(
@@ -99,7 +90,7 @@ def confirm(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | No
         else:
             try:
                 error = promise.exception()
-            except Exception as raised:  # cancelled, or not settled in the time it may take
+            except (Exception, asyncio.CancelledError) as raised:  # cancelled, or not settled in the time it may take
                 error = raised
         if error is not None and failure is None:
             failure = exceptions.failure_of(error)
@@ -117,18 +108,24 @@ async def confirm_async(promises: Sequence[Any], exceptions: ExceptionTable) -> 
                 error = promise.exception()
                 if error is not None:
                     raise error
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # what ended the promise; it is no handler
             failure = failure or exceptions.failure_of(error)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_being_cancelled():
                 raise
-            failure = failure or exceptions.failure_of(error)  # the promise was cancelled, not who waits for it
+            failure = failure or exceptions.failure_of(error)  # the promise was cancelled, not this task
     return failure
 
 
-def _is_pending(value: Any) -> bool:
+def is_promise(value: Any) -> bool:
+    """Whether a returned value is something to wait for: it has `exception()`, which waits and tells, as `Delivery` and
+    `concurrent.futures.Future` have; or it can be awaited."""
     return _has_exception(value) or inspect.isawaitable(value)
+
+
+def is_kind_of_promise(kind: type[Any]) -> bool:
+    """Whether values of this type may be promises."""
+    return callable(getattr(kind, "exception", None)) or hasattr(kind, "__await__") or kind is types.GeneratorType
 
 
 def _has_exception(value: Any) -> bool:

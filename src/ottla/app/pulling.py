@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ottla.app.batch import malformed_part
 from ottla.app.binding import bind
 from ottla.app.invoke import Invoker
 from ottla.consumer.lanes import Ordering
@@ -12,8 +13,9 @@ from ottla.consumer.plan import RoutePlan
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.delivery.failure import FailurePolicy
 from ottla.delivery.retry import RetryPolicy
-from ottla.records import Malformed, Record
 from ottla.serdes import as_serde
+
+__all__ = ["ROUTE", "decoder", "malformed_part", "pull_plan"]
 
 ROUTE: Final = "consumer"
 _MANY_PARTITIONS: Final = 100_000
@@ -46,10 +48,3 @@ def decoder(group: str, value: Any, key: Any) -> Invoker:
         is_batch=False,
         state={},
     )
-
-
-def malformed_part(record: Record[Any]) -> Malformed | None:
-    """The part of a record that could not be decoded, if there is one."""
-    if isinstance(record.value, Malformed):
-        return record.value
-    return record.key if isinstance(record.key, Malformed) else None

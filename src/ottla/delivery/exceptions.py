@@ -64,7 +64,7 @@ class ExceptionTable:
     errors of pydantic and msgspec are dead at the first failure; `RegistryUnavailable` is an outage.
     """
 
-    __slots__ = ("_entries", "_found")
+    __slots__ = ("_declared", "_entries", "_found")
 
     def __init__(self, entries: Mapping[type[BaseException], Outcome] | None = None) -> None:
         for exception_type, outcome in (entries or {}).items():
@@ -82,7 +82,12 @@ class ExceptionTable:
             SerializationError: _INVALID,
             **(entries or {}),
         }
+        self._declared = tuple(entries or ())
         self._found: dict[type[BaseException], Outcome] = {}
+
+    def declares(self, error: BaseException) -> bool:
+        """Whether the user's entries name this exception, or a base of it."""
+        return isinstance(error, self._declared)
 
     def outcome_of(self, error: BaseException) -> Outcome:
         """The declared outcome of `error`; `Retry()` when nothing was declared."""
@@ -139,6 +144,11 @@ def cap_text(text: str, limit_bytes: int) -> str:
     if len(encoded) <= limit_bytes:
         return encoded.decode()
     return encoded[: limit_bytes - 3].decode("utf-8", "ignore") + "…"
+
+
+def described(error: BaseException) -> str:
+    """The error in one line: its type and its text."""
+    return f"{type(error).__name__}: {_text_of(error)}"
 
 
 def is_fencing(error: BaseException) -> bool:

@@ -8,12 +8,14 @@ import inspect
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
 from ottla.app.app import App
+from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
 from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.retry_settings import group_settings
@@ -68,6 +70,7 @@ class AppRunner:
         restore = self._take_signals() if handle_signals else []
         started: list[Engine] = []
         is_opened = False
+        stop_error: BaseException | None = None
         try:
             for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
                 engine.reach(lambda: self._is_stop_asked)
@@ -85,9 +88,10 @@ class AppRunner:
                 engine.stop()
             for engine in started:
                 engine.join()
-            self._dead_letters.close(self._app.drain_s)
-            for hook in self._app.stop_hooks if is_opened else ():
-                self._call(hook)
+            try:
+                self._dead_letters.close(self._app.drain_s)
+            finally:
+                stop_error = self._call_stop_hooks() if is_opened else None
             self._loop.close()
             for number, before in restore:
                 signal.signal(number, before)
@@ -95,6 +99,8 @@ class AppRunner:
         for engine in started:
             if engine.error is not None:
                 raise engine.error
+        if stop_error is not None:
+            raise stop_error
 
     def stop(self) -> None:
         self._is_stop_asked = True
@@ -161,6 +167,15 @@ class AppRunner:
 
         return deliver
 
+    def _call_stop_hooks(self) -> BaseException | None:
+        hooks = StopHooks(self._app.group)
+        for hook in self._app.stop_hooks:
+            try:
+                self._call(hook)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                hooks.failed(hook, error)
+        return hooks.error
+
     def _call(self, hook: Callable[[], Any]) -> None:
         result = hook()
         if inspect.iscoroutine(result):
@@ -177,11 +192,11 @@ class _LoopThread:
 
     def run(self, coroutine: Any) -> Any:
         """Run `coroutine` on the loop and wait for its result."""
-        return self.begin(coroutine).result()
+        return self.begin(coroutine).result()()
 
-    def begin(self, coroutine: Any) -> Future[Any]:
-        """Run `coroutine` on the loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._started())
+    def begin(self, coroutine: Any) -> Future[Callable[[], Any]]:
+        """Run `coroutine` on the loop. The future has a function that returns its result, or raises its exit."""
+        return asyncio.run_coroutine_threadsafe(_guarded(coroutine), self._started())
 
     def close(self) -> None:
         """End the loop as `asyncio.run` does: what is still under way on it is cancelled, and may clean up."""
@@ -214,11 +229,27 @@ class _ConfirmedThere:
         self._confirming = confirming
 
     def when_confirmed(self, then: Callable[[RunResult], None]) -> None:
-        def settled(future: Future[RunResult]) -> None:
-            error = CancelledError() if future.cancelled() else future.exception()
-            then(future.result() if error is None else broken_run(self._run, ExceptionTable().failure_of(error)))
+        def settled(future: Future[Callable[[], RunResult]]) -> None:
+            try:
+                result = future.result()()
+            except BaseException as error:  # whatever ended the wait: the run must get its result
+                result = broken_run(self._run, ExceptionTable().failure_of(error))
+            then(result)
 
         self._loop.begin(self._confirming.wait()).add_done_callback(settled)
+
+
+async def _guarded(coroutine: Any) -> Callable[[], Any]:
+    """Out of a task, an exit ends the loop under everything else that runs on it."""
+    try:
+        result = await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        return partial(_raise, error)
+    return lambda: result
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 async def _yield_now() -> None:

@@ -14,7 +14,7 @@ from typing import Protocol
 from ottla.clock import Clock
 from ottla.consumer import events
 from ottla.consumer.run import Run, RunResult, Unconfirmed, abandoned_run, broken_run, count_run
-from ottla.delivery.exceptions import ExceptionTable
+from ottla.delivery.exceptions import ExceptionTable, described
 from ottla.telemetry import Hooks, log_event
 
 Execute = Callable[[Run], RunResult | Unconfirmed]
@@ -94,9 +94,11 @@ class Workers:
                 while run is not None:
                     run = self._deliver(run)
         except BaseException as error:
-            # The handler's exceptions never come here. A worker that dies is not replaced: what it held is unknown.
-            log_event("worker_died", "error", {"group": self._group, "error": f"{type(error).__name__}: {error}"})
-            if isinstance(error, Exception):
+            # A handler's failures never come here. A worker that dies is not replaced: what it held is unknown.
+            is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
+            event = "handler_exited" if is_exit else "worker_died"
+            log_event(event, "error", {"group": self._group, "error": described(error)})
+            if is_exit or isinstance(error, Exception):
                 self._end(error)
 
     def _deliver(self, run: Run) -> Run | None:
@@ -107,9 +109,13 @@ class Workers:
         except Exception as error:  # a decoder that raises although it must not
             result = broken_run(run, ExceptionTable().failure_of(error))
         except BaseException as error:
+            is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
+            if is_exit:
+                self._end(error)  # first: nothing more is to be handed out
             result = abandoned_run(run, ExceptionTable().failure_of(error))
-            self._step(events.RunFinished(run, result))
-            raise
+            own = self._step(events.RunFinished(run, result), takes_run=True)
+            if not is_exit:
+                raise
         duration_ms = self._clock.monotonic_ms() - started_ms
         if isinstance(result, RunResult):
             count_run(self._hooks, self._group, run, result, duration_ms)

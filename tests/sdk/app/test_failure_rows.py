@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla import App, CommitPolicy, Dead, InvalidRecord, Json, Retry, RetryPolicy, Skip, TopicPartition
+from ottla import App, AtMostOnce, CommitPolicy, Dead, InvalidRecord, Json, Retry, RetryPolicy, Skip, TopicPartition
 from ottla.delivery import describe_dead_letter
 from ottla.sync.topic_writer import write_all
 from ottla.sync.topics import create_topic
@@ -195,6 +195,48 @@ class TestOutcomes:
 
         assert sorted(value for batch in batches for value in batch) == [0, 1, 2, 3, 4, 5]
         assert sorted(letter.raw_value for letter in kafka.consume_all(dead_topic)) == [b"1", b"3", b"5", b"{"]
+
+    def test_what_a_batch_asks_to_have_again_keeps_its_place_before_later_records_of_its_key(
+        self, app: App, kafka: Any, kafka_topic: str, shell: Any, committed: Any, wait: Any
+    ) -> None:
+        stored: dict[str, int] = {}
+        asked: set[int] = set()
+
+        def store(record: Any) -> Any:
+            if record.value % 3 == 0 and record.value not in asked:
+                asked.add(record.value)
+                return Retry(after_s=0.01)
+            stored[record.key] = record.value
+            return None
+
+        @app.handler(kafka_topic, value=Json(), key=str, batch=True)
+        def handle(records: list[Any]) -> list[Any]:
+            return [store(record) for record in records]
+
+        kafka.produce(kafka_topic, range(40), keys=[f"k{number % 4}" for number in range(40)], key=str, value=Json())
+        shell.start(app)
+        wait(lambda: committed(app.group, kafka_topic) == 40)
+
+        assert stored == {"k0": 36, "k1": 37, "k2": 38, "k3": 39}, "the last record of each key was stored last"
+
+    def test_a_batch_that_may_be_handled_once_only_holds_back_nothing(
+        self, kafka: Any, kafka_topic: str, kafka_group: str, shell: Any, committed: Any, wait: Any
+    ) -> None:
+        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=AtMostOnce())
+        seen: list[int] = []
+
+        @app.handler(kafka_topic, value=Json(), batch=True)
+        def handle(values: list[int]) -> list[Any]:
+            seen.extend(values)
+            return [Retry() if value % 3 == 0 else None for value in values]
+
+        kafka.produce(kafka_topic, range(10), keys=["k"] * 10, key=str, value=Json())
+        shell.start(app)
+        wait(lambda: len(seen) >= 10)
+        shell.stop(app)
+
+        assert committed(kafka_group, kafka_topic) == 10
+        assert sorted(seen) == list(range(10)), "nothing is handled twice"
 
 
 class TestValueCannotBeDecoded:

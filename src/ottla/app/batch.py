@@ -1,0 +1,104 @@
+"""A run for a batch handler: which records it gets, and what its answer says of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.app.returned import ForEach, Returned, read_batch, read_returned
+from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.delivery.exceptions import Failure
+from ottla.delivery.outcomes import Ack, Dead, Retry, Skip
+from ottla.records import Malformed
+
+
+class Batch:
+    """The records of one run that go to the handler; malformed ones have failed before.
+
+    `keeps_key_order` says that a record that the handler asks to have again holds back the later records of its key.
+    They were in its hands already, so they come once more behind it, whatever it said about them.
+    """
+
+    __slots__ = ("_failures", "_keeps_key_order", "_run", "records")
+
+    def __init__(self, run: Run, *, is_checked: bool, keeps_key_order: bool) -> None:
+        self._run = run
+        self._keeps_key_order = keeps_key_order
+        self._failures: list[tuple[AnyRecord, Failure]] = []
+        self.records: list[AnyRecord] = run.records
+        if is_checked:
+            self.records = []
+            for record in run.records:
+                malformed = malformed_part(record)
+                if malformed is None:
+                    self.records.append(record)
+                else:
+                    self._failures.append((record, Failure.of_malformed(malformed)))
+
+    @property
+    def needs_no_handler(self) -> RunResult | None:
+        """The result, where there is nothing to hand out."""
+        if self._run.is_cancelled:
+            return RunResult(done=(), untouched=self._run.records)
+        if not self.records:
+            return RunResult(done=(), failures=self._failures, malformed=len(self._failures))
+        return None
+
+    def read(self, returned: Any) -> list[Returned]:
+        """What the handler said: of each record in order, or once for all."""
+        found = read_batch(returned, len(self.records))
+        if not isinstance(found, ForEach):
+            return [found]
+        return [read_returned(entry) for entry in found.entries]
+
+    def raised(self, failure: Failure) -> RunResult:
+        """The handler raised, or what it sent on for all records together failed."""
+        malformed = len(self._failures)
+        if isinstance(failure.outcome, Ack | Skip):
+            skipped = len(self.records) if isinstance(failure.outcome, Skip) else 0
+            return RunResult(done=self.records, failures=self._failures, skipped=skipped, malformed=malformed)
+        failures = [*self._failures, *((record, failure) for record in self.records)]
+        return RunResult(done=(), failures=failures, is_batch_failure=True, malformed=malformed)
+
+    def result(self, returned: Any, answers: Sequence[Failure | None]) -> RunResult:
+        """The result of what `read` found, with the promises in it settled: None for what is done."""
+        if isinstance(returned, list | tuple) and len(returned) == len(self.records):
+            return self._result_of_each(returned, answers)
+        (answer,) = answers
+        if answer is None:
+            done = self.records if self._failures else None
+            return RunResult(done=done, failures=self._failures, malformed=len(self._failures))
+        result = self.raised(answer)
+        if isinstance(returned, Dead):
+            result.is_batch_failure = False  # All of them, says the handler: none is to be looked at alone.
+        return result
+
+    def _result_of_each(self, returned: Sequence[Any], answers: Sequence[Failure | None]) -> RunResult:
+        malformed = len(self._failures)
+        failures = list(self._failures)
+        done: list[AnyRecord] = []
+        untouched: list[AnyRecord] = []
+        keys_to_retry: set[bytes] = set()
+        skipped = 0
+        for record, entry, answer in zip(self.records, returned, answers, strict=True):
+            key = record.raw_key
+            is_behind = bool(keys_to_retry) and key in keys_to_retry
+            if answer is not None and isinstance(answer.outcome, Dead):
+                failures.append((record, answer))
+            elif is_behind:
+                untouched.append(record)
+            elif answer is not None and isinstance(answer.outcome, Retry):
+                failures.append((record, answer))
+                if isinstance(entry, Retry) and key is not None and self._keeps_key_order:
+                    keys_to_retry.add(key)
+            else:
+                skipped += answer is not None and isinstance(answer.outcome, Skip)
+                done.append(record)
+        return RunResult(done=done, failures=failures, untouched=untouched, malformed=malformed, skipped=skipped)
+
+
+def malformed_part(record: AnyRecord) -> Malformed | None:
+    """The part of a record that could not be decoded, if there is one."""
+    if type(record.value) is Malformed:
+        return record.value
+    return record.key if type(record.key) is Malformed else None

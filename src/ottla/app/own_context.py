@@ -1,0 +1,49 @@
+"""Each record is handled in a copy of its worker's context: context variables that a handler sets end with the record.
+
+Without it a handler that binds an order's id to its log lines, and fails before it takes it off again, writes the id on
+the lines of every later record. A copy costs 40 ns; a coroutine that is stepped in it 0.2 µs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
+from typing import Any
+
+RunIn = Callable[..., Any]
+"""`Context.run` of one context."""
+
+
+async def call_in_own_context(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call, and await what comes back if it can be awaited, all in one new context."""
+    run = copy_context().run
+    returned = run(call, *arguments)
+    if type(returned) is types.CoroutineType:
+        try:
+            waits_for = run(returned.send, None)
+        except StopIteration as ended:
+            return ended.value
+        return await rest_of(returned, waits_for, run)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+@types.coroutine
+def rest_of(coroutine: Coroutine[Any, Any, Any], waits_for: Any, run: RunIn) -> Generator[Any, Any, Any]:
+    """Await the rest of a coroutine that was begun in the context of `run`, and waits for `waits_for` now."""
+    while True:
+        try:
+            sent = yield waits_for
+        except GeneratorExit:
+            run(coroutine.close)
+            raise
+        except BaseException as error:
+            step: Callable[[Any], Any] = coroutine.throw
+            sent = error
+        else:
+            step = coroutine.send
+        try:
+            waits_for = run(step, sent)
+        except StopIteration as ended:
+            return ended.value
