@@ -276,6 +276,12 @@ def lanes_for(ordering: Ordering) -> Lanes:
     return kinds[ordering]()
 
 
+def retry_lanes_for(ordering: Ordering) -> Lanes:
+    """Empty lanes for a retry topic of a handler with this ordering. What promises order per partition keeps the order
+    of each key there: a record that waits must not hold the keys that have nothing to do with it."""
+    return lanes_for(Ordering.KEY if ordering is Ordering.PARTITION else ordering)
+
+
 def _keys(records: Iterable[AnyRecord]) -> set[bytes]:
     return {record.raw_key for record in records if record.raw_key is not None}
 

@@ -25,6 +25,8 @@ RELIEVED_BYTES: Final = LIMIT_BYTES // 2
 _MAGIC: Final = "ottla1:"
 _RUNS: Final = 1
 _BITMAP: Final = 2
+_MOST_FINISHED: Final = 1_000_000
+"""More than any buffer holds. Whoever may commit for the group may write this, and four bytes name a million offsets."""
 _DATA_LIMIT: Final = (LIMIT_BYTES - len(_MAGIC)) // 4 * 3 - 1
 
 
@@ -74,9 +76,9 @@ def _encode_runs(finished: Sequence[int], position: int) -> bytes:
 def _decode_runs(data: bytes, position: int) -> Iterable[int]:
     at = position
     numbers = list(_read_varints(data))
+    if sum(numbers[1::2]) > _MOST_FINISHED:
+        raise ValueError(f"{sum(numbers[1::2])} finished offsets are not plausible")
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
-        if length > 1_000_000:
-            raise ValueError(f"a run of {length} finished offsets is not plausible")
         at += gap
         yield from range(at, at + length)
         at += length

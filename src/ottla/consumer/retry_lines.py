@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ottla.consumer.effects import Effect, FindRetryPositions, SeekPartition, WriteRetry
 from ottla.consumer.events import RetryPositionsFound
 from ottla.consumer.flow import FlowControl, PauseReason
+from ottla.consumer.lanes import retry_lanes_for
 from ottla.consumer.partition import PartitionState, PendingWrite
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.retry_line import RetryLine, Stage
@@ -70,6 +71,8 @@ class RetryLines:
             self._lines[origin] = line
         stage = line.stages[index] = state.stage = Stage(line, index)
         stage.looked_to = start
+        if index:
+            state.lanes = retry_lanes_for(plan.ordering)
         if not stage.is_restored:
             effects.append(FindRetryPositions([state.topic_partition]))
 
@@ -150,10 +153,14 @@ class RetryLines:
         if stage is None or stage.index == 0:
             state.lanes.put(records)
             return
+        retry_topics = state.plan.failures.retry_topics
+        # It was written before it was read, so its wait ends within the topic's delay from now. What says otherwise was
+        # forged, or written by a host whose clock is wrong, and must not hold those behind it.
+        longest_ms = now_ms if retry_topics is None else now_ms + retry_topics.delay_ms(stage.index)
         for record in records:
             stage.line.arrive(record.raw_key, stage.index)
             headers = retry_state_of(record.headers)
-            due_ms = 0 if headers is None else headers.not_before_ms - self._epoch_offset_ms
+            due_ms = 0 if headers is None else min(headers.not_before_ms - self._epoch_offset_ms, longest_ms)
             stage.waiting.append((due_ms, record))
         self.release_due(state, now_ms)
 

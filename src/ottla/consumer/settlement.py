@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from ottla.consumer.effects import Effect, Notice, WriteDeadLetter, WriteRetry
-from ottla.consumer.lanes import Ordering
 from ottla.consumer.partition import Attempts, PartitionState, PendingWrite, StoppedAt
 from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.delivery.budget import BudgetMeter
@@ -122,7 +121,7 @@ class Settlement:
         effects.append(Notice("records_parked", "info", fields))
         left = {record.offset for record in run.records} - {record.offset for record in parked}
         run.records = [record for record in run.records if record.offset in left]
-        if not run.records or state.plan.ordering is Ordering.KEY:
+        if not run.records or not state.lanes.keep_order:
             state.lanes.end_run(parked, ())
         return run if run.records else None
 

@@ -3,7 +3,8 @@
     Skip, Ack (from the exception table)  → `Finish`
     an outage (the registry is down)      → `RetryAt`, attempts not counted
     Retry, attempts left                  → `RetryAt`
-    Retry, none left, a retry topic left  → `Postpone` to the next retry topic
+    Retry, none left, a retry topic left  → `Postpone` to the next retry topic; where the handler asked for a delay, to
+                                            the next one that waits as long
     the same in the last retry topic, of  → `RetryAt`: it followed an earlier record of its key there, and has its own
       a record that had fewer deliveries    deliveries all the same, with the delays it did not have yet
     Retry, none left; or Dead             → `DeadLetter` when a topic is declared, else `Stop`
@@ -94,7 +95,7 @@ class FailurePolicy:
             asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
             topics = len(self.retry_topics.delays_s)
             if stage < topics:
-                return Postpone(stage + 1, self.retry_topics.delay_ms(stage + 1) if asked_ms is None else asked_ms)
+                return self._postpone(self.retry_topics, stage + 1, asked_ms)
             rounds = (carried + attempts) // (self.retry.max_attempts or 1)
             if rounds <= topics:
                 return RetryAt(now_ms + (self.retry_topics.delay_ms(rounds) if asked_ms is None else asked_ms))
@@ -105,3 +106,13 @@ class FailurePolicy:
             what = f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message
             return Stop(f"{failure.kind} {tried} and no dead letter topic is declared ({what})")
         return Finish()
+
+    @staticmethod
+    def _postpone(retry_topics: RetryTopics, number: int, asked_ms: int | None) -> Postpone:
+        """To retry topic `number` at the least. No record waits longer in a retry topic than the topic's delay: those
+        behind it would wait as well."""
+        last = len(retry_topics.delays_s)
+        while asked_ms is not None and number < last and retry_topics.delay_ms(number) < asked_ms:
+            number += 1
+        longest_ms = retry_topics.delay_ms(number)
+        return Postpone(number, longest_ms if asked_ms is None else min(asked_ms, longest_ms))

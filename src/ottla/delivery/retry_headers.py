@@ -10,6 +10,9 @@ The record's own key, value and headers stay byte for byte; behind the headers s
 | `ottla-retry-first-failure` | epoch milliseconds |
 | `ottla-retry-not-before` | epoch milliseconds: it is not handled earlier; 0 when it waits for nothing but its turn |
 | `ottla-retry-error-type`, `-error-message` | the last error; the message in 500 bytes at most |
+
+Whoever may write to the topic may write these headers. Numbers that no record of ours can have make all of them
+unreadable, and a time in `not-before` is taken only as far as the topic's delay allows (`consumer.retry_lines`).
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from ottla.records import Header, Headers, Record, last_header
 PREFIX: Final = "ottla-retry-"
 _VERSION: Final = "1"
 _MESSAGE_LIMIT_BYTES: Final = 500
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +79,25 @@ def retry_state_of(headers: Headers) -> RetryState | None:
         first_failure = texts.get("first-failure")
         return RetryState(
             topic=texts["topic"],
-            partition=int(texts["partition"]),
-            offset=int(texts["offset"]),
-            timestamp_ms=int(texts["timestamp"]),
-            attempts=int(texts["attempts"]),
-            not_before_ms=int(texts["not-before"]),
-            first_failure_ms=None if first_failure is None else int(first_failure),
+            partition=_number(texts["partition"], most=_INT32_MAX),
+            offset=_number(texts["offset"]),
+            timestamp_ms=_number(texts["timestamp"], least=-1),
+            attempts=_number(texts["attempts"], most=_INT32_MAX),
+            not_before_ms=_number(texts["not-before"]),
+            first_failure_ms=None if first_failure is None else _number(first_failure),
             error_type=texts.get("error-type", ""),
             message=texts.get("error-message", ""),
         )
     except (KeyError, ValueError):
         return None  # Not written by us: it is handled as any record, at once.
+
+
+def _number(text: str, *, least: int = 0, most: int = _INT64_MAX) -> int:
+    """The number, or `ValueError` when Kafka has none like it in that place."""
+    number = int(text)
+    if not least <= number <= most:
+        raise ValueError(f"found {number}, wanted {least} to {most}")
+    return number
 
 
 def original_of(record: Record[Any]) -> Record[Any]:

@@ -98,6 +98,37 @@ def test_the_order_of_every_key_is_kept_while_records_fail_at_random(
     assert done == sent
 
 
+def test_the_bad_records_of_one_key_do_not_hold_the_other_keys_of_a_retry_topic(
+    shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, make_topic: Any, wait: Any
+) -> None:
+    """Each of the bad records has two rounds of its own in the last retry topic, one after the other."""
+    handled: list[str] = []
+    given_up: list[int] = []
+    app = App(
+        kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, dead_letter_topic=make_topic("dead")
+    )
+
+    @app.handler(kafka_topic, value=Json(), retry_topics=SOON)
+    def handle(record: Record[str], context: Context) -> None:
+        if record.value == "bad" and context.attempt == 3:
+            given_up.append(record.offset)
+        if record.value == "bad" or context.attempt < 3:
+            raise RuntimeError("not yet")
+        handled.append(record.value)
+
+    bad, good = ["bad"] * 8, [f"good-{number}" for number in range(10)]
+    shell.start(app)
+    kafka.produce(kafka_topic, bad, value=Json(), keys=bad, key=str)
+    wait(lambda: len(given_up) == 1, timeout_s=30)
+    kafka.produce(kafka_topic, good, value=Json(), keys=good, key=str)
+    wait(lambda: len(handled) == len(good), timeout_s=30)
+
+    assert sorted(handled) == good
+    assert len(given_up) <= 4, "the others were not through when most of the bad ones were still waiting"
+    wait(lambda: len(given_up) == len(bad), timeout_s=30)
+    assert given_up == sorted(given_up)
+
+
 def test_a_new_owner_finds_who_waits_in_the_retry_topics(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any, wait: Any
 ) -> None:

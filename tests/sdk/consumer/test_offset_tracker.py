@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,6 +184,13 @@ def test_other_peoples_metadata_reads_as_nothing_or_something_but_never_fails(me
 
 @pytest.mark.parametrize("metadata", [None, "", "checkpoint-17", "ottla1:", "ottla1:!!!", "ottla1:AQ=="])
 def test_damaged_or_foreign_metadata_names_nothing(metadata: str | None) -> None:
+    assert decode_finished(metadata, 7) == frozenset()
+
+
+def test_metadata_of_a_few_bytes_cannot_name_offsets_without_bound() -> None:
+    million = b"\x00\xc0\x84\x3d"  # a gap of none, and a run of 1,000,000
+    metadata = "ottla1:" + base64.b64encode(b"\x01" + million * 700).decode()
+
     assert decode_finished(metadata, 7) == frozenset()
 
 

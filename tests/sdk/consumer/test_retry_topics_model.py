@@ -126,7 +126,7 @@ class RetryTopicsModel(RuleBasedStateMachine):
             elif choice < 0.55 and self.runs:
                 run = self.runs.pop(chance.randrange(len(self.runs)))
                 fates = "".join(
-                    chance.choice("rrrd") if chance.random() < failing else "s" for _ in range(len(run.records))
+                    chance.choice("rrrad") if chance.random() < failing else "s" for _ in range(len(run.records))
                 )
                 self.finish(run, fates)
             elif choice < 0.75 and self.writes:
@@ -258,7 +258,7 @@ class RetryTopicsModel(RuleBasedStateMachine):
         self.settled[origin.offset] = None
 
     def finish(self, run: Run, fates: list[str] | str) -> None:
-        """s: succeeds, r: fails, d: is dead at once, u: is not delivered."""
+        """s: succeeds, r: fails, a: fails and asks for a delay, d: is dead at once, u: is not delivered."""
         state = self.session._partitions.get(run.topic_partition)
         if state is None or state.epoch != run.epoch:
             self.step(events.RunFinished(run, RunResult(done=(), untouched=run.records)))
@@ -276,7 +276,8 @@ class RetryTopicsModel(RuleBasedStateMachine):
                 self.settle(record)
                 done.append(record)
             else:
-                failures.append((record, Failure.of_outcome(Retry() if fate == "r" else Dead("bad"))))
+                outcome = {"r": Retry(), "a": Retry(after_s=0.3), "d": Dead("bad")}[fate]
+                failures.append((record, Failure.of_outcome(outcome)))
                 if record.raw_key is not None:
                     failed_keys.add(record.raw_key)
         self.step(events.RunFinished(run, RunResult(done=done, failures=failures, untouched=untouched)))

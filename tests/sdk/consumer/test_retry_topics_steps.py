@@ -25,7 +25,7 @@ from ottla.consumer.lanes import Ordering
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.consumer.session import Session
-from ottla.delivery import NO_RETRY, Dead, ExceptionTable, Failure, FailurePolicy, RetryPolicy, RetryTopics
+from ottla.delivery import NO_RETRY, Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy, RetryTopics
 from ottla.delivery.retry_headers import RetryState, original_of, retry_state_of
 from ottla.errors import ConfigError
 from ottla.records import Header, Record, TopicPartition
@@ -426,6 +426,66 @@ def test_foreign_headers_in_a_retry_topic_are_no_reason_to_fail() -> None:
     line.step(events.Fetched(FIRST, [record], 10))
 
     assert line.handled() == [(FIRST.topic, 0)]
+
+
+@pytest.mark.parametrize("ordering", [Ordering.PARTITION, Ordering.KEY])
+def test_a_key_that_keeps_failing_in_a_retry_topic_holds_no_other_key(ordering: Ordering) -> None:
+    line = Line(ordering=ordering, concurrency=1)
+    for offset, key in enumerate((b"bad", b"bad", b"good", None)):
+        state = RetryState(topic="orders", partition=0, offset=offset, timestamp_ms=5, attempts=0, not_before_ms=0)
+        record: AnyRecord = Record(*SECOND, offset, 5, key, b"v", state.to_headers([]), key, b"v")
+        line.step(events.Fetched(SECOND, [record], 10))
+    line.fail()
+    assert line.handled() == [(SECOND.topic, 2)], "the first one waits ten seconds, and the second behind it"
+    line.succeed()
+    assert line.handled() == [(SECOND.topic, 3)]
+    line.succeed()
+    assert line.handled() == []
+
+    line.step(events.Tick(), after_ms=10_000)
+    assert line.handled() == [(SECOND.topic, 0)]
+    line.succeed()
+    assert line.handled() == [(SECOND.topic, 1)]
+
+
+@pytest.mark.parametrize("not_before", ["4102444800000", str(10**18), str(10**400)], ids=["2100", "10^18", "10^400"])
+def test_a_forged_time_holds_a_retry_topic_for_its_delay_at_the_most(not_before: str) -> None:
+    line = Line()
+    state = RetryState(topic="orders", partition=0, offset=7, timestamp_ms=5, attempts=1, not_before_ms=0)
+    forged: list[Header] = [(name, value) for name, value in state.to_headers([]) if not name.endswith("-not-before")]
+    forged.append(("ottla-retry-not-before", not_before.encode()))
+    line.step(events.Fetched(FIRST, [Record(*FIRST, 0, 5, b"a", b"v", forged, b"a", b"v")], 10))
+    line.step(events.Fetched(FIRST, [Record(*FIRST, 1, 5, b"b", b"v", state.to_headers([]), b"b", b"v")], 10))
+    line.step(events.Tick(), after_ms=10_000)
+
+    assert line.handled() == [(FIRST.topic, 0), (FIRST.topic, 1)]
+    assert line.session.next_wakeup_ms(line.now_ms) / 1_000 < 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("attempts", b"-100000000000000000000"), ("attempts", b"1" * 30), ("offset", b"-5"), ("partition", b"9" * 12)],
+)
+def test_numbers_that_no_retry_can_have_are_no_reason_to_fail(name: str, value: bytes) -> None:
+    line = Line(retry=RetryPolicy(max_attempts=2, initial_s=1, jitter=0))
+    state = RetryState(topic="orders", partition=0, offset=7, timestamp_ms=5, attempts=1, not_before_ms=0)
+    headers = [(key, value if key == f"ottla-retry-{name}" else own) for key, own in state.to_headers([])]
+    line.step(events.Fetched(SECOND, [Record(*SECOND, 0, 5, b"k", b"v", headers, b"k", b"v")], 10))
+    while not of(WriteDeadLetter, line.effects):
+        assert line.runs, "it is handled until it is given up"
+        line.fail()
+        line.step(events.Tick(), after_ms=60_000)
+
+    (dead,) = of(WriteDeadLetter, line.effects)
+    assert 1 <= dead.reason.attempts <= 6
+
+
+def test_a_delay_that_the_handler_asks_for_is_waited_for_in_the_topic_that_waits_as_long() -> None:
+    for after_s, target, delay_ms in ((5, FIRST, 5_000), (30, SECOND, 30_000), (3_600, SECOND, 60_000)):
+        line = Line()
+        line.fetch(TOPIC, 7)
+        (letter,) = of(WriteRetry, line.fail(Failure.of_outcome(Retry(after_s=after_s))))
+        assert (letter.target, letter.state.not_before_ms) == (target.topic, EPOCH_MS + delay_ms)
 
 
 def test_what_is_parked_is_counted_in_one_notice_per_turn() -> None:
