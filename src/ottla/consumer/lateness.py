@@ -12,13 +12,19 @@ from ottla.consumer.route import RouteState
 
 
 def note_progress(state: PartitionState, route: RouteState, now_ms: int) -> None:
-    """Take in how far the workers have come by themselves, within the runs they have."""
+    """Take in how far the workers have come by themselves, within the runs they have. It looks at each run in flight:
+    for probes, not for every step."""
     for run in state.in_flight:
         reached = max(run.done, run.reached)
         if reached > run.seen:
             run.seen = reached
             route.progressed_ms = now_ms
     state.account_progress()
+    note_head(state, now_ms)
+
+
+def note_head(state: PartitionState, now_ms: int) -> None:
+    """Remember since when the oldest unfinished record is the oldest."""
     position = state.tracker.position
     if position != state.head:
         state.head = position

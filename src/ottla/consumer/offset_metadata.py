@@ -26,7 +26,7 @@ _MAGIC: Final = "ottla1:"
 _RUNS: Final = 1
 _BITMAP: Final = 2
 _MOST_FINISHED: Final = 1_000_000
-"""More than any buffer holds. Whoever may commit for the group may write this, and four bytes name a million offsets."""
+"""More than any buffer holds. Any member of the group may write this, and four bytes name a million offsets."""
 _DATA_LIMIT: Final = (LIMIT_BYTES - len(_MAGIC)) // 4 * 3 - 1
 
 

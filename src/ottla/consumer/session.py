@@ -27,7 +27,7 @@ from ottla.consumer.effects import (
 )
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
-from ottla.consumer.lateness import note_progress
+from ottla.consumer.lateness import note_head
 from ottla.consumer.offset_metadata import decode_finished
 from ottla.consumer.offsets import offsets_of
 from ottla.consumer.partition import PartitionState
@@ -390,7 +390,7 @@ class Session:
     def _progressed(self, state: PartitionState, finished: int, now_ms: int) -> None:
         self._commits.count(finished)
         state.pace.finished(finished, now_ms)
-        note_progress(state, self._routes[state.plan.name], now_ms)
+        note_head(state, now_ms)
         if state.stopped is not None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)
         self._dispatcher.activate(state)

@@ -19,11 +19,11 @@ _LONGEST_NAME: Final = 249
 class RetryTopics:
     """One retry topic per delay: `<topic>.<group>.retry.1` for the first, and so on.
 
-    `delays_s` is how long a record waits in each. After the last one it is a dead letter. A handler that asks for a delay
-    of its own, `Retry(after_s=...)`, gets it in the next topic that waits as long; the longest one is the most. With
-    `keep_key_order` the later records of a key follow its failed one through the retry topics and are handled behind
-    it; without, they go on at once. `create` makes missing topics when the app starts, with the partitions and the
-    replication factor of the topic they belong to.
+    `delays_s` is how long a record waits in each. After the last one it is a dead letter. A handler that asks for a
+    delay of its own, `Retry(after_s=...)`, gets it in the next topic that waits as long; the longest one is the most.
+    With `keep_key_order` the later records of a key follow its failed one through the retry topics and are handled
+    behind it; without, they go on at once. `create` makes missing topics when the app starts, with the partitions and
+    the replication factor of the topic they belong to.
     """
 
     delays_s: tuple[float, ...] = (10.0, 60.0, 600.0)
