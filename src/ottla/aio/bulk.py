@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from ottla.aio.delivery import BatchResult
 from ottla.aio.reports import Reports
-from ottla.errors import DeliveryError, OttlaError
+from ottla.errors import OttlaError
 from ottla.producer import Failure, delivery_error
 from ottla.producer.bulk import FailedPart
 
@@ -19,6 +19,7 @@ class Bulk:
     """
 
     key = None  # what the tracker lists of records that are not settled
+    failed_in = -1  # a bulk fails by its parts, each of which is counted by itself
 
     def __init__(self, topic: str, owner: Reports) -> None:
         self.topic = topic
@@ -45,13 +46,16 @@ class Bulk:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             yield from waiter
-        if self._failed:
-            for part, _ in self._failed:
-                self._owner.tracker.was_raised(part)
-            error = delivery_error([failure for _, failure in self._failed], len(self._failed), [])
-            assert isinstance(error, DeliveryError)
+        error = delivery_error([failure for _, failure in self._failed], len(self._failed), [])
+        if error is not None:
+            self.mark_handled()
             raise error
         return self.sent
+
+    def mark_handled(self) -> None:
+        """The failures are dealt with: `flush` and `close` need not raise them."""
+        for part, _ in self._failed:
+            self._owner.tracker.was_raised(part)
 
     def acknowledged(self, result: BatchResult, index: int, timestamp_ms: int) -> None:
         self._settled += 1

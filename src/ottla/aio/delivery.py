@@ -40,7 +40,8 @@ class Receiver(Protocol):
 class Delivery:
     """One record on its way: `report = await delivery`. Keep it only if you want to know.
 
-    The failure of a delivery that nobody awaits is raised by the producer's next `flush` or `close`.
+    A failure that no `await` raised is raised by the producer's next `flush` or `close`, unless it is marked as
+    handled.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Delivery:
         "_result",
         "_timestamp_ms",
         "_waiters",
+        "failed_in",
         "key",
         "topic",
     )
@@ -61,6 +63,7 @@ class Delivery:
     ) -> None:
         self.topic = topic
         self.key = key
+        self.failed_in = -1
         self._owner = owner
         self._result: BatchResult | None = None
         self._error: OttlaError | None = None
@@ -80,17 +83,26 @@ class Delivery:
             self._waiters.append(waiter)
             yield from waiter
         if self._error is not None:
-            self._owner.tracker.was_raised(self)
+            self.mark_handled()
             raise self._error
         return self.report
 
     def exception(self) -> OttlaError | None:
-        """The error of a settled delivery, None when it was acknowledged. Raises RetriableError while it is pending."""
+        """The error of a settled delivery, None when it was acknowledged. Raises RetriableError while it is pending.
+
+        Looking is not handling: `flush` and `close` still raise the failure.
+        """
         if not self.done():
             raise RetriableError(f"{self.topic}: not acknowledged yet")
+        return self._error
+
+    def mark_handled(self) -> None:
+        """The failure is dealt with (the record was sent elsewhere, say): `flush` and `close` need not raise it.
+
+        A transaction that the record belongs to cannot be committed all the same.
+        """
         if self._error is not None:
             self._owner.tracker.was_raised(self)
-        return self._error
 
     @property
     def report(self) -> DeliveryReport:

@@ -37,6 +37,7 @@ from ottla.errors import (
     DeliveryError,
     LifecycleError,
     OttlaError,
+    UndeliveredRecord,
 )
 from ottla.producer import (
     CustomPartitioner,
@@ -142,22 +143,26 @@ class AsyncProducer:
         `on_delivery(delivery)` is called on the event loop. `timestamp_ms` is milliseconds since the Unix epoch, now if
         not given.
         """
-        if timestamp_ms is None:
-            timestamp_ms = self._clock.now_ms()
-        if self._has_serdes and not self._schemas.is_ready(topic):
-            self._check_caller()
-            delivery = Delivery(topic, None, self._reports, on_delivery)
-            self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms))
-        else:
-            record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
-            delivery = Delivery(topic, record_key, self._reports, on_delivery)
-            held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
-            self._out.accept(held)
-        outstanding = self._reports.tracker.outstanding
-        outstanding.append(delivery)
-        if not len(outstanding) & (_SWEEP_EVERY - 1):
-            self._reports.tracker.sweep(2 * _SWEEP_EVERY)
-        return delivery
+        try:
+            if timestamp_ms is None:
+                timestamp_ms = self._clock.now_ms()
+            if self._has_serdes and not self._schemas.is_ready(topic):
+                self._check_caller()
+                delivery = Delivery(topic, None, self._reports, on_delivery)
+                self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms))
+            else:
+                record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
+                delivery = Delivery(topic, record_key, self._reports, on_delivery)
+                held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
+                self._out.accept(held)
+            outstanding = self._reports.tracker.outstanding
+            outstanding.append(delivery)
+            if not len(outstanding) & (_SWEEP_EVERY - 1):
+                self._reports.tracker.sweep(2 * _SWEEP_EVERY)
+            return delivery
+        except BaseException as error:
+            self._send_raised(topic, key, partition, error)
+            raise
 
     async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
         """Send many records to one topic, faster than one by one: they share one delivery, the `Bulk`.
@@ -190,6 +195,7 @@ class AsyncProducer:
                     await asyncio.sleep(0)
         except BaseException as error:
             error.add_note(f"send_many: {sent:,} records before this one are on their way to {topic}")
+            self._send_raised(topic, None, None, error)
             raise
         finally:
             bulk.all_sent(sent)
@@ -200,8 +206,8 @@ class AsyncProducer:
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
 
-        It lists the failures that no caller has heard of, and, after `timeout_s`, the records that are not settled
-        yet. Without `timeout_s` it waits for delivery.timeout.ms, after which every record is settled.
+        It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
+        records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
         """
         self._check_open()
         await self._settle(timeout_s)
@@ -224,7 +230,7 @@ class AsyncProducer:
         """
         if self._refusal is None:
             if self.transactions is not None:
-                await self.transactions.abort_if_open()
+                await self.transactions.end()
             await self._settle(timeout_s)
         self._refusal = LifecycleError("this producer is closed: make a new one")
         self._is_over = True
@@ -358,6 +364,11 @@ class AsyncProducer:
         if self._states is not None:
             self._states.check_can_send()
 
+    def _send_raised(self, topic: str, key: Any, partition: int | None, error: BaseException) -> None:
+        """What was to be sent is not sent: a transaction without it cannot be committed, whoever hears of it."""
+        if self.transactions is not None:
+            self.transactions.failures.send_raised(topic, key, partition, error)
+
     def _send_prepared(self, topic: str, send: Unserialized) -> None:
         """A send that waited for the registry."""
         key, data, headers, size_bytes = self._encode(topic, send.key, send.value, send.headers, send.partition)
@@ -413,13 +424,17 @@ class AsyncProducer:
         if await self._out.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
             self._reports.tracker.outstanding.clear()
 
+    def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
+        """(the records that are not settled, why they are not)."""
+        unfinished = self._reports.tracker.unfinished()
+        if not unfinished:
+            return [], None
+        cause = self._errors.unavailable("records are still being tried")
+        return unsettled(unfinished, f"not acknowledged yet: {cause}"), cause
+
     def _raise_failures(self) -> None:
         failures, total = self._reports.tracker.take_failures()
-        cause = None
-        unfinished = self._reports.tracker.unfinished()
-        if unfinished:
-            cause = self._errors.unavailable("records are still being tried")
-        still_out = unsettled(unfinished, f"not acknowledged yet: {cause}")
+        still_out, cause = self.still_out()
         error = delivery_error(failures, total, still_out, cause=cause)
         if error is not None:
             raise error

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from ottla.aio.produce_errors import ErrorTranslator
 from ottla.aio.reports import Reports
+from ottla.aio.transaction_client import end_transaction, why_ended
 from ottla.errors import BrokerUnavailable, ConfigError, FencedError, LifecycleError, OttlaError
-from ottla.producer import TransactionEvent, TransactionState, TransactionStates, delivery_error
+from ottla.producer import TransactionEvent, TransactionFailures, TransactionState, TransactionStates
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
@@ -31,97 +32,170 @@ class TransactionRunner:
         reports: Reports,
     ) -> None:
         self.states = states
+        self.failures = TransactionFailures()
+        reports.tracker.also_tell = self.failures.add
         self._producer = producer
         self._errors = errors
         self._reports = reports
         states.on(TransactionEvent.INITIALIZED)  # aiokafka's start has fenced earlier producers with this id
 
     async def begin(self, timeout_s: float) -> None:
+        """Open a transaction, after settling the one before it where its outcome is open.
+
+        Raises what came of that one when it was not committed after all, or `BrokerUnavailable` while nobody says.
+        """
+        await self.settle_left_open(timeout_s)
         self.states.on(TransactionEvent.BEGIN)
-        await self._call(self._producer.client.begin_transaction(), "begin_transaction", timeout_s)
+        self.failures.begin()
+        try:
+            await self._call(self._producer.client.begin_transaction(), "begin_transaction", timeout_s)
+        except BaseException:
+            await self.abort_if_open(timeout_s)
+            raise
+
+    async def settle_left_open(self, timeout_s: float) -> None:
+        """Ask again for the commit or the abort that had no answer."""
+        again = self.states.left_open
+        if again is TransactionEvent.COMMIT:
+            await self.commit(timeout_s)
+        elif again is TransactionEvent.ABORT:
+            await self.abort(timeout_s)
 
     async def send_offsets(self, offsets: Mapping[Any, int], group: Any, timeout_s: float) -> None:
         """Commit a group's offsets with the transaction. An offset is that of the next record to read."""
         self.states.check_can_send()
-        if not isinstance(group, str) or not group:
-            raise ConfigError(f"send_offsets: found {group!r}, wanted the group.id of who read the records")
-        positions = {TopicPartition(topic, partition): offset for (topic, partition), offset in offsets.items()}
-        await self._call(
-            self._producer.client.send_offsets_to_transaction(positions, group),
-            "send_offsets_to_transaction",
-            timeout_s,
-        )
+        try:
+            if not isinstance(group, str) or not group:
+                raise ConfigError(f"send_offsets: found {group!r}, wanted the group.id of who read the records")
+            positions = {TopicPartition(topic, partition): offset for (topic, partition), offset in offsets.items()}
+            await self._call(
+                self._producer.client.send_offsets_to_transaction(positions, group),
+                "send_offsets_to_transaction",
+                timeout_s,
+            )
+        except BaseException as error:
+            self.failures.call_raised(error)
+            raise
 
     async def commit(self, timeout_s: float) -> None:
-        """Commit, or abort and raise: DeliveryError when a record was not delivered.
+        """Commit, or abort and raise: DeliveryError when a record was not delivered, whoever has heard of it.
 
         After `BrokerUnavailable` the outcome is open, and it may be called again.
         """
-        is_again = self.states.state is TransactionState.COMMITTING
-        if not is_again:
+        if self.states.is_in(TransactionState.MUST_ABORT):
+            await self._abort_because(self.failures.error() or self.states.refusal("commit"), timeout_s)
+        is_first = self.states.is_in(TransactionState.OPEN)
+        if is_first:
             await self._producer.settle_all(timeout_s)
-            failures, total = self._reports.tracker.take_failures()
-            undelivered = delivery_error(failures, total, [])
-            if undelivered is not None or len(self._producer):
-                await self.abort(timeout_s)
-                raise undelivered or self._errors.unavailable("records of the transaction are not acknowledged")
         self.states.on(TransactionEvent.COMMIT)
+        if is_first:
+            error = self.failures.error(*self._producer.still_out())
+            if error is not None:
+                self.states.on(TransactionEvent.FAILED)
+                await self._abort_because(error, timeout_s)
         client = self._producer.client
         # aiokafka goes on with a commit that nobody waits for any more; calling it twice is an error there
         call = (
-            asyncio.shield(client._txn_manager.wait_for_transaction_end()) if is_again else client.commit_transaction()
+            client.commit_transaction() if is_first else asyncio.shield(client._txn_manager.wait_for_transaction_end())
         )
         try:
             await self._call(call, "commit_transaction", timeout_s)
-        except OttlaError:
-            if self.states.state is TransactionState.MUST_ABORT:
-                await self.abort(timeout_s)
+        except OttlaError as error:
+            if self.states.is_in(TransactionState.MUST_ABORT):
+                await self._abort_because(error, timeout_s)
             raise
         self.states.on(TransactionEvent.COMMITTED)
+        self.failures.end()
 
     async def abort(self, timeout_s: float) -> None:
         """Abort: no read_committed consumer will see what was sent.
 
         Where aiokafka cannot (it knows no second try), a new client does: starting with the same transactional.id
-        makes the coordinator abort what was open.
+        makes the coordinator abort what was open. It would fence a newer producer as well, so a producer that was
+        fenced itself ends here.
         """
+        fenced = self.failures.fenced
+        if fenced is not None:
+            self._was_fenced()
+            raise fenced
         self.states.on(TransactionEvent.ABORT)
         if not await self._producer.settle_all(min(timeout_s, 10.0)):
             self._producer.give_up_all()  # nothing of it may slip into the next transaction
         try:
             await self._call(self._producer.client.abort_transaction(), "abort_transaction", timeout_s, moves=False)
         except FencedError:
-            self.states.on(TransactionEvent.WAS_FENCED)
+            self._was_fenced()
             raise
         except OttlaError as error:
+            await self._check_not_fenced(timeout_s)
             log_event("transaction_aborted_by_a_new_client", "warning", {"error": str(error)})
             await self._producer.renew_client(timeout_s, even_if_unwanted=True)
         else:
             await self._producer.renew_client(timeout_s)
         self.states.on(TransactionEvent.ABORTED)
+        self.failures.end()
         self._reports.tracker.take_failures()  # what was not delivered was not to be seen either
 
-    async def abort_if_open(self, timeout_s: float = 10.0) -> None:
+    async def abort_if_open(self, timeout_s: float) -> None:
+        """Leave nothing open where nobody will abort it: the caller is raised something else already."""
+        if self.states.is_in(TransactionState.OPEN, TransactionState.MUST_ABORT):
+            await self._quietly(self.abort(timeout_s))
+
+    async def end(self, timeout_s: float = 10.0) -> None:
         """On close: leave nothing open for the transaction timeout to find. An open one would hold up consumers."""
-        if self.states.state in (TransactionState.OPEN, TransactionState.MUST_ABORT, TransactionState.ABORTING):
-            try:
-                await self.abort(timeout_s)
-            except OttlaError:
-                pass  # the coordinator aborts it after transaction.timeout.ms
+        await self.abort_if_open(timeout_s)
+        if self.states.left_open is not None:
+            await self._quietly(self.settle_left_open(timeout_s))
+
+    async def _quietly(self, settling: Awaitable[None]) -> None:
+        try:
+            await settling
+        except OttlaError as error:  # the coordinator aborts it after transaction.timeout.ms
+            fields = {"transactional_id": self.states.transactional_id, "error": str(error)}
+            log_event("transaction_left_open", "warning", fields)
+
+    async def _abort_because(self, error: OttlaError, timeout_s: float) -> NoReturn:
+        try:
+            await self.abort(timeout_s)
+        except FencedError:
+            raise
+        except OttlaError as also:
+            error.add_note(f"the abort is not settled, the next transaction begins with it: {also}")
+        raise error
+
+    async def _check_not_fenced(self, timeout_s: float) -> None:
+        """Ask the coordinator whether this is still the newest producer of its transactional.id."""
+        what = f"transaction {self.states.transactional_id}, abort_transaction"
+        try:
+            async with asyncio.timeout(timeout_s):
+                await end_transaction(self._producer.client)
+        except (KafkaError, OSError, TimeoutError) as error:
+            explained = self._errors.of_call(error, what=what)
+            if isinstance(explained, FencedError):
+                self._was_fenced()
+            raise explained from error
+
+    def _was_fenced(self) -> None:
+        """The end of this producer, of which its caller hears by FencedError: nothing of the transaction counts."""
+        self.states.on(TransactionEvent.WAS_FENCED)
+        self.failures.end()
+        self._reports.tracker.take_failures()
 
     async def _call(self, call: Awaitable[Any], name: str, timeout_s: float, *, moves: bool = True) -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 await call
         except (KafkaError, OSError, TimeoutError, ValueError, AssertionError) as error:
-            explained = self._errors.of_call(error, what=f"transaction {self.states.transactional_id}, {name}")
+            # Once aiokafka's sender has ended, its calls fail for reasons of their own.
+            problem = why_ended(self._producer.client) or error
+            explained = self._errors.of_call(problem, what=f"transaction {self.states.transactional_id}, {name}")
             if moves:
                 self._move(explained)
             raise explained from error
 
     def _move(self, error: OttlaError) -> None:
         if isinstance(error, FencedError):
-            self.states.on(TransactionEvent.WAS_FENCED)
+            self._was_fenced()
         elif isinstance(error, BrokerUnavailable):
             if self.states.state is not TransactionState.OPEN:
                 self.states.on(TransactionEvent.TIMED_OUT)
@@ -158,7 +232,11 @@ class Transaction:
         if self._runner.states.state is TransactionState.READY:  # committed or aborted by hand
             return
         if error is None:
-            await self._runner.commit(self._timeout_s)
+            try:
+                await self._runner.commit(self._timeout_s)
+            except BaseException:
+                await self._runner.abort_if_open(self._timeout_s)  # interrupted before the commit was asked for
+                raise
             return
         try:
             await self._runner.abort(self._timeout_s)
@@ -167,4 +245,4 @@ class Transaction:
         except LifecycleError as also:
             error.add_note(f"the transaction was not aborted: {also}")
         except OttlaError as also:
-            error.add_note(f"the abort is not settled; transaction.timeout.ms will: {also}")
+            error.add_note(f"the abort is not settled, the next transaction begins with it: {also}")

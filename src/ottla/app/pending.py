@@ -92,6 +92,7 @@ def confirm(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | No
                 error = promise.exception()
             except (Exception, asyncio.CancelledError) as raised:  # cancelled, or not settled in the time it may take
                 error = raised
+            _mark_handled(promise)  # it is the record's failure now
         if error is not None and failure is None:
             failure = exceptions.failure_of(error)
     return failure
@@ -106,6 +107,7 @@ async def confirm_async(promises: Sequence[Any], exceptions: ExceptionTable) -> 
                 await promise
             else:
                 error = promise.exception()
+                _mark_handled(promise)  # it is the record's failure now
                 if error is not None:
                     raise error
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # what ended the promise; it is no handler
@@ -115,6 +117,13 @@ async def confirm_async(promises: Sequence[Any], exceptions: ExceptionTable) -> 
                 raise
             failure = failure or exceptions.failure_of(error)  # the promise was cancelled, not this task
     return failure
+
+
+def _mark_handled(promise: Any) -> None:
+    """A producer's delivery is told who deals with its failure: the producer's next flush need not raise it again."""
+    mark = getattr(promise, "mark_handled", None)
+    if mark is not None:
+        mark()
 
 
 def is_promise(value: Any) -> bool:

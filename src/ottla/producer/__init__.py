@@ -10,6 +10,7 @@ from ottla.producer.partitioners import (
     make_partitioner,
 )
 from ottla.producer.size import size_in_own_batch, size_of_record
+from ottla.producer.transaction_failures import TransactionFailures
 from ottla.producer.transactions import TRANSITIONS, TransactionEvent, TransactionState, TransactionStates
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "NullKeysInOnePartition",
     "Partitioner",
     "TransactionEvent",
+    "TransactionFailures",
     "TransactionState",
     "TransactionStates",
     "delivery_error",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.errors import InputError
@@ -34,11 +35,13 @@ def outgoing(topic: str, number: int, record: Any) -> Outgoing:
     )
 
 
-class FailedPart(NamedTuple):
+@dataclass(slots=True, eq=False)
+class FailedPart:
     """One record of a bulk that failed, as the tracker lists it."""
 
     topic: str
     key: bytes | None
+    failed_in: int = -1
 
     def done(self) -> bool:
         return True

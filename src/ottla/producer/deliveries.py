@@ -1,7 +1,8 @@
 """What was sent and is not yet acknowledged, and what failed: so that no failure can be silent (P5).
 
-A failed record is reported at least once: to whoever waits for its delivery, or else by the next `flush` or `close`.
-A callback does not count as a report: code that logs a failure in a callback and commits after a flush would lose it.
+A failed record is raised at least once: out of its delivery's `result()` or `await`, or else out of the next `flush`
+or `close`. Looking does not count: code that logs `delivery.exception()` in a callback and goes on after a flush would
+lose the record. Whoever deals with a failure without raising it says so: `delivery.mark_handled()`.
 
 Pure bookkeeping. Adding happens in the sending threads without a lock (`deque.append` is atomic), sweeping in one
 thread at a time; failures are rare and take a lock.
@@ -32,6 +33,9 @@ class DeliveryReport:
 
 class Tracked(Protocol):
     """What the tracker needs to know about a delivery."""
+
+    failed_in: int
+    """Between which two flushes it failed. Set by the tracker, on failures that it counts without keeping them."""
 
     @property
     def topic(self) -> str: ...
@@ -68,6 +72,9 @@ class DeliveryTracker(Generic[D]):
         self._lock = threading.Lock()
         self._failures: dict[int, tuple[D, Failure]] = {}
         self._failures_beyond = 0
+        self._flushes = 0
+        self.also_tell: Callable[[Failure], None] | None = None
+        """Called with every failure as well, in the thread that reports it: what a transaction needs to know."""
 
     def sweep(self, most: int = 512) -> None:
         """Forget deliveries that are done, looking at the `most` oldest. Unfinished ones move to the end of the line.
@@ -92,17 +99,24 @@ class DeliveryTracker(Generic[D]):
 
     def failed(self, delivery: D, failure: Failure) -> None:
         """A record was not delivered, and nobody has been told yet."""
+        if self.also_tell is not None:
+            self.also_tell(failure)
         with self._lock:
             if len(self._failures) < self.KEEP_FAILURES:
                 self._failures[id(delivery)] = (delivery, failure)  # kept alive: its id stays its own
             else:
                 self._failures_beyond += 1
+                delivery.failed_in = self._flushes
 
     def was_raised(self, delivery: D) -> None:
-        """The failure of this delivery reached a caller as an exception: flush need not repeat it."""
+        """The failure of this delivery was raised to a caller, or was handled: flush need not raise it. Once each:
+        another failure must not be forgotten in its place."""
         with self._lock:
-            if self._failures.pop(id(delivery), None) is None and self._failures_beyond:
+            if self._failures.pop(id(delivery), None) is not None:
+                return
+            if getattr(delivery, "failed_in", -1) == self._flushes:
                 self._failures_beyond -= 1
+                delivery.failed_in = -1
 
     def failure_of(self, delivery: D) -> Failure | None:
         """The failure of this delivery, if it failed and nobody has heard of it."""
@@ -117,6 +131,7 @@ class DeliveryTracker(Generic[D]):
             total = len(failures) + self._failures_beyond
             self._failures.clear()
             self._failures_beyond = 0
+            self._flushes += 1
         return failures, total
 
 

@@ -103,6 +103,8 @@ _WHAT_TO_DO: Final = {
     _S.BROKEN: "close this producer and make a new one",
 }
 
+_AGAIN: Final = {_S.COMMITTING: _E.COMMIT, _S.ABORTING: _E.ABORT}
+
 
 class TransactionStates:
     """The state of one transactional producer."""
@@ -122,6 +124,16 @@ class TransactionStates:
         """Raise unless a transaction is open."""
         if self.state is not TransactionState.OPEN:
             raise self.refusal("send")
+
+    def is_in(self, *states: TransactionState) -> bool:
+        """Whether it is in one of these states."""
+        return self.state in states
+
+    @property
+    def left_open(self) -> TransactionEvent | None:
+        """What the last transaction still needs before the next can begin: the commit or the abort again whose answer
+        did not come. Asking again tells what became of it, and is never done twice."""
+        return _AGAIN.get(self.state)
 
     def refusal(self, wanted: str) -> OttlaError:
         """The error for an action that this state does not allow."""

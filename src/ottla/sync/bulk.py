@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +26,7 @@ class Bulk:
     """The delivery of many records. Failures that `result` does not raise are raised by the producer's next flush."""
 
     key = None  # what the tracker lists of records that are not settled
+    failed_in = -1  # a bulk fails by its parts, each of which is counted by itself
     _message: bool | None = None  # as a Delivery's: None until it is settled
 
     def __init__(self, topic: str, owner: ReportService) -> None:
@@ -64,29 +64,38 @@ class Bulk:
 
     def result(self, timeout_s: float | None = None) -> int:
         """Wait until every record is settled; the number acknowledged. Raises DeliveryError with those that failed."""
-        limit_s = self._owner.longest_wait_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + limit_s
-        self._owner.someone_waits()
-        if not self._done.wait(max(0.0, deadline - time.monotonic())):
-            raise RetriableError(
-                f"{self.topic}: {self.pending:,} of {self.sent:,} records are not acknowledged after {limit_s:g} s; "
-                "they are still being tried"
-            )
-        if self._failed:
-            for part, _ in self._failed:
-                self._owner.tracker.was_raised(part)
-            error = delivery_error([failure for _, failure in self._failed], len(self._failed), [])
-            assert isinstance(error, DeliveryError)
+        self._await_all(timeout_s)
+        error = self._error()
+        if error is not None:
+            if not self._owner.is_calling_back:
+                self.mark_handled()
             raise error
         return self.sent
 
     def exception(self, timeout_s: float | None = None) -> OttlaError | None:
-        """Wait, then give the error, or None when every record was acknowledged."""
+        """Wait, then give the error, or None when every record was acknowledged. `flush` still raises the failures."""
         try:
-            self.result(timeout_s)
+            self._await_all(timeout_s)
         except OttlaError as error:
             return error
-        return None
+        return self._error()
+
+    def mark_handled(self) -> None:
+        """The failures are dealt with: `flush` and `close` need not raise them."""
+        for part, _ in self._failed:
+            self._owner.tracker.was_raised(part)
+
+    def _error(self) -> DeliveryError | None:
+        return delivery_error([failure for _, failure in self._failed], len(self._failed), [])
+
+    def _await_all(self, timeout_s: float | None) -> None:
+        limit_s = self._owner.longest_wait_s if timeout_s is None else timeout_s
+        self._owner.someone_waits()
+        if not self._done.wait(max(0.0, limit_s)):
+            raise RetriableError(
+                f"{self.topic}: {self.pending:,} of {self.sent:,} records are not acknowledged after {limit_s:g} s; "
+                "they are still being tried"
+            )
 
     def add_done_callback(self, callback: Callable[[Bulk], None]) -> None:
         """Call `callback(bulk)` in the producer's own thread once every record is settled."""

@@ -51,6 +51,7 @@ class ProducerSink:
 
     def _send(self, letter: Write, dead: DeadLetterRecord, on_written: OnWritten, *, may_shorten: bool) -> None:
         def delivered(delivery: Delivery) -> None:
+            delivery.mark_handled()  # the session hears of it
             settle(delivery.exception())
 
         def settle(error: Exception | None) -> None:

@@ -23,10 +23,11 @@ _PENDING: Final = None
 class Delivery:
     """One record on its way. Thread-safe; keep it only if you want to know.
 
-    The failure of a delivery that nobody asks about is raised by the producer's next `flush` or `close`.
+    A failure that `result` did not raise is raised by the producer's next `flush` or `close`, unless it is marked as
+    handled.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_error", "_message", "_owner", "_waiter", "key", "topic")
+    __slots__ = ("__weakref__", "_callbacks", "_error", "_message", "_owner", "_waiter", "failed_in", "key", "topic")
 
     # Set by the producer, attribute by attribute: an __init__ with arguments would be a tenth of a send.
     topic: str
@@ -36,6 +37,7 @@ class Delivery:
     _error: OttlaError | None
     _waiter: threading.Event | None
     _callbacks: list[Callable[[Delivery], None]] | None
+    failed_in: int
 
     def __call__(self, error: Any, message: Any) -> None:
         """The client's delivery report. Runs once, in whichever thread serves the client."""
@@ -59,16 +61,27 @@ class Delivery:
         """
         error = self.exception(timeout_s)
         if error is not None:
+            if not self._owner.is_calling_back:  # out of a callback it goes to the log, and to nobody who sent
+                self.mark_handled()
             raise error
         return self.report
 
     def exception(self, timeout_s: float | None = None) -> OttlaError | None:
-        """Wait, then give the error, or None when the record was acknowledged."""
+        """Wait, then give the error, or None when the record was acknowledged.
+
+        Looking is not handling: `flush` and `close` still raise the failure.
+        """
         if self._message is _PENDING:
             self._wait(timeout_s)
+        return self._error
+
+    def mark_handled(self) -> None:
+        """The failure is dealt with (the record was sent elsewhere, say): `flush` and `close` need not raise it.
+
+        A transaction that the record belongs to cannot be committed all the same.
+        """
         if self._error is not None:
             self._owner.tracker.was_raised(self)
-        return self._error
 
     @property
     def report(self) -> DeliveryReport:

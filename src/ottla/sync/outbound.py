@@ -173,7 +173,7 @@ class Outbound:
         """Settle as failed what waits for partitions."""
         if self._placement is not None:
             for delivery in self._placement.take_expired(now_ms=0, all_of_them=True):
-                problem = f"{delivery.topic}: closed before its partitions were known"
+                problem = f"{delivery.topic}: given up before its partitions were known"
                 self._reports.fail(delivery, LifecycleError(problem))
 
     # -- parts ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 `send` serializes, checks the size and hands the record to librdkafka's buffer. It does not wait for metadata, nor for
 a broker; it waits only for room in a full buffer, for `max.block.ms` at most. What became of a record is in the
-`Delivery` it returns, and in the next `flush` or `close`, which raise what was not delivered and nobody has heard of.
+`Delivery` it returns. The next `flush` or `close` raises what was not delivered and was not raised to a caller yet.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ottla.errors import (
     DeliveryError,
     LifecycleError,
     OttlaError,
+    UndeliveredRecord,
 )
 from ottla.producer import (
     CustomPartitioner,
@@ -178,58 +179,65 @@ class Producer:
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._closed is not None:
             raise self._closed
-        if self.has_serdes:
-            key, value = self.serialize(topic, key, value)
-        most = 96
-        if value is not None:
-            if value.__class__ is not bytes:
-                value = as_bytes(topic, "value", value)
-            most += len(value)
-        if key is not None:
-            if key.__class__ is not bytes:
-                key = as_bytes(topic, "key", key)
-            most += len(key)
-        if headers:
-            headers, size = header_list(topic, headers)
-            most += size
         try:
-            limit = self._limit_of[topic]
-        except KeyError:
-            limit = -1
-        if most > limit:
-            self.check_size(topic, key, value, headers)
-
-        delivery = Delivery()
-        delivery.topic = topic
-        delivery.key = key
-        delivery._owner = self.reports
-        delivery._message = None
-        delivery._error = None
-        delivery._waiter = None
-        delivery._callbacks = None if on_delivery is None else [on_delivery]
-        if self.is_plain:
+            if self.has_serdes:
+                key, value = self.serialize(topic, key, value)
+            most = 96
+            if value is not None:
+                if value.__class__ is not bytes:
+                    value = as_bytes(topic, "value", value)
+                most += len(value)
+            if key is not None:
+                if key.__class__ is not bytes:
+                    key = as_bytes(topic, "key", key)
+                most += len(key)
+            if headers:
+                headers, size = header_list(topic, headers)
+                most += size
             try:
-                self._produce(
-                    topic,
-                    value,
-                    key,
-                    -1 if partition is None else partition,
-                    delivery,
-                    None,
-                    0 if timestamp_ms is None else timestamp_ms,
-                    headers or None,
-                )
-            except (BufferError, KafkaException) as error:
-                self._out.produce_again(error, delivery, value, partition, timestamp_ms, headers)
-            except (TypeError, AttributeError, ValueError, OverflowError) as error:
-                raise bad_arguments(topic, headers, error, partition=partition, timestamp_ms=timestamp_ms) from error
-        else:
-            self._send_with_care(delivery, value, partition, timestamp_ms, headers)
-        outstanding = self._outstanding
-        outstanding.append(delivery)
-        if not len(outstanding) & _IN_PASSING:
-            self.reports.serve_in_passing()
-        return delivery
+                limit = self._limit_of[topic]
+            except KeyError:
+                limit = -1
+            if most > limit:
+                self.check_size(topic, key, value, headers)
+
+            delivery = Delivery()
+            delivery.topic = topic
+            delivery.key = key
+            delivery._owner = self.reports
+            delivery._message = None
+            delivery._error = None
+            delivery._waiter = None
+            delivery._callbacks = None if on_delivery is None else [on_delivery]
+            if self.is_plain:
+                try:
+                    self._produce(
+                        topic,
+                        value,
+                        key,
+                        -1 if partition is None else partition,
+                        delivery,
+                        None,
+                        0 if timestamp_ms is None else timestamp_ms,
+                        headers or None,
+                    )
+                except (BufferError, KafkaException) as error:
+                    self._out.produce_again(error, delivery, value, partition, timestamp_ms, headers)
+                except (TypeError, AttributeError, ValueError, OverflowError) as error:
+                    raise bad_arguments(
+                        topic, headers, error, partition=partition, timestamp_ms=timestamp_ms
+                    ) from error
+            else:
+                self._send_with_care(delivery, value, partition, timestamp_ms, headers)
+            outstanding = self._outstanding
+            outstanding.append(delivery)
+            if not len(outstanding) & _IN_PASSING:
+                self.reports.serve_in_passing()
+            return delivery
+        except BaseException as error:
+            if self.transactions is not None:
+                self.transactions.failures.send_raised(topic, key, partition, error)
+            raise
 
     def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
         """Send many records to one topic, faster than one by one: they share one delivery, the `Bulk`.
@@ -240,15 +248,20 @@ class Producer:
         """
         if self._closed is not None:
             raise self._closed
-        return send_bulk(self, topic, records)
+        try:
+            return send_bulk(self, topic, records)
+        except BaseException as error:
+            if self.transactions is not None:
+                self.transactions.failures.send_raised(topic, None, None, error)
+            raise
 
     # -- settling ---------------------------------------------------------------------------------------------------
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
 
-        It lists the failures that no caller has heard of, and, after `timeout_s`, the records that are not settled
-        yet. Without `timeout_s` it waits for delivery.timeout.ms, after which every record is settled.
+        It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
+        records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
         """
         if self._closed is not None:
             raise self._closed
@@ -268,7 +281,7 @@ class Producer:
         if self._closed is not None:
             return
         if self.transactions is not None:
-            self.transactions.abort_if_open()
+            self.transactions.end()
         self.settle(self.reports.longest_wait_s if timeout_s is None else timeout_s)
         self._closed = LifecycleError("this producer is closed: make a new one")
         forks.unwatch(self)
@@ -350,6 +363,10 @@ class Producer:
         if self._closed is not None:
             raise self._closed
 
+    def give_up_held(self) -> None:
+        """Settle as failed what waits for its topic's partitions: librdkafka does not know of these records."""
+        self._out.give_up_held()
+
     def check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for a record near the limit and for a topic that is new."""
         if topic not in self._limit_of:
@@ -393,15 +410,18 @@ class Producer:
             elif still_out == 0:
                 time.sleep(0.01)
 
+    def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
+        """(the records that are not settled, why they are not if the client has said so)."""
+        unfinished = self.reports.tracker.unfinished()
+        if not unfinished or not self._errors.last_problem:
+            return unsettled(unfinished, "not acknowledged yet"), None
+        cause = self._errors.unavailable("it is still being tried")
+        return unsettled(unfinished, f"not acknowledged yet: {cause}"), cause
+
     def _raise_failures(self) -> None:
         failures, total = self.reports.tracker.take_failures()
-        reason = "not acknowledged yet"
-        cause = None
-        unfinished = self.reports.tracker.unfinished()
-        if unfinished and self._errors.last_problem:
-            cause = self._errors.unavailable("it is still being tried")
-            reason = f"{reason}: {cause}"
-        error = delivery_error(failures, total, unsettled(unfinished, reason), cause=cause)
+        still_out, cause = self.still_out()
+        error = delivery_error(failures, total, still_out, cause=cause)
         if error is not None:
             raise error
 

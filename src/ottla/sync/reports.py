@@ -49,6 +49,11 @@ class ReportService:
         self._callbacks: SimpleQueue[tuple[Tracked, Callable[[Any], None]]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"{name}-reports", daemon=True)
 
+    @property
+    def is_calling_back(self) -> bool:
+        """Whether this is the background thread, which runs the callers' callbacks."""
+        return threading.current_thread() is self._thread
+
     def start(self) -> None:
         self._thread.start()
 
@@ -67,7 +72,7 @@ class ReportService:
 
     def serve_here(self, timeout_s: float) -> bool:
         """Serve reports if this is the background thread: nobody else would, while a callback of the caller waits."""
-        if threading.current_thread() is not self._thread:
+        if not self.is_calling_back:
             return False
         self.poll(timeout_s)
         return True

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from ottla.errors import BrokerUnavailable, ConfigError, FencedError, LifecycleError, OttlaError
-from ottla.producer import TransactionEvent, TransactionState, TransactionStates, delivery_error
+from ottla.producer import TransactionEvent, TransactionFailures, TransactionState, TransactionStates
 from ottla.sync.produce_errors import ErrorTranslator
+from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
     from ottla.sync.producer import Producer
@@ -22,6 +23,8 @@ class TransactionRunner:
 
     def __init__(self, producer: Producer, client: Any, states: TransactionStates, errors: ErrorTranslator) -> None:
         self.states = states
+        self.failures = TransactionFailures()
+        producer.reports.tracker.also_tell = self.failures.add
         self._producer = producer
         self._client = client
         self._errors = errors
@@ -33,60 +36,114 @@ class TransactionRunner:
             self.states.on(TransactionEvent.INITIALIZED)
 
     def begin(self, timeout_s: float) -> None:
-        """Open a transaction."""
+        """Open a transaction, after settling the one before it where its outcome is open.
+
+        Raises what came of that one when it was not committed after all, or `BrokerUnavailable` while nobody says.
+        """
         self.initialize(timeout_s)
+        self.settle_left_open(timeout_s)
         self.states.on(TransactionEvent.BEGIN)
-        self._call(lambda _: self._client.begin_transaction(), "begin_transaction", timeout_s)
+        self.failures.begin()
+        try:
+            self._call(lambda _: self._client.begin_transaction(), "begin_transaction", timeout_s)
+        except BaseException:
+            self.abort_if_open(timeout_s)
+            raise
+
+    def settle_left_open(self, timeout_s: float) -> None:
+        """Ask again for the commit or the abort that had no answer."""
+        again = self.states.left_open
+        if again is TransactionEvent.COMMIT:
+            self.commit(timeout_s)
+        elif again is TransactionEvent.ABORT:
+            self.abort(timeout_s)
 
     def send_offsets(self, offsets: Mapping[Any, int], group: Any, timeout_s: float) -> None:
         """Commit a group's offsets with the transaction. An offset is that of the next record to read."""
         self.states.check_can_send()
-        positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        metadata = _group_metadata(group)
-        self._call(
-            lambda left_s: self._client.send_offsets_to_transaction(positions, metadata, left_s),
-            "send_offsets_to_transaction",
-            timeout_s,
-        )
+        try:
+            positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+            metadata = _group_metadata(group)
+            self._call(
+                lambda left_s: self._client.send_offsets_to_transaction(positions, metadata, left_s),
+                "send_offsets_to_transaction",
+                timeout_s,
+            )
+        except BaseException as error:
+            self.failures.call_raised(error)
+            raise
 
     def commit(self, timeout_s: float) -> None:
-        """Commit, or abort and raise: DeliveryError when a record was not delivered.
+        """Commit, or abort and raise: DeliveryError when a record was not delivered, whoever has heard of it.
 
         After `BrokerUnavailable` the outcome is open, and it may be called again.
         """
-        if self.states.state is TransactionState.OPEN:
-            # librdkafka knows of records that it gave up, not of those it refused at once
+        if self.states.is_in(TransactionState.MUST_ABORT):
+            self._abort_because(self.failures.error() or self.states.refusal("commit"), timeout_s)
+        is_first = self.states.is_in(TransactionState.OPEN)
+        if is_first:
             self._producer.settle(timeout_s)
-            failures, total = self._producer.reports.tracker.take_failures()
-            undelivered = delivery_error(failures, total, [])
-            if undelivered is not None:
-                self.abort(timeout_s)
-                raise undelivered
-        self.states.on(TransactionEvent.COMMIT)
+        self.states.on(TransactionEvent.COMMIT)  # from here on no other thread sends into it
+        if is_first:
+            # librdkafka knows of records that it gave up, not of those that were refused, or wait for their partition
+            error = self.failures.error(*self._producer.still_out())
+            if error is not None:
+                self.states.on(TransactionEvent.FAILED)
+                self._abort_because(error, timeout_s)
         try:
             self._call(self._client.commit_transaction, "commit_transaction", timeout_s)
         except OttlaError as error:
-            if self.states.state is not TransactionState.MUST_ABORT:
-                raise
-            failures, total = self._producer.reports.tracker.take_failures()
-            self.abort(timeout_s)
-            raise delivery_error(failures, total, []) or error from error
+            if self.states.is_in(TransactionState.MUST_ABORT):
+                self._abort_because(self.failures.error() or error, timeout_s)
+            raise
         self.states.on(TransactionEvent.COMMITTED)
+        self.failures.end()
 
     def abort(self, timeout_s: float) -> None:
         """Abort: no read_committed consumer will see what was sent."""
+        if self.failures.fenced is not None:
+            self._was_fenced()
+            raise self.failures.fenced
         self.states.on(TransactionEvent.ABORT)
+        self._producer.give_up_held()
         self._call(self._client.abort_transaction, "abort_transaction", timeout_s)
+        self._producer.settle(timeout_s)  # a report that comes late must not count for the next transaction
         self.states.on(TransactionEvent.ABORTED)
+        self.failures.end()
         self._producer.reports.tracker.take_failures()  # what was not delivered was not to be seen either
 
-    def abort_if_open(self, timeout_s: float = 10.0) -> None:
+    def abort_if_open(self, timeout_s: float) -> None:
+        """Leave nothing open where nobody will abort it: the caller is raised something else already."""
+        if self.states.is_in(TransactionState.OPEN, TransactionState.MUST_ABORT):
+            self._quietly(self.abort, timeout_s)
+
+    def end(self, timeout_s: float = 10.0) -> None:
         """On close: leave nothing open for the transaction timeout to find. An open one would hold up consumers."""
-        if self.states.state in (TransactionState.OPEN, TransactionState.MUST_ABORT, TransactionState.ABORTING):
-            try:
-                self.abort(timeout_s)
-            except OttlaError:
-                pass  # the coordinator aborts it after transaction.timeout.ms
+        self.abort_if_open(timeout_s)
+        if self.states.left_open is not None:
+            self._quietly(self.settle_left_open, timeout_s)
+
+    def _quietly(self, settle: Callable[[float], None], timeout_s: float) -> None:
+        try:
+            settle(timeout_s)
+        except OttlaError as error:  # the coordinator aborts it after transaction.timeout.ms
+            fields = {"transactional_id": self.states.transactional_id, "error": str(error)}
+            log_event("transaction_left_open", "warning", fields)
+
+    def _abort_because(self, error: OttlaError, timeout_s: float) -> NoReturn:
+        try:
+            self.abort(timeout_s)
+        except FencedError:
+            raise
+        except OttlaError as also:
+            error.add_note(f"the abort is not settled, the next transaction begins with it: {also}")
+        raise error
+
+    def _was_fenced(self) -> None:
+        """The end of this producer, of which its caller hears by FencedError: nothing of the transaction counts."""
+        self.states.on(TransactionEvent.WAS_FENCED)
+        self.failures.end()
+        self._producer.reports.tracker.take_failures()
 
     def _call(self, function: Callable[[float], Any], name: str, timeout_s: float) -> None:
         """Call the client, again while the coordinator says later, and move the state by what comes of it."""
@@ -100,7 +157,7 @@ class TransactionRunner:
                 problem = error.args[0]
                 explained = self._errors.of_call(problem, what=f"transaction {self.states.transactional_id}, {name}")
                 if isinstance(explained, FencedError):
-                    self.states.on(TransactionEvent.WAS_FENCED)
+                    self._was_fenced()
                 elif problem.fatal():
                     self.states.on(TransactionEvent.BROKE)
                 elif problem.txn_requires_abort():
@@ -149,7 +206,11 @@ class Transaction:
         if self._runner.states.state is TransactionState.READY:  # committed or aborted by hand
             return
         if error is None:
-            self._runner.commit(self._timeout_s)
+            try:
+                self._runner.commit(self._timeout_s)
+            except BaseException:
+                self._runner.abort_if_open(self._timeout_s)  # interrupted before the commit was asked for
+                raise
             return
         try:
             self._runner.abort(self._timeout_s)
@@ -158,7 +219,7 @@ class Transaction:
         except LifecycleError as also:
             error.add_note(f"the transaction was not aborted: {also}")
         except OttlaError as also:
-            error.add_note(f"the abort is not settled; transaction.timeout.ms will: {also}")
+            error.add_note(f"the abort is not settled, the next transaction begins with it: {also}")
 
 
 def _group_metadata(group: Any) -> Any:

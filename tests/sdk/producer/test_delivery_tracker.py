@@ -19,6 +19,7 @@ class Sent:
     topic: str = "t"
     key: bytes | None = None
     is_done: bool = False
+    failed_in: int = -1
 
     def done(self) -> bool:
         return self.is_done
@@ -54,6 +55,21 @@ def test_failures_beyond_what_is_kept_are_counted() -> None:
     failures, total = tracker.take_failures()
     assert len(failures) == tracker.KEEP_FAILURES
     assert total == tracker.KEEP_FAILURES + 5
+
+
+def test_a_failure_that_is_raised_twice_hides_no_other() -> None:
+    tracker: DeliveryTracker[Sent] = DeliveryTracker()
+    sent = [Sent() for _ in range(tracker.KEEP_FAILURES + 5)]
+    for each in sent:
+        tracker.failed(each, failure())
+    for _ in range(2):
+        tracker.was_raised(sent[0])  # kept in full
+        tracker.was_raised(sent[-1])  # only counted
+    assert tracker.take_failures()[1] == tracker.KEEP_FAILURES + 3
+    for each in sent:
+        tracker.failed(Sent(), failure())
+        tracker.was_raised(each)  # told by the last flush
+    assert tracker.take_failures()[1] == len(sent)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=200))

@@ -1,0 +1,64 @@
+"""What transactions need of aiokafka beyond its public calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from aiokafka import errors
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.protocol.transaction import EndTxnRequest
+
+_RETRY_S: Final = 0.05
+_ABORT: Final = 0
+_AGAIN: Final = (
+    errors.CoordinatorLoadInProgressError,
+    errors.CoordinatorNotAvailableError,
+    errors.ConcurrentTransactions,
+    errors.NotCoordinatorError,
+)
+_NOTHING_OPEN: Final = (errors.InvalidTxnState,)
+
+
+def why_ended(client: Any) -> BaseException | None:
+    """What ended aiokafka's sender: everything it is asked afterwards fails, with errors that do not say why."""
+    task: asyncio.Task[None] | None = client._sender.sender_task
+    if task is None or not task.done() or task.cancelled():
+        return None
+    waiter: asyncio.Future[None] | None = client._txn_manager.wait_for_transaction_end()
+    if waiter is not None and waiter.done() and not waiter.cancelled():
+        waiter.exception()  # asked for, or asyncio writes a traceback when it is collected
+    return task.exception()
+
+
+async def end_transaction(client: Any) -> None:
+    """Have the coordinator abort what this producer has open, beside aiokafka's own state.
+
+    It also tells whether the producer is still the newest of its transactional.id: raises `InvalidProducerEpoch` or
+    `ProducerFenced` if not. Waits while the coordinator does not answer.
+    """
+    sender, manager = client._sender, client._txn_manager
+    if not manager.has_pid():
+        return
+    while True:
+        request = EndTxnRequest(
+            transactional_id=manager.transactional_id,
+            producer_id=manager.producer_id,
+            producer_epoch=manager.producer_epoch,
+            transaction_result=_ABORT,
+        )
+        node = await sender._find_coordinator(CoordinationType.TRANSACTION, manager.transactional_id)
+        try:
+            answer = await client.client.send(node, request, group=ConnectionGroup.COORDINATION)
+        except (errors.NodeNotReadyError, errors.RequestTimedOutError):
+            sender._coordinator_dead(CoordinationType.TRANSACTION)
+            await asyncio.sleep(_RETRY_S)
+            continue
+        problem = errors.for_code(answer.error_code)
+        if problem is errors.NoError or issubclass(problem, _NOTHING_OPEN):
+            return
+        if not issubclass(problem, _AGAIN):
+            raise problem()
+        if not issubclass(problem, errors.CoordinatorLoadInProgressError | errors.ConcurrentTransactions):
+            sender._coordinator_dead(CoordinationType.TRANSACTION)
+        await asyncio.sleep(_RETRY_S)

@@ -1,0 +1,102 @@
+"""What went wrong inside the open transaction: with any of it, the transaction cannot be committed (P9).
+
+It does not matter who has heard of a failure. Code that logs a refused record and goes on would otherwise commit the
+others without it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ottla.errors import (
+    BrokerUnavailable,
+    DeliveryError,
+    FencedError,
+    InputError,
+    OttlaError,
+    RetriableError,
+    UndeliveredRecord,
+)
+from ottla.producer.deliveries import DeliveryTracker, Failure, delivery_error
+
+__all__ = ["TransactionFailures"]
+
+
+class TransactionFailures:
+    """The failures of one producer's open transaction. Thread-safe: reports come in other threads than sends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_open = False
+        self._records: list[Failure] = []
+        self._total = 0
+        self._fenced: FencedError | None = None
+        self._of_call: OttlaError | None = None
+        self._last_raised: BaseException | None = None
+
+    def begin(self) -> None:
+        """A transaction begins: what failed before does not concern it."""
+        with self._lock:
+            self._is_open = True
+            self._records = []
+            self._total = 0
+            self._fenced = self._of_call = self._last_raised = None
+
+    def end(self) -> None:
+        """It is committed or aborted."""
+        with self._lock:
+            self._is_open = False
+
+    def add(self, failure: Failure) -> None:
+        """A record was not delivered."""
+        with self._lock:
+            if not self._is_open:
+                return
+            self._total += 1
+            if len(self._records) < DeliveryTracker.KEEP_FAILURES:
+                self._records.append(failure)
+            if isinstance(failure.error, FencedError):
+                self._fenced = self._fenced or failure.error
+
+    def send_raised(self, topic: str, key: object, partition: int | None, error: BaseException) -> None:
+        """`send` raised instead of taking the record: too large, not serializable, no room. Each error counts once."""
+        if error is self._last_raised:
+            return
+        self._last_raised = error
+        explained = error if isinstance(error, OttlaError) else InputError(f"{topic}: {error!r}")
+        encoded_key = key if isinstance(key, bytes) else None
+        record = UndeliveredRecord(topic=topic, partition=partition, key=encoded_key, error=str(explained))
+        self.add(Failure(record, explained))
+
+    def call_raised(self, error: BaseException) -> None:
+        """Something else of the transaction failed, `send_offsets` for one."""
+        with self._lock:
+            if isinstance(error, FencedError):
+                self._fenced = self._fenced or error
+            elif self._of_call is None:
+                self._of_call = error if isinstance(error, OttlaError) else InputError(repr(error))
+
+    @property
+    def fenced(self) -> FencedError | None:
+        """Why this producer is at its end, if one of the failures says so."""
+        return self._fenced
+
+    def error(self, still_out: Sequence[UndeliveredRecord] = (), cause: OttlaError | None = None) -> OttlaError | None:
+        """Why the transaction cannot be committed; None when all went well. `still_out`: records without an answer.
+
+        Never a `BrokerUnavailable`: out of a commit, that says that the outcome is open.
+        """
+        with self._lock:
+            if self._fenced is not None:
+                return self._fenced
+            undelivered: DeliveryError | None = delivery_error(
+                list(self._records), self._total, list(still_out), cause=cause
+            )
+            if undelivered is not None:
+                return undelivered
+            if isinstance(self._of_call, BrokerUnavailable):
+                error = RetriableError(f"the transaction cannot be committed, something in it failed: {self._of_call}")
+                error.__cause__ = self._of_call
+                return error
+            return self._of_call
