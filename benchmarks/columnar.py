@@ -29,9 +29,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from results import Results
 
 from ottla.columnar import read, write
-from ottla.columnar.decode import Segment, scan
+from ottla.columnar.decode import scan
 from ottla.columnar.decoding import decoder_for
 from ottla.columnar.encode import finish_batch, plan_batches
+from ottla.columnar.segments import Segment
 from ottla.serdes import Avro, SerdeContext
 
 VALUE_BYTES = 100
@@ -183,7 +184,7 @@ def decode_alone(records: int) -> Callable[[], object]:
 
     def work() -> None:
         for segment in segments:
-            scan([segment]).decode()
+            list(scan([segment]).batches())
 
     return work
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.wire_client.cluster import TopicMetadata as TopicMetadata
     from ottla.wire_client.errors import BrokerRefused as BrokerRefused
     from ottla.wire_client.errors import CorruptBatch as CorruptBatch
+    from ottla.wire_client.errors import DecodeLimitExceeded as DecodeLimitExceeded
     from ottla.wire_client.errors import OffsetOutOfRange as OffsetOutOfRange
     from ottla.wire_client.errors import PartitionUnavailable as PartitionUnavailable
     from ottla.wire_client.errors import TopicRecreated as TopicRecreated
@@ -60,6 +61,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.wire_client.errors": [
             "BrokerRefused",
             "CorruptBatch",
+            "DecodeLimitExceeded",
             "OffsetOutOfRange",
             "PartitionUnavailable",
             "TopicRecreated",

@@ -25,6 +25,10 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 LONGEST_ARRAY = 256
 """An array is read in rounds, one item of every row per round; rows with more items go to the row decoder."""
+FIRST_ROUNDS = 8
+ROUNDS_PAY_FROM = 16
+"""A round costs some 50 µs, an item of a row decoder a fraction of one: fewer rows than that go there after the first
+rounds. Rounds within rounds (arrays of arrays) would cost that for each item of a single row."""
 
 _PADDING = 16
 _INT32 = (-(2**31), 2**31 - 1)
@@ -38,7 +42,9 @@ def read_avro_columns(node: Node, values: pa.Array, *, skip: int = 0) -> tuple[p
     offsets, data, nulls = binary_parts(values)
     low, high = (int(offsets[0]), int(offsets[-1])) if len(values) else (0, 0)
     padded = np.concatenate([data[low:high], np.zeros(_PADDING, dtype=np.uint8)])
-    cursor = _Cursor(padded, np.minimum(offsets[:-1] - low + skip, offsets[1:] - low), offsets[1:] - low)
+    ends = offsets[1:] - low
+    hands_over = not has_big_union(node)  # the row decoder has no column for those
+    cursor = _Cursor(padded, np.minimum(offsets[:-1] - low + skip, ends), ends, hands_over=hands_over)
     column = _read(node, cursor)
     bad = (cursor.bad | (cursor.position != cursor.end)) & ~nulls
     if nulls.any():
@@ -49,13 +55,16 @@ def read_avro_columns(node: Node, values: pa.Array, *, skip: int = 0) -> tuple[p
 class _Cursor:
     """Where each row stands. A row marked bad stays parked at its end, so that no read leaves its bytes."""
 
-    __slots__ = ("bad", "data", "end", "position")
+    __slots__ = ("bad", "data", "end", "hands_over", "position")
 
-    def __init__(self, data: Bytes8, position: Ints, end: Ints, bad: Flags | None = None) -> None:
+    def __init__(
+        self, data: Bytes8, position: Ints, end: Ints, bad: Flags | None = None, *, hands_over: bool = True
+    ) -> None:
         self.data = data
         self.position = position
         self.end = end
         self.bad = np.zeros(len(position), dtype=np.bool_) if bad is None else bad
+        self.hands_over = hands_over  # whether the row decoder takes rows that are costly here
 
     def __len__(self) -> int:
         return len(self.position)
@@ -73,7 +82,7 @@ class _Cursor:
 
     def part(self, rows: Ints) -> _Cursor:
         """A cursor of some of the rows; give it back with `put`."""
-        return _Cursor(self.data, self.position[rows], self.end[rows], self.bad[rows])
+        return _Cursor(self.data, self.position[rows], self.end[rows], self.bad[rows], hands_over=self.hands_over)
 
     def put(self, rows: Ints, part: _Cursor) -> None:
         self.position[rows] = part.position
@@ -223,7 +232,9 @@ def _rounds(cursor: _Cursor, parts: tuple[Node, ...], *, keyed: bool) -> tuple[l
     owners: list[Ints] = []
     while len(rows):
         rows = _open_blocks(cursor, rows, left)
-        too_long = counts[rows] >= LONGEST_ARRAY
+        too_long = counts[rows] >= (
+            FIRST_ROUNDS if cursor.hands_over and len(rows) < ROUNDS_PAY_FROM else LONGEST_ARRAY
+        )
         if too_long.any():
             _mark(cursor, rows[too_long])
             rows = rows[~too_long]
@@ -258,13 +269,13 @@ def _open_blocks(cursor: _Cursor, rows: Ints, left: Ints) -> Ints:
             inner = part.part(some)
             _varint(inner)
             part.put(some, inner)
-        count = np.abs(count)
-        wrong = count > part.end - part.position + (count == 0)
-        part.move(part.position, wrong)  # more items than bytes cannot be, except items of no bytes
+        count = np.abs(count)  # of -2^63 that is negative still
+        wrong = (count < 0) | (count > part.end - part.position)
+        part.move(part.position, wrong)  # more items than bytes: only items of no bytes can be that
         cursor.put(starting, part)
         left[starting] = np.where(part.bad, 0, count)
         ended = np.zeros(len(rows), dtype=np.bool_)
-        ended[np.flatnonzero(empty)] = (count == 0) | part.bad
+        ended[empty] = (count == 0) | part.bad
         rows = rows[~ended]
         empty = left[rows] == 0
     return rows
@@ -337,3 +348,8 @@ _READERS: dict[str, Any] = {
 def has_column_reader(node: Node) -> bool:
     """Whether every part of the schema can be read column-wise. Decimals cannot: big-endian numbers of any length."""
     return node.logical != "decimal" and all(has_column_reader(child) for child in node.children)
+
+
+def has_big_union(node: Node) -> bool:
+    """Whether a union of several types is anywhere in the schema."""
+    return node.kind == "union" or any(has_big_union(child) for child in node.children)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ottla.columnar.varints import Bytes8, Ints, varint_widths, write_varints
 
@@ -15,18 +16,26 @@ def primitive_array(kind: pa.DataType, values: np.ndarray[Any, Any]) -> pa.Array
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def binary_array(buffer: Bytes8, starts: Ints, ends: Ints, nulls: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
+def binary_array(buffer: Bytes8, starts: Ints, ends: Ints, nulls: NDArray[np.bool_]) -> pa.Array:
     """The slices `buffer[start:end]` as a binary column; rows marked in `nulls` are null.
 
-    The slices lie in order and do not overlap, so one Arrow array over the whole buffer can hold them *and* the gaps
-    between them, without a copy; taking every second element of it copies just the slices, at C speed.
+    The slices lie in the buffer (of at most 2 GiB), in order, and do not overlap. Arrow does not check that.
     """
-    count = len(starts)
-    if not count:
-        return pa.array([], pa.binary())
-    edges = np.empty(2 * count, dtype=np.int32)
+    edges = np.empty(2 * len(starts), dtype=np.int32)
     edges[0::2] = starts
     edges[1::2] = ends
+    return binary_between(buffer, edges, nulls)
+
+
+def binary_between(buffer: Bytes8, edges: NDArray[np.int32], nulls: NDArray[np.bool_]) -> pa.Array:
+    """The same, for slices whose starts and ends alternate in `edges`.
+
+    One Arrow array over the whole buffer holds the slices *and* the gaps between them, without a copy; taking every
+    second element of it copies just the slices, at C speed.
+    """
+    count = len(nulls)
+    if not count:
+        return pa.array([], pa.binary())
     with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges), pa.py_buffer(buffer)])
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32)
     if nulls.any():

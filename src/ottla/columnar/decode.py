@@ -1,56 +1,44 @@
 """Fetched bytes to Arrow columns, without a Python object per record.
 
-`scan` takes what one Fetch response holds of one or many partitions, `Scan.decode` gives one Arrow record batch: all
+`scan` takes what one Fetch response holds of one or many partitions, `Scan.batches` gives Arrow record batches: the
 record batches of all partitions are decoded in the same numpy calls, because a call costs the same for ten records as
-for ten thousand. Python loops run per record batch, never per record (the exception is in `walk.py`,
+for ten thousand. Python loops run per record batch, never per record (the exceptions are in `walk.py` and `headers.py`,
 where lengths differ).
 
 What a consumer must do with a log is done here: the CRC is checked, control batches are passed over, aborted
 transactions are dropped when reading committed, a batch cut off at the end of a fetch is left for the next fetch, and
 records before the wanted offset (a fetch starts at a batch, not at a record) are trimmed. Offsets may have gaps.
+
+Whoever may write to a topic chooses these bytes, and neither numpy nor Arrow checks what it is told: every length is
+compared with the bytes that are left (`length > limit - start`) before anything is added to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from ottla.columnar.binary import binary_array, constant_string_array, primitive_array
-from ottla.columnar.headers import decode_headers
+from ottla.columnar.headers import TooManyHeaders, decode_headers
+from ottla.columnar.inflate import Group, plain_groups
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
-from ottla.columnar.varints import Bytes8, Ints, read_varints
+from ottla.columnar.segments import Batches, Segment
+from ottla.columnar.varints import BadRow, Bytes8, Ints, read_varints, refuse_rows
 from ottla.columnar.walk import record_bodies
-from ottla.wire_client.aborted import AbortedFilter, AbortedTransaction
-from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
+from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
-from ottla_wire.protocol import ProtocolError
-from ottla_wire.records import BATCH_OVERHEAD, BatchHeader, CompressionType, check_crc, decompress, parse_header
+from ottla_wire.records import BatchHeader
 
-MAX_BATCH_BYTES = 1 << 30
-"""A decompressed batch larger than this is refused: Arrow's binary columns hold 2 GiB, and so does no sane batch."""
+PART_BYTES = 8 * 1024 * 1024
+PART_RECORDS = 256 * 1024
+"""One Arrow record batch is made of at most so much (or of one record). The smallest record takes 7 bytes and some 150
+bytes of columns on the way, the smallest header 2 bytes and some 40: this is what bounds them."""
 
-_SIZE_PREFIX = 12  # base offset and length: enough to know how long a batch is
-_MAGIC_AT = 16
-
-
-@dataclass(slots=True, kw_only=True)
-class Segment:
-    """What one Fetch response holds of one partition: whole batches and maybe a part of one more.
-
-    `start` is the first offset wanted, `end` the first one not wanted (None: everything). `aborted` are the aborted
-    transactions that the broker listed beside the data.
-    """
-
-    topic: str
-    partition: int
-    data: memoryview
-    start: int
-    end: int | None = None
-    aborted: Sequence[AbortedTransaction] = field(default_factory=tuple)
+_INT64 = np.iinfo(np.int64)
+_NO_LIMITS_SET = DecodeLimits()
 
 
 class Scan:
@@ -60,222 +48,191 @@ class Scan:
     segment that held no whole batch has its own start there.
     """
 
-    __slots__ = ("_found", "_segments", "next_offsets")
+    __slots__ = ("_found", "next_offsets")
 
-    def __init__(self, segments: Sequence[Segment], found: _Batches, next_offsets: tuple[int, ...]) -> None:
-        self._segments = segments
+    def __init__(self, found: Batches, next_offsets: tuple[int, ...]) -> None:
         self._found = found
         self.next_offsets = next_offsets
 
     @property
     def has_records(self) -> bool:
         """Whether any batch may hold wanted records."""
-        return bool(self._found.headers)
+        return len(self._found) > 0
 
-    def decode(self, columns: Sequence[str] = ALL_COLUMNS) -> pa.RecordBatch:
-        """All wanted records, segment after segment, as one Arrow record batch with these columns."""
-        found = self._found
-        if not found.headers:
-            return pa.RecordBatch.from_pylist([], schema=arrow_schema(columns))
-        buffer, spans = _one_buffer(found, self._segments)
-        bodies, counts = _all_bodies(buffer, spans, found.headers)
-        return _columns(buffer, bodies, counts, found, self._segments, columns)
+    def batches(
+        self, columns: Sequence[str] = ALL_COLUMNS, *, limits: DecodeLimits = _NO_LIMITS_SET
+    ) -> Iterator[pa.RecordBatch]:
+        """All wanted records, segment after segment, as Arrow record batches with these columns; none is empty.
+
+        A fetch of usual size is one record batch. What is more is decoded when the one before was taken. Raises
+        `CorruptBatch` and `DecodeLimitExceeded`, when it comes to that batch.
+        """
+        for group in plain_groups(self._found, limits):
+            for rows in _parts(group):
+                batch = rows.to_arrow(columns, limits)
+                if batch.num_rows:
+                    yield batch
 
 
 def scan(
     segments: Sequence[Segment], *, isolation: Isolation = Isolation.READ_COMMITTED, check_crcs: bool = True
 ) -> Scan:
     """Find and check the batches of these segments. Costs per batch, and a CRC over the bytes."""
-    found = _Batches()
-    next_offsets = [_collect(s, number, found, isolation, check_crcs) for number, s in enumerate(segments)]
-    return Scan(segments, found, tuple(next_offsets))
+    found = Batches()
+    next_offsets = [found.collect(segment, isolation, check_crcs) for segment in segments]
+    return Scan(found, tuple(next_offsets))
 
 
-class _Batches:
-    """The record batches to decode, in order, each with its segment's number and position in the segment's data."""
-
-    __slots__ = ("headers", "owners", "positions")
-
-    def __init__(self) -> None:
-        self.headers: list[BatchHeader] = []
-        self.owners: list[int] = []
-        self.positions: list[int] = []
-
-
-def _collect(segment: Segment, number: int, found: _Batches, isolation: Isolation, check_crcs: bool) -> int:
-    """Note the batches of one segment that hold wanted records; answer the offset where the next fetch goes on."""
-    data = segment.data
-    size = len(data)
-    position = 0
-    next_offset = segment.start
-    drop_aborted = AbortedFilter(segment.aborted) if isolation is Isolation.READ_COMMITTED else None
-    while position + _SIZE_PREFIX <= size:
-        if position + _MAGIC_AT < size and data[position + _MAGIC_AT] < 2:
-            raise CorruptBatch(
-                f"{_place(segment, position)}: message format {data[position + _MAGIC_AT]} is not read;"
-                " Kafka 0.11 and later write format 2, and Kafka 4 no longer reads older ones"
-            )
-        if position + BATCH_OVERHEAD > size:
-            break
-        header = parse_header(data, position)
-        if header.size_in_bytes < BATCH_OVERHEAD or header.record_count < 0:
-            raise CorruptBatch(f"{_place(segment, position)}: the batch header cannot be right: {header}")
-        if position + header.size_in_bytes > size:
-            break  # cut off at the end of the fetch
-        if segment.end is not None and header.base_offset >= segment.end:
-            next_offset = max(next_offset, segment.end)
-            break
-        if check_crcs and not check_crc(data, position, header):
-            raise CorruptBatch(f"{_place(segment, position)}: the batch at offset {header.base_offset} fails its CRC")
-        shown = drop_aborted is None or drop_aborted.shows(data, position, header)
-        if shown and not header.is_control and header.record_count > 0 and header.last_offset >= segment.start:
-            found.headers.append(header)
-            found.owners.append(number)
-            found.positions.append(position)
-        next_offset = max(next_offset, header.next_offset)
-        position += header.size_in_bytes
-    return next_offset if segment.end is None else min(next_offset, max(segment.end, segment.start))
-
-
-def _one_buffer(found: _Batches, segments: Sequence[Segment]) -> tuple[Bytes8, list[tuple[int, int]]]:
-    """One buffer that holds all payloads in order, and where each payload lies in it.
-
-    Payloads that are not compressed stay where they are when all segments are slices of one response frame.
-    """
-    frame = segments[found.owners[0]].data.obj
-    in_place = all(header.compression == CompressionType.NONE for header in found.headers) and all(
-        segments[owner].data.obj is frame for owner in set(found.owners)
-    )
-    spans: list[tuple[int, int]] = []
-    if in_place:
-        buffer = np.frombuffer(memoryview(frame), dtype=np.uint8)
-        base = buffer.__array_interface__["data"][0]
-        origins = {owner: _address(segments[owner].data) - base for owner in set(found.owners)}
-        for header, owner, position in zip(found.headers, found.owners, found.positions, strict=True):
-            start = origins[owner] + position
-            spans.append((start + BATCH_OVERHEAD, start + header.size_in_bytes))
-        if all(a[1] <= b[0] for a, b in pairwise(spans)):
-            return buffer, spans
-        spans.clear()  # segments out of order: joining them below puts them in order
-    payloads: list[bytes | memoryview] = []
-    start = 0
-    for header, owner, position in zip(found.headers, found.owners, found.positions, strict=True):
-        payload = segments[owner].data[position + BATCH_OVERHEAD : position + header.size_in_bytes]
-        plain: bytes | memoryview = payload
-        if header.compression != CompressionType.NONE:
-            try:
-                plain = decompress(header.compression, payload, MAX_BATCH_BYTES)
-            except ProtocolError as error:
-                raise CorruptBatch(f"{_place(segments[owner], position)}: {error}") from error
-        payloads.append(plain)
-        spans.append((start, start + len(plain)))
-        start += len(plain)
-    joined = payloads[0] if len(payloads) == 1 else b"".join(payloads)
-    return np.frombuffer(joined, dtype=np.uint8), spans
-
-
-def _address(data: memoryview) -> int:
-    address: int = np.frombuffer(data, dtype=np.uint8).__array_interface__["data"][0]
-    return address
-
-
-def _all_bodies(buffer: Bytes8, spans: list[tuple[int, int]], headers: list[BatchHeader]) -> tuple[Ints, Ints]:
-    """Where each record's body starts, for all batches, and how many records each batch has."""
-    parts = [
-        record_bodies(buffer, start, end, header.record_count)
-        for (start, end), header in zip(spans, headers, strict=True)
-    ]
-    counts = np.array([header.record_count for header in headers], dtype=np.int64)
-    return (parts[0] if len(parts) == 1 else np.concatenate(parts)), counts
-
-
-def _columns(
-    buffer: Bytes8, bodies: Ints, counts: Ints, found: _Batches, segments: Sequence[Segment], columns: Sequence[str]
-) -> pa.RecordBatch:
-    """The wanted columns of the records whose bodies start at `bodies`."""
-    headers = found.headers
-    limits = np.empty(len(bodies), dtype=np.int64)  # no record reaches past the next one's start
+def _parts(group: Group) -> Iterator[_Rows]:
+    """The records of a group, so many at a time that their columns take a bounded multiple of `PART_BYTES`."""
+    found: list[Ints] = []
+    for number, ((start, end), header) in enumerate(zip(group.spans, group.batches.headers, strict=True)):
+        try:
+            found.append(record_bodies(group.buffer, start, end, header.record_count))
+        except BadRow as error:
+            raise CorruptBatch(f"{group.batches.place(number)}: {error.reason}") from None
+    bodies = found[0] if len(found) == 1 else np.concatenate(found)
+    counts = np.array([header.record_count for header in group.batches.headers], dtype=np.int64)
+    behind = np.cumsum(counts)  # each batch's last row, and one
+    limits = np.empty(len(bodies), dtype=np.int64)  # no record reaches past the next one's start, or its batch's end
     limits[:-1] = bodies[1:]
-    limits[-1] = len(buffer)
-
-    timestamp_delta, position = read_varints(buffer, bodies + 1)  # one byte of attributes, unused
-    offset_delta, position = read_varints(buffer, position)
-    offsets = np.repeat(np.array([h.base_offset for h in headers], dtype=np.int64), counts) + offset_delta
-
-    keep = _wanted_rows(offsets, counts, found, segments)
-    repeats = counts
-    if keep is not None:
-        offsets, timestamp_delta, position, limits = (a[keep] for a in (offsets, timestamp_delta, position, limits))
-        first_rows = np.cumsum(counts) - counts
-        repeats = np.add.reduceat(keep, first_rows, dtype=np.int64)
-
-    key_length, key_start = read_varints(buffer, position)
-    key_end = key_start + np.maximum(key_length, 0)
-    value_length, value_start = read_varints(buffer, key_end)
-    value_end = value_start + np.maximum(value_length, 0)
-    if (value_end > limits).any() or (key_length < -1).any() or (value_length < -1).any():
-        row = int(np.flatnonzero((value_end > limits) | (key_length < -1) | (value_length < -1))[0])
-        raise CorruptBatch(f"the record at offset {int(offsets[row])} has a key or value length that cannot be right")
-
-    arrays: list[pa.Array] = []
-    for name in columns:
-        if name == "key":
-            arrays.append(binary_array(buffer, key_start, key_end, key_length < 0))
-        elif name == "value":
-            arrays.append(binary_array(buffer, value_start, value_end, value_length < 0))
-        elif name == "topic":
-            arrays.append(_topics(found, segments, repeats, len(offsets)))
-        elif name == "partition":
-            numbers = np.array([segments[owner].partition for owner in found.owners], dtype=np.int32)
-            arrays.append(primitive_array(pa.int32(), np.repeat(numbers, repeats)))
-        elif name == "offset":
-            arrays.append(primitive_array(pa.int64(), offsets))
-        elif name == "timestamp":
-            arrays.append(primitive_array(pa.timestamp("us", tz="UTC"), _timestamps(headers, repeats, timestamp_delta)))
-        elif name == "timestampType":
-            types = np.array([int(h.timestamp_type) for h in headers], dtype=np.int32)
-            arrays.append(primitive_array(pa.int32(), np.repeat(types, repeats)))
+    limits[behind - 1] = [end for _, end in group.spans]
+    start = 0
+    while start < len(bodies):
+        enough = int(np.searchsorted(bodies, bodies[start] + PART_BYTES))
+        end = min(max(start + 1, enough), start + PART_RECORDS, len(bodies))
+        if end - start == len(bodies):
+            yield _Rows(group.buffer, group.batches, counts, bodies, limits)
         else:
-            arrays.append(decode_headers(buffer, value_end, limits))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+            first = int(np.searchsorted(behind, start, side="right"))
+            last = int(np.searchsorted(behind, end, side="left")) + 1
+            inside = np.minimum(behind[first:last], end) - np.maximum(behind[first:last] - counts[first:last], start)
+            some = group.batches.part(first, last)
+            yield _Rows(group.buffer, some, inside, bodies[start:end], limits[start:end])
+        start = end
 
 
-def _wanted_rows(offsets: Ints, counts: Ints, found: _Batches, segments: Sequence[Segment]) -> np.ndarray | None:
-    """Which rows lie inside their segment's start and end, or None when all do."""
-    trims = any(
-        header.base_offset < segments[owner].start
-        or ((end := segments[owner].end) is not None and header.last_offset >= end)
-        for header, owner in zip(found.headers, found.owners, strict=True)
-    )
-    if not trims:
-        return None
-    no_end = np.iinfo(np.int64).max
-    starts = np.array([segments[owner].start for owner in found.owners], dtype=np.int64)
-    ends = np.array([no_end if (e := segments[owner].end) is None else e for owner in found.owners], dtype=np.int64)
-    return (offsets >= np.repeat(starts, counts)) & (offsets < np.repeat(ends, counts))
+class _Rows:
+    """Records on their way to columns: row i's body lies in `buffer[bodies[i]:limits[i]]`; batch k has `counts[k]`."""
+
+    __slots__ = ("batches", "bodies", "buffer", "counts", "limits", "offsets")
+
+    def __init__(self, buffer: Bytes8, batches: Batches, counts: Ints, bodies: Ints, limits: Ints) -> None:
+        self.buffer = buffer
+        self.batches = batches
+        self.counts = counts
+        self.bodies = bodies
+        self.limits = limits
+        self.offsets: Ints | None = None
+
+    def to_arrow(self, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch:
+        try:
+            return self._to_arrow(columns, limits)
+        except TooManyHeaders as error:
+            raise DecodeLimitExceeded(f"{self._place(error.row)} has {error.reason}") from None
+        except BadRow as error:
+            raise CorruptBatch(f"{self._place(error.row)} cannot be right: {error.reason}") from None
+
+    def _to_arrow(self, columns: Sequence[str], decode_limits: DecodeLimits) -> pa.RecordBatch:
+        buffer, limits = self.buffer, self.limits
+        headers = self.batches.headers
+        timestamp_delta, position = read_varints(buffer, self.bodies + 1, limits)  # one byte of attributes, unused
+        offset_delta, position = read_varints(buffer, position, limits)
+        self._check_offsets(offset_delta)
+        offsets = np.repeat(np.array([h.base_offset for h in headers], dtype=np.int64), self.counts) + offset_delta
+
+        keep = self._wanted(offsets)
+        if keep is not None:
+            offsets, timestamp_delta, position, limits = (a[keep] for a in (offsets, timestamp_delta, position, limits))
+            self.counts = np.add.reduceat(keep, np.cumsum(self.counts) - self.counts, dtype=np.int64)
+        self.offsets = offsets
+
+        key_start, key_end, no_key = _lengths(buffer, position, limits, "key")
+        value_start, value_end, no_value = _lengths(buffer, key_end, limits, "value")
+
+        arrays: list[pa.Array] = []
+        for name in columns:
+            if name == "key":
+                arrays.append(binary_array(buffer, key_start, key_end, no_key))
+            elif name == "value":
+                arrays.append(binary_array(buffer, value_start, value_end, no_value))
+            elif name == "topic":
+                arrays.append(self._topics())
+            elif name == "partition":
+                numbers = np.array([segment.partition for segment in self.batches.segments], dtype=np.int32)
+                arrays.append(primitive_array(pa.int32(), np.repeat(numbers, self.counts)))
+            elif name == "offset":
+                arrays.append(primitive_array(pa.int64(), offsets))
+            elif name == "timestamp":
+                micros = _timestamps(headers, self.counts, timestamp_delta)
+                arrays.append(primitive_array(pa.timestamp("us", tz="UTC"), micros))
+            elif name == "timestampType":
+                types = np.array([int(h.timestamp_type) for h in headers], dtype=np.int32)
+                arrays.append(primitive_array(pa.int32(), np.repeat(types, self.counts)))
+            else:
+                arrays.append(decode_headers(buffer, value_end, limits, most=decode_limits.record_headers))
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+
+    def _check_offsets(self, delta: Ints) -> None:
+        """A batch promises its last offset in its header: a record outside would be read twice, or not at all."""
+        largest = np.array([header.last_offset_delta for header in self.batches.headers], dtype=np.int64)
+        if int(delta.min()) < 0 or (np.maximum.reduceat(delta, np.cumsum(self.counts) - self.counts) > largest).any():
+            wrong = (delta < 0) | (delta > np.repeat(largest, self.counts))
+            refuse_rows(wrong, "its offset lies outside of its batch")
+
+    def _wanted(self, offsets: Ints) -> np.ndarray | None:
+        """Which rows lie inside their segment's start and end, or None when all do."""
+        trims = any(
+            header.base_offset < segment.start or (segment.end is not None and header.last_offset >= segment.end)
+            for header, segment in zip(self.batches.headers, self.batches.segments, strict=True)
+        )
+        if not trims:
+            return None
+        segments = self.batches.segments
+        starts = np.array([segment.start for segment in segments], dtype=np.int64)
+        ends = np.array([_INT64.max if segment.end is None else segment.end for segment in segments], dtype=np.int64)
+        return (offsets >= np.repeat(starts, self.counts)) & (offsets < np.repeat(ends, self.counts))
+
+    def _topics(self) -> pa.Array:
+        names = [segment.topic for segment in self.batches.segments]
+        if len(set(names)) == 1:
+            return constant_string_array(names[0], int(self.counts.sum()))
+        return pa.array(names, pa.string()).take(pa.array(np.repeat(np.arange(len(names)), self.counts)))
+
+    def _place(self, row: int) -> str:
+        place = self.batches.place(int(np.searchsorted(np.cumsum(self.counts), row, side="right")))
+        return f"{place}: a record" if self.offsets is None else f"{place}: the record at offset {self.offsets[row]}"
 
 
-def _timestamps(headers: list[BatchHeader], repeats: Ints, delta: Ints) -> Ints:
+def _lengths(buffer: Bytes8, position: Ints, limits: Ints, what: str) -> tuple[Ints, Ints, np.ndarray]:
+    """(start, end, is null) of the keys or values whose lengths stand at these positions."""
+    length, start = read_varints(buffer, position, limits)
+    # Never `start + length > limits`: a length of 2^63 - 1 makes that sum negative, and the check pass.
+    refuse_rows((length < -1) | (length > limits - start), f"its {what} has a length that reaches out of it")
+    return start, start + np.maximum(length, 0), length < 0
+
+
+def _timestamps(headers: list[BatchHeader], counts: Ints, delta: Ints) -> Ints:
     """Microseconds since the epoch. With LogAppendTime the batch's one timestamp counts (KIP-32)."""
     appended = np.array([int(h.timestamp_type) == 1 for h in headers])
     base = np.array(
         [h.max_timestamp if a else h.base_timestamp for h, a in zip(headers, appended, strict=True)], np.int64
     )
-    millis = np.repeat(base, repeats)
+    millis = np.repeat(base, counts)
     if not appended.all():
-        millis += delta if not appended.any() else np.where(np.repeat(appended, repeats), 0, delta)
-    largest = np.iinfo(np.int64).max // 1000
-    if len(millis) and int(millis.max()) > largest:
-        millis = np.minimum(millis, largest)  # a timestamp 290,000 years ahead stays far ahead instead of wrapping
+        millis = _sum(millis, delta if not appended.any() else np.where(np.repeat(appended, counts), 0, delta))
+    largest = _INT64.max // 1000
+    if len(millis) and (int(millis.max()) > largest or int(millis.min()) < -largest):
+        # A timestamp 290,000 years ahead or ago stays far away instead of wrapping.
+        millis = np.clip(millis, -largest, largest)
     return millis * 1000
 
 
-def _topics(found: _Batches, segments: Sequence[Segment], repeats: Ints, rows: int) -> pa.Array:
-    names = [segments[owner].topic for owner in found.owners]
-    if len(set(names)) == 1:
-        return constant_string_array(names[0], rows)
-    return pa.array(names, pa.string()).take(pa.array(np.repeat(np.arange(len(names)), repeats)))
-
-
-def _place(segment: Segment, position: int) -> str:
-    return f"{segment.topic}-{segment.partition}, byte {position} of the fetched data"
+def _sum(base: Ints, delta: Ints) -> Ints:
+    """The sum, or the largest or smallest number where it does not fit."""
+    total = base + delta
+    half = 1 << 62
+    if len(delta) and any(int(a.max()) >= half or int(a.min()) < -half for a in (base, delta)):
+        wrapped = ((base ^ total) & (delta ^ total)) < 0
+        total[wrapped] = np.where(delta[wrapped] < 0, _INT64.min, _INT64.max)
+    return total

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from ottla.columnar.avro import has_column_reader, read_avro_columns
+from ottla.columnar.avro import has_big_union, has_column_reader, read_avro_columns
 from ottla.columnar.avro_types import Node, parse_avro
 from ottla.columnar.binary import binary_parts
 from ottla.columnar.protobuf_types import message_type
@@ -109,7 +109,7 @@ def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> Column
         columnwise = (
             serde.writer_schema is None and type is None and has_column_reader(node) and not has_rules(serde.type)
         )
-        if not columnwise and _has_big_union(node):
+        if not columnwise and has_big_union(node):
             raise ConfigError(f"{serde!r}: a union of several types has no column type when decoded row by row")
         return ColumnDecoder(serde, type or node.arrow, node=node if columnwise else None)
     if type is not None:
@@ -144,10 +144,6 @@ def has_rules(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
     if dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or typing.is_typeddict(kind):
         return any(has_rules(field.type, seen | {kind}) for field in fields_of(kind))
     return True
-
-
-def _has_big_union(node: Node) -> bool:
-    return node.kind == "union" or any(_has_big_union(child) for child in node.children)
 
 
 def _replaced(column: pa.Array, rows: np.ndarray[Any, Any], with_values: pa.Array) -> pa.Array:

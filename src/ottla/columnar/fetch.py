@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.columnar.decode import Segment, scan
+from ottla.columnar.decode import scan
 from ottla.columnar.schema import ALL_COLUMNS, arrow_schema
+from ottla.columnar.segments import Segment
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.records import TopicPartition
 from ottla.wire_client.aborted import AbortedTransaction
@@ -150,11 +151,9 @@ class _Reading:
                 if left:
                     self._ask(connection, left)
                     asked.append((node_id, connection, left))
-                if found.has_records:
-                    batch = found.decode(self._columns)
-                    if batch.num_rows:
-                        yield batch
-                        self._begin_waiting()
+                for batch in found.batches(self._columns, limits=self._settings.decode_limits):
+                    yield batch
+                    self._begin_waiting()
         finally:
             for connection in connections.values():
                 if connection.in_flight:  # an error, or the caller went away: nobody else may read those answers

@@ -1,7 +1,8 @@
 """Record headers as a column: `list<struct<key: string, value: binary>>`, read and written column-wise.
 
 Records have different numbers of headers, so the columns are walked in rounds: the first header of all records that
-have one, then the second, and so on. A round costs the same numpy calls for one record as for ten thousand.
+have one, then the second, and so on. A round costs the same numpy calls (some 60 µs) for one record as for ten
+thousand, so the few records that have many headers are finished one by one (`header_walk.py`).
 """
 
 from __future__ import annotations
@@ -10,44 +11,68 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.columnar.binary import as_text, binary_array, binary_parts, varint_column
+from ottla.columnar.binary import as_text, binary_between, binary_parts, varint_column
+from ottla.columnar.header_walk import HeaderEdges, walk_headers
 from ottla.columnar.schema import HEADERS
-from ottla.columnar.varints import Bytes8, Ints, read_varints
+from ottla.columnar.varints import BadRow, Bytes8, Ints, read_varints, refuse_rows
 from ottla.errors import InputError
-from ottla.wire_client.errors import CorruptBatch
+
+FIRST_ROUNDS = 16
+"""So many headers of each record are read in rounds, however few records there are: most have fewer."""
+ROUNDS_PAY_FROM = 256
+"""A round over fewer records costs more than the steps that it saves."""
 
 
-def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints) -> pa.Array:
-    """The headers that start (with their count) at each position. A record without headers has an empty list."""
-    counts, cursor = read_varints(buffer, positions)
-    if (counts < 0).any() or (counts > limits - positions).any():
-        raise CorruptBatch("a record has a header count that cannot be right")
+class TooManyHeaders(BadRow):
+    """A record has more headers than are wanted."""
+
+
+def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints, *, most: int) -> pa.Array:
+    """The headers that start (with their count) at each position. A record without headers has an empty list.
+
+    Raises `BadRow`, and `TooManyHeaders` for a record with more than `most`.
+    """
+    counts, cursor = read_varints(buffer, positions, limits)
+    # A header has two bytes at least, the lengths of its key and value: what is made below is bounded by what is there.
+    refuse_rows((counts < 0) | (counts > (limits - cursor) >> 1), "it has fewer bytes than headers")
+    if len(counts) and int(counts.max()) > most:
+        row = int(counts.argmax())
+        raise TooManyHeaders(row, f"{counts[row]:,} headers; {most:,} are read, set by decode.record.max.headers")
     edges = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=edges[1:])
-    total = int(edges[-1])
-    key_starts, key_ends, value_starts, value_ends = (np.empty(total, dtype=np.int64) for _ in range(4))
-    nulls = np.zeros(total, dtype=np.bool_)
+    found = HeaderEdges.of(int(edges[-1]))
     rows = np.flatnonzero(counts)
     number = 0
-    while len(rows):
-        slots = edges[rows] + number
-        key_length, starts = read_varints(buffer, cursor[rows])
-        ends = starts + key_length
-        key_starts[slots], key_ends[slots] = starts, ends
-        value_length, starts = read_varints(buffer, ends)
-        value_starts[slots] = starts
-        ends = starts + np.maximum(value_length, 0)
-        value_ends[slots] = ends
-        nulls[slots] = value_length < 0
-        if (key_length < 0).any() or (value_length < -1).any() or (ends > limits[rows]).any():
-            raise CorruptBatch("a record has a header length that cannot be right")
-        cursor[rows] = ends
+    while len(rows) >= ROUNDS_PAY_FROM or (len(rows) and number < FIRST_ROUNDS):
+        try:
+            cursor[rows] = _one_of_each(buffer, cursor[rows], limits[rows], edges[rows] + number, found)
+        except BadRow as error:
+            raise BadRow(int(rows[error.row]), error.reason) from None
         number += 1
         rows = rows[counts[rows] > number]
-    keys = as_text(binary_array(buffer, key_starts, key_ends, np.zeros(total, dtype=np.bool_)))
-    values = binary_array(buffer, value_starts, value_ends, nulls)
+    for row in rows.tolist():
+        left = int(counts[row]) - number
+        walk_headers(buffer, int(cursor[row]), int(limits[row]), row, found, int(edges[row]) + number, left)
+    keys = as_text(binary_between(buffer, found.keys, np.zeros(len(found), dtype=np.bool_)))
+    values = binary_between(buffer, found.values, found.nulls)
     entries = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
     return pa.Array.from_buffers(HEADERS, len(counts), [None, pa.py_buffer(edges.astype(np.int32))], children=[entries])
+
+
+def _one_of_each(buffer: Bytes8, cursor: Ints, limits: Ints, slots: Ints, found: HeaderEdges) -> Ints:
+    """One header of each record, from its cursor on; answers where they end."""
+    length, start = read_varints(buffer, cursor, limits)
+    refuse_rows((length < 0) | (length > limits - start), "a header's key has a length that reaches out of it")
+    end = start + length
+    found.keys[slots * 2] = start
+    found.keys[slots * 2 + 1] = end
+    length, start = read_varints(buffer, end, limits)
+    refuse_rows((length < -1) | (length > limits - start), "a header's value has a length that reaches out of it")
+    end = start + np.maximum(length, 0)
+    found.values[slots * 2] = start
+    found.values[slots * 2 + 1] = end
+    found.nulls[slots] = length < 0
+    return end
 
 
 def encode_headers(headers: pa.Array | None, rows: int) -> tuple[pa.Array, Ints]:

@@ -7,12 +7,10 @@ value length) and one for its header count, so their cost is most of the cost of
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ottla.wire_client.errors import CorruptBatch
 
 Bytes8: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
@@ -20,26 +18,53 @@ Ints: TypeAlias = NDArray[np.int64]
 MAX_VARINT_BYTES = 10
 """A 64-bit value takes at most ten bytes of seven bits."""
 
+_CUT_OFF = "a number reaches past the end of its record"
 
-def read_varints(buffer: Bytes8, positions: Ints) -> tuple[Ints, Ints]:
-    """The signed value at each position, and the position behind each. A position outside the buffer is an error."""
+
+class BadRow(Exception):
+    """Bytes of one row that cannot be right. The row is a number only: its place in a topic is known further up."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(row, reason)
+        self.row = row
+        self.reason = reason
+
+
+def refuse_rows(wrong: NDArray[np.bool_], reason: str) -> None:
+    """Raise `BadRow` for the first row that is wrong, if any is."""
+    if wrong.any():
+        raise BadRow(int(wrong.argmax()), reason)
+
+
+def read_varints(buffer: Bytes8, positions: Ints, limits: Ints) -> tuple[Ints, Ints]:
+    """The signed value at each position, and the position behind each, which is at most the row's limit.
+
+    Positions are not negative and limits lie in the buffer: that is the caller's to know. Raises `BadRow` for a varint
+    that does not end before its limit, or not at all.
+    """
     if not len(positions):
         return positions.astype(np.int64), positions.astype(np.int64)
-    first = _gather(buffer, positions)
+    refuse_rows(positions >= limits, _CUT_OFF)
+    first = buffer[positions]
     values = (first & 0x7F).astype(np.int64)
     after = positions + 1
     more = np.flatnonzero(first & 0x80)
     shift = 7
     while len(more):
         if shift >= 7 * MAX_VARINT_BYTES:
-            raise CorruptBatch(f"a varint at byte {int(positions[more[0]])} is longer than {MAX_VARINT_BYTES} bytes")
+            raise BadRow(int(more[0]), f"a number is longer than {MAX_VARINT_BYTES} bytes")
         if len(more) == len(positions):  # every row goes on: no mask needed
-            following = _gather(buffer, after)
+            refuse_rows(after >= limits, _CUT_OFF)
+            following = buffer[after]
             values |= (following & 0x7F).astype(np.int64) << shift
             after += 1
             more = np.flatnonzero(following & 0x80)
         else:
-            following = _gather(buffer, after[more])
+            at = after[more]
+            cut_off = at >= limits[more]
+            if cut_off.any():
+                raise BadRow(int(more[cut_off.argmax()]), _CUT_OFF)
+            following = buffer[at]
             values[more] |= (following & 0x7F).astype(np.int64) << shift
             after[more] += 1
             more = more[(following & 0x80) != 0]
@@ -85,11 +110,3 @@ def write_varints(out: Bytes8, positions: Ints, values: Ints) -> Ints:
 
 def _zigzag(values: Ints) -> NDArray[np.uint64]:
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
-
-
-def _gather(buffer: Bytes8, positions: Any) -> Bytes8:
-    try:
-        gathered: Bytes8 = buffer[positions]
-    except IndexError as error:
-        raise CorruptBatch(f"a record reaches past the end of its batch: {error}") from None
-    return gathered

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from ottla.columnar.varints import Bytes8, Ints
-from ottla.wire_client.errors import CorruptBatch
+from ottla.columnar.varints import BadRow, Bytes8, Ints
 
 TRY_STRIDE_AFTER = 4
 """So many equal lengths in a row make it worth comparing a whole run."""
 STRIDE_PAYS_FROM = 16
 """A run shorter than this was a lost bet: numpy's call overhead is about that many steps."""
+PLAIN_INTEGERS = 1 << 16
+"""So many positions are Python integers at a time: one takes 40 bytes, and the shortest record seven."""
 
 
 def record_bodies(array: Bytes8, start: int, end: int, count: int) -> Ints:
-    """The position of each record's body (behind its length) among `count` records in `array[start:end]`."""
+    """The position of each record's body (behind its length) among `count` records in `array[start:end]`.
+
+    Raises `BadRow` where the records do not fill these bytes exactly: each body lies before the next one's.
+    """
     data = array.data
     bodies: list[int] = []
     parts: list[Ints] = []
@@ -34,46 +38,47 @@ def record_bodies(array: Bytes8, start: int, end: int, count: int) -> Ints:
     equal = 0
     bet_after = TRY_STRIDE_AFTER
     while left:
-        if position >= end:
-            raise CorruptBatch(f"the batch ends at byte {end} with {left} of its {count} records missing")
-        byte = data[position]
-        if byte < 0x80:
+        turn_ends = max(0, left - PLAIN_INTEGERS)
+        while left > turn_ends:
+            if position >= end:
+                raise BadRow(count - left, f"it ends with {left} of its {count} records missing")
+            byte = data[position]
+            if byte < 0x80:
+                length = byte >> 1
+                width = 1
+            elif position + 1 < end and (second := data[position + 1]) < 0x80:  # 64 to 8,191 bytes: the usual case
+                length = (byte & 0x7F | second << 7) >> 1
+                width = 2
+            else:
+                length, width = _long_length(data, position, end, count - left)
             if byte & 1:
-                raise CorruptBatch(f"the record at byte {position} has a negative length")
-            length = byte >> 1
-            width = 1
-        elif position + 1 < end and (second := data[position + 1]) < 0x80:  # 64 to 8,191 bytes: the usual case, inlined
-            if byte & 1:
-                raise CorruptBatch(f"the record at byte {position} has a negative length")
-            length = (byte & 0x7F | second << 7) >> 1
-            width = 2
-        else:
-            length, width = _long_length(data, position, end)
-        body = position + width
-        append(body)
-        position = body + length
-        left -= 1
-        if length != last_length:
-            last_length = length
+                raise BadRow(count - left, f"record {count - left} of {count} has a negative length")
+            body = position + width
+            append(body)
+            position = body + length
+            left -= 1
+            if length != last_length:
+                last_length = length
+                equal = 0
+                continue
+            equal += 1
+            if equal < bet_after or left < STRIDE_PAYS_FROM:
+                continue
+            run = _run_of_equal(array, position, end, width, width + length, left, body - width)
+            if run:
+                parts.append(np.array(bodies, dtype=np.int64))
+                bodies.clear()
+                parts.append(np.arange(run, dtype=np.int64) * (width + length) + (position + width))
+                position += run * (width + length)
+                left -= run
+            # A lost bet makes the next one later, so that mixed sizes do not pay for guessing.
+            bet_after = TRY_STRIDE_AFTER if run >= STRIDE_PAYS_FROM else min(bet_after * 2, 1 << 20)
             equal = 0
-            continue
-        equal += 1
-        if equal < bet_after or left < STRIDE_PAYS_FROM:
-            continue
-        run = _run_of_equal(array, position, end, width, width + length, left, body - width)
-        if run:
-            parts.append(np.array(bodies, dtype=np.int64))
-            bodies.clear()
-            parts.append(np.arange(run, dtype=np.int64) * (width + length) + (position + width))
-            position += run * (width + length)
-            left -= run
-        # A lost bet makes the next one later, so that mixed sizes do not pay for guessing.
-        bet_after = TRY_STRIDE_AFTER if run >= STRIDE_PAYS_FROM else min(bet_after * 2, 1 << 20)
-        equal = 0
-    if position != end:
-        raise CorruptBatch(f"{count} records end at byte {position}, but their batch ends at byte {end}")
-    if bodies or not parts:
         parts.append(np.array(bodies, dtype=np.int64))
+        bodies.clear()
+    if position != end:
+        taken, there = position - start, end - start
+        raise BadRow(count - 1, f"its {count} records take {taken} bytes, but it has {there} bytes of records")
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -90,7 +95,7 @@ def _run_of_equal(array: Bytes8, position: int, end: int, width: int, stride: in
     return fit if same[first_other] else first_other
 
 
-def _long_length(data: memoryview, position: int, end: int) -> tuple[int, int]:
+def _long_length(data: memoryview, position: int, end: int, row: int) -> tuple[int, int]:
     """A length of two bytes or more: (length, bytes it took)."""
     value = 0
     shift = 0
@@ -98,8 +103,6 @@ def _long_length(data: memoryview, position: int, end: int) -> tuple[int, int]:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if value & 1:
-                raise CorruptBatch(f"the record at byte {position} has a negative length")
             return value >> 1, at + 1 - position
         shift += 7
-    raise CorruptBatch(f"the record at byte {position} has a length that does not end")
+    raise BadRow(row, f"record {row} has a length that does not end")

@@ -7,6 +7,7 @@ from ottla.errors import InputError, OttlaError, RetriableError
 __all__ = [
     "BrokerRefused",
     "CorruptBatch",
+    "DecodeLimitExceeded",
     "OffsetOutOfRange",
     "PartitionUnavailable",
     "ResponseTooLarge",
@@ -16,6 +17,10 @@ __all__ = [
 
 class CorruptBatch(OttlaError):
     """Do not skip it silently: a record batch does not hold what its header promises. The message has the position."""
+
+
+class DecodeLimitExceeded(InputError):
+    """Raise the limit that the message names, or read on behind the offset it names: the batch is larger than that."""
 
 
 class BrokerRefused(InputError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
+from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
 from ottla_wire.records import CompressionType
 
@@ -48,6 +49,7 @@ class WireSettings:
     max_partition_fetch_bytes: int = 1024 * 1024
     fetch_max_wait_ms: int = 500
     client_rack: str = ""
+    decode_limits: DecodeLimits = field(default_factory=DecodeLimits)
     # writing
     acks: int = -1
     enable_idempotence: bool = True
@@ -134,6 +136,13 @@ _NAMES: dict[str, tuple[str, Any]] = {
 _RESPONSE_OVERHEAD_BYTES = 512
 """What librdkafka too wants `receive.message.max.bytes` to leave beside the records of a fetch."""
 
+# Kafka has no such settings: what a client may inflate is its own matter. -> the field of DecodeLimits
+_DECODE_LIMITS = {
+    "decode.batch.max.bytes": "batch_bytes",
+    "decode.max.bytes": "inflated_bytes",
+    "decode.record.max.headers": "record_headers",
+}
+
 # Settings of clients that poll, join groups or buffer: harmless here, and often in the same mapping.
 _UNUSED = frozenset(
     [
@@ -185,14 +194,18 @@ def wire_settings(
     if not servers:
         raise ConfigError("bootstrap.servers is missing: give host:port of at least one broker")
     fields: dict[str, Any] = {"bootstrap_servers": parse_servers(str(servers))}
+    limits: dict[str, int] = {}
     for name, value in given.items():
         if name == "ssl.endpoint.identification.algorithm":
             fields["ssl_check_hostname"] = str(value).lower() not in ("", "none")
             continue
         if name in _UNUSED:
             continue
+        if name in _DECODE_LIMITS:
+            limits[_DECODE_LIMITS[name]] = _whole_number(name, value)
+            continue
         if name not in _NAMES:
-            near = difflib.get_close_matches(name, [*_NAMES, *_UNUSED, "bootstrap.servers"], n=1)
+            near = difflib.get_close_matches(name, [*_NAMES, *_DECODE_LIMITS, *_UNUSED, "bootstrap.servers"], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{name}: no setting of this client is called that{hint}")
         field, read = _NAMES[name]
@@ -201,7 +214,7 @@ def wire_settings(
         except ValueError as error:
             wanted = "a whole number" if read is int else str(error)
             raise ConfigError(f"{name}: found {value!r}, wanted {wanted}") from None
-    chosen = WireSettings(**fields)
+    chosen = WireSettings(**fields, decode_limits=DecodeLimits(**limits))
     for address in parse_addresses(str(servers)):
         if address.protocol not in (None, chosen.security_protocol):
             raise ConfigError(
@@ -227,6 +240,13 @@ def wire_settings(
             " a broker remembers five batches of a producer"
         )
     return chosen
+
+
+def _whole_number(name: str, value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ConfigError(f"{name}: found {value!r}, wanted a whole number") from None
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:

@@ -17,6 +17,7 @@ from ottla_wire.records.compression import (
     MAX_DECOMPRESSED_BYTES,
     CompressionType,
     DecompressionError,
+    InflatesTooFar,
     compress,
     decompress,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "BatchHeader",
     "CompressionType",
     "DecompressionError",
+    "InflatesTooFar",
     "RecordData",
     "TimestampType",
     "check_crc",

@@ -61,6 +61,10 @@ class DecompressionError(ProtocolError):
     """The compressed bytes are damaged, or would inflate beyond the limit. A retry reads the same bytes."""
 
 
+class InflatesTooFar(DecompressionError):
+    """The compressed bytes may be whole, but would inflate beyond the limit."""
+
+
 def compress(codec: CompressionType, data: Buffer) -> bytes:
     if codec == CompressionType.NONE:
         return bytes(data)
@@ -74,14 +78,14 @@ def compress(codec: CompressionType, data: Buffer) -> bytes:
 
 
 def decompress(codec: CompressionType | int, data: Buffer, max_size: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The plain bytes, or a DecompressionError that tells damage from a size beyond `max_size`."""
+    """The plain bytes. Raises DecompressionError for damage, and InflatesTooFar for a size beyond `max_size`."""
     name = CompressionType(codec).label if 0 <= codec <= 4 else f"codec {codec}"
     try:
         return _decompress(codec, data, max_size)
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"{name} cannot be decompressed: {error}", message="record batch") from None
     except _TooLarge:
-        raise DecompressionError(
+        raise InflatesTooFar(
             f"{len(data)} bytes of {name} inflate to more than {max_size} bytes", message="record batch"
         ) from None
 
