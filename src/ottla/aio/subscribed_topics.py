@@ -1,0 +1,72 @@
+"""Waits, before a service starts, until the cluster has the topics it reads. The rule is `config.topic_presence`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
+
+from ottla.config import Asking
+from ottla.config.topic_presence import TopicWait
+from ottla.telemetry import log_event
+
+
+async def await_topics(
+    client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Return once the cluster has all topics, or raise `UnknownTopic`. `client` is aiokafka's own network client.
+
+    Each missing topic is asked for by name as well: a list of all leaves out those that this client may not see, and
+    with allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may not be seen.
+    """
+    while True:
+        existing = await _existing(client)
+        missing = wait.missing(existing)
+        if missing:
+            for name in missing:
+                await client.add_topic(name)
+            await client.force_metadata_update()
+            if not client.cluster.unauthorized_topics.isdisjoint(missing):
+                raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
+        again = wait.after(existing, monotonic(), gives_up=should_give_up())
+        if again is None:
+            return
+        if again.warning is not None:
+            log_event("topics_awaited", "warning", again.warning)
+        await asyncio.sleep(again.in_s)
+
+
+async def _existing(client: Any) -> set[str]:
+    try:
+        found: set[str] = (await client.fetch_all_metadata()).topics()
+    except KafkaError:
+        return set()  # no broker answered just now: asked again, until the time is up
+    return found
+
+
+def create_no_topics(client: Any) -> None:
+    """Let a network client of aiokafka ask for topics without creating them: it has no setting for that.
+
+    From now on every question by name says so, those of its own metadata refreshes too: otherwise a topic that was
+    deleted while it is subscribed would come back, empty.
+    """
+    get_connection = client._get_conn
+
+    async def get_asking_connection(*args: Any, **more: Any) -> Any:
+        connection = await get_connection(*args, **more)
+        if connection is not None and not hasattr(connection, "ottla_send"):
+            send = connection.ottla_send = connection.send
+
+            def send_without_creating(request: Any, *args: Any, **more: Any) -> Any:
+                if request.__class__ is MetadataRequest:
+                    request._allow_auto_topic_creation = False
+                return send(request, *args, **more)
+
+            connection.send = send_without_creating
+        return connection
+
+    client._get_conn = get_asking_connection

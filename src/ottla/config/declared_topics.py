@@ -1,0 +1,53 @@
+"""Topics that a service declares, to be created before it starts where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from ottla.errors import ConfigError
+from ottla.records import topic_problem
+
+CreateTopics = bool | Mapping[str, "TopicSpec | int"]
+"""`True`: what the service reads, and its dead letter topics; or name → `TopicSpec`, or a number of partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """How a topic is to be created. What is None is the cluster's own choice (num.partitions, KIP-464).
+
+    `config` has Kafka's names of a topic's settings: ``{"retention.ms": 86_400_000}``.
+    """
+
+    partitions: int | None = None
+    replication_factor: int | None = None
+    config: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in (("partitions", self.partitions), ("replication_factor", self.replication_factor)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ConfigError(f"TopicSpec: {name} must be a whole number of at least 1, got {value!r}")
+
+    @property
+    def config_texts(self) -> dict[str, str]:
+        """The settings as the protocol has them."""
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in self.config.items()
+        }
+
+
+def declared_topics(given: CreateTopics, *, used: Collection[str]) -> dict[str, TopicSpec]:
+    """Name → how to create it. `used`: the topics that the service reads or writes by itself."""
+    if isinstance(given, bool):
+        return dict.fromkeys(sorted(used), TopicSpec()) if given else {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"create_topics: found {given!r}, wanted True or {{'orders': 3}}")
+    specs: dict[str, TopicSpec] = {}
+    for name, spec in given.items():
+        problem = topic_problem(name)
+        if problem is not None:
+            raise ConfigError(f"create_topics: {problem}")
+        if not isinstance(spec, TopicSpec | int) or isinstance(spec, bool):
+            raise ConfigError(f"create_topics: {name}: found {spec!r}, wanted a number of partitions or a TopicSpec")
+        specs[name] = TopicSpec(partitions=spec) if isinstance(spec, int) else spec
+    return specs
