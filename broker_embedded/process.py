@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         control = None if options.control_port is None else _control(cluster, options.control_port)
         with asyncio.Runner(loop_factory=lambda: new_event_loop(clock)) as runner:
-            runner.run(_serve(cluster, control))
+            runner.run(_serve(cluster, control, options.topics))
     except StartupError as error:
         sys.stderr.write(f"broker_embedded: {error}\n")
         return EXIT_CANNOT_START
@@ -84,13 +84,17 @@ def _control(cluster: Cluster, port: int) -> ControlServer:
     return ControlServer(LocalControl(cluster), port=port)
 
 
-async def _serve(cluster: Cluster, control: ControlServer | None) -> None:
+async def _serve(cluster: Cluster, control: ControlServer | None, topics: Sequence[str]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     await cluster.start()
     try:
+        if topics:
+            from broker_embedded.cluster.new_topics import create_topics, parse_topics
+
+            await create_topics(cluster, parse_topics(topics))
         if control is not None:
             await control.start()
         sys.stdout.write(f"ready bootstrap={cluster.bootstrap_servers}\n")
@@ -119,6 +123,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where logs are kept (default: a temporary directory, removed at the end)"
+    )
+    parser.add_argument(
+        "--topics",
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS[:REPLICAS]]",
+        help="topics to create before the ready line, those that are missing; several with commas, or repeated",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a broker setting; may be repeated"

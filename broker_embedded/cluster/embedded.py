@@ -22,12 +22,12 @@ from broker_embedded.cluster.control.waits import NotMet, Wanted, wait_for
 from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.facts import ClusterFacts
 from broker_embedded.cluster.faults import OnLoop
+from broker_embedded.cluster.new_topics import create_topic
 from broker_embedded.cluster.time import new_event_loop, settle, time_passing
 from broker_embedded.common.clock import Clock, SystemClock
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import UNSET, NewTopic
 from broker_embedded.metadata.records import quota_entity
-from ottla_wire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from broker_embedded.controller.client_quotas import QuotaAlteration
@@ -139,7 +139,7 @@ class EmbeddedCluster:
         """Create a topic; when this returns every broker knows it. BrokerError if it cannot be."""
         configs = {key: _setting_text(value) for key, value in (config or {}).items()}
         wanted = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor, configs=configs)
-        self._change(self._create_topic(wanted))
+        self._change(create_topic(self._cluster, wanted))
 
     def set_quotas(self, entity: Mapping[str, str | None], **quotas: float | None) -> None:
         """Set quotas of an entity, as in `set_quotas({"client-id": "app"}, producer_byte_rate=1_000_000)`; when this
@@ -244,21 +244,6 @@ class EmbeddedCluster:
             await wait_for(wanted, self._control.facts, self.faults, timeout_ms=int(timeout_s * 1000))
         except NotMet as missing:
             raise TimeoutError(str(missing)) from None
-
-    async def _create_topic(self, wanted: NewTopic) -> None:
-        asked = 0
-
-        async def create(controller: Controller) -> None:
-            nonlocal asked
-            asked += 1
-            (result,) = await controller.create_topics([wanted], validate_only=False)
-            error = result.error
-            # Who lost its lead meanwhile may have made it all the same.
-            if error is not None and not (asked > 1 and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
-                raise BrokerError(error.code, error.message)
-            await self._cluster.until_known(controller.image.offset)
-
-        await self._cluster.have_changed(create)
 
     async def _set_quotas(self, wanted: QuotaAlteration) -> None:
         async def alter(controller: Controller) -> None:

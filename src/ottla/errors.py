@@ -55,7 +55,7 @@ class SerializationError(InputError, ValueError):
 
 
 class UnknownTopic(InputError, LookupError):
-    """Create the topic, or fix its name: the cluster does not have it and does not create topics by itself."""
+    """Create the topic, or fix its name: the cluster does not have it, and the message says how to create it."""
 
 
 class RecordTooLarge(InputError, ValueError):

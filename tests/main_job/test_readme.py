@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing import Kafka
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("README.md"))]
 
@@ -20,14 +18,6 @@ def python_blocks(page: Path) -> list[str]:
 def test_the_service_shown_is_the_example_that_is_tested():
     shown = python_blocks(ROOT / "README.md")[0]
     assert shown == (ROOT / "examples" / "service.py").read_text(encoding="utf-8")
-
-
-def test_the_test_shown_passes(kafka: Kafka, kafka_topic: str):
-    names: dict[str, object] = {}
-    exec(compile(python_blocks(ROOT / "README.md")[1], "README.md", "exec", dont_inherit=True), names)
-    test = names["test_orders_are_billed"]
-    assert callable(test)
-    test(kafka, kafka_topic)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

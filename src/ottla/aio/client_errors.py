@@ -7,14 +7,13 @@ from typing import Final
 
 from aiokafka import errors
 
-from ottla.config import Asking
+from ottla.config import Asking, unknown_topics
 from ottla.errors import (
     BrokerUnavailable,
     ConfigError,
     FencedError,
     NoCommittedOffset,
     RetriableError,
-    UnknownTopic,
 )
 
 _FENCED: Final = (
@@ -62,10 +61,7 @@ def error_of(
 ) -> BaseException:
     """The error to raise for what the client reported. `RetriableError`s do not end the consumer."""
     if isinstance(error, errors.UnknownTopicOrPartitionError):
-        return UnknownTopic(
-            f"the cluster at {servers} does not have what is subscribed ({', '.join(topics)}) "
-            "and does not create topics by itself"
-        )
+        return unknown_topics(topics or [str(error)], servers)
     if isinstance(error, errors.NoOffsetForPartitionError | errors.OffsetOutOfRangeError):
         return NoCommittedOffset(
             f"no committed offset, or one that the log does not hold any more: {error}. "

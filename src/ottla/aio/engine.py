@@ -13,8 +13,9 @@ tasks: only the coordinator waits, and it goes on with its heartbeats.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
+from time import monotonic
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -26,17 +27,17 @@ from ottla.aio.client_errors import commit_error_of, error_of
 from ottla.aio.client_work import ClientWork
 from ottla.aio.dead_letters import DeadLetterSink
 from ottla.aio.lookups import (
-    check_topics,
     committed_metadata,
     connect,
     offset_at_time,
 )
 from ottla.aio.messages import to_batches
 from ottla.aio.reachable import await_broker
+from ottla.aio.subscribed_topics import await_topics, create_no_topics
 from ottla.aio.throttled import hear_throttling
 from ottla.aio.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
-from ottla.config import Asking, Settings, check_servers, principal_of
+from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
 from ottla.consumer import events
 from ottla.consumer.client_log import ErrorLog
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
@@ -91,6 +92,7 @@ class Engine:
         commits: CommitPolicy | AtMostOnce | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
+        topics_timeout_s: float | None = None,
         unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -102,7 +104,7 @@ class Engine:
         check_servers(settings)
         self.settings = self._settings = settings
         self._servers = settings["bootstrap.servers"]
-        self._asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
+        self.asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
         # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.
         is_ranged = settings.get("partition.assignment.strategy") == "range"
         instance_id = settings.get("group.instance.id")
@@ -113,6 +115,7 @@ class Engine:
         self._dead_letters = dead_letters
         self._drain_s = drain_s
         self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._topics_timeout_s = topics_timeout_s
         self._hooks = hooks
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
@@ -160,15 +163,27 @@ class Engine:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
         await await_broker(self._settings, self._start_timeout_s, should_give_up)
 
-    async def start(self) -> None:
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """The wait for topics that begins now."""
+        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
+
+    async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
-        await self.reach()
+        await self.reach(should_give_up)
         self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
         hear_throttling(self._client._client, self.throttling)
+        if not self._settings["allow.auto.create.topics"]:
+            create_no_topics(self._client._client)
         try:
-            await connect(self._client, self._servers, _ANSWER_S, self._asking)
+            await connect(self._client, self._servers, _ANSWER_S, self.asking)
+            await await_topics(
+                self._client._client,
+                self.topics_awaited(self._topics),
+                asking=self.asking,
+                servers=self._servers,
+                should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+            )
             self._client.subscribe(topics=self._topics, listener=_Listener(self))
-            await check_topics(self._client, self._topics, self._servers, self._asking)
         except BaseException:
             await self._client.stop()
             raise
@@ -222,7 +237,7 @@ class Engine:
         try:
             offset = await offset_at_time(self._client, topic_partition, timestamp_ms)
         except KafkaError as error:
-            raise error_of(error, self._servers, asking=self._asking) from error
+            raise error_of(error, self._servers, asking=self.asking) from error
         self.seek(topic_partition, offset)
         return offset
 
@@ -248,7 +263,7 @@ class Engine:
         offsets = self._session.committable(self._clock.monotonic_ms())
         error = await self._work.commit(offsets) if offsets else None
         if error is not None:
-            raise commit_error_of(error, self._servers, self._asking) from error
+            raise commit_error_of(error, self._servers, self.asking) from error
 
     # The fetch task
 
@@ -282,7 +297,7 @@ class Engine:
             try:
                 await self._fetch_once()
             except KafkaError as error:
-                ends = error_of(error, self._servers, topics=self._topics, asking=self._asking)
+                ends = error_of(error, self._servers, topics=self._topics, asking=self.asking)
                 if not isinstance(ends, RetriableError):
                     raise ends from error
                 self._error_log.write("warning", type(error).__name__, str(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
 from typing import Any, Final
 
 from aiokafka import TopicPartition as ClientPartition
@@ -14,12 +13,11 @@ from aiokafka.structs import OffsetAndMetadata
 from ottla.aio.client_errors import error_of
 from ottla.aio.reachable import start_client
 from ottla.config import Asking
-from ottla.errors import BrokerUnavailable, UnknownTopic
+from ottla.errors import BrokerUnavailable
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 
 _ANSWER_S: Final = 5.0
-_TOPIC_GRACE_S: Final = 3.0
 
 
 async def connect(client: Any, servers: str, timeout_s: float, asking: Asking) -> None:
@@ -36,32 +34,6 @@ async def connect(client: Any, servers: str, timeout_s: float, asking: Asking) -
             f"no Kafka broker answered at {servers} within {timeout_s:g} s ({error}); "
             "check bootstrap.servers and that the broker runs"
         ) from error
-
-
-async def check_topics(client: Any, topics: Sequence[str], servers: str, asking: Asking) -> None:
-    """aiokafka waits silently for a topic that is not there. A cluster that creates topics does it at once."""
-    deadline_s = monotonic() + _TOPIC_GRACE_S
-    while True:
-        missing = sorted(set(topics) - await client.topics())
-        if not missing:
-            return
-        if await _is_refused(client, missing):
-            raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
-        if monotonic() > deadline_s:
-            raise UnknownTopic(
-                f"the cluster at {servers} does not have what is subscribed ({', '.join(missing)}) "
-                "and does not create topics by itself"
-            )
-        await asyncio.sleep(0.1)
-
-
-async def _is_refused(client: Any, topics: Sequence[str]) -> bool:
-    """Whether the cluster says that one of them is not for this client: in a list of all it is just left out."""
-    inner = client._client
-    for name in topics:
-        await inner.add_topic(name)
-    await inner.force_metadata_update()
-    return not inner.cluster.unauthorized_topics.isdisjoint(topics)
 
 
 async def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp_ms: int) -> int:

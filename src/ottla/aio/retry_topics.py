@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
@@ -10,19 +10,32 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from ottla.aio.client_errors import error_of
 from ottla.aio.reachable import start_client
-from ottla.config import Settings, for_admin
+from ottla.aio.subscribed_topics import await_topics, create_no_topics
+from ottla.config import Asking, Settings, TopicWait, for_admin
 from ottla.delivery.retry_topics import TopicShape, missing_topics
 from ottla.errors import ConfigError
 from ottla.telemetry import log_event
 
 
 async def ensure_retry_topics(
-    settings: Settings, lines: Mapping[str, tuple[str, ...]], *, timeout_s: float = 30.0
+    settings: Settings,
+    lines: Mapping[str, tuple[str, ...]],
+    *,
+    wait: TopicWait,
+    asking: Asking,
+    should_give_up: Callable[[], bool],
+    timeout_s: float = 30.0,
 ) -> None:
-    """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few."""
+    """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few.
+
+    The topics themselves are waited for first: theirs are the partitions.
+    """
     admin = AIOKafkaAdminClient(**for_admin(settings).to_aiokafka())
     try:
+        create_no_topics(admin._client)
         await start_client(admin)
+        servers = settings["bootstrap.servers"]
+        await await_topics(admin._client, wait, asking=asking, servers=servers, should_give_up=should_give_up)
         missing = missing_topics(lines, _shapes(await admin.describe_topics()))
         for name, shape in missing.to_create.items():
             new = NewTopic(name, num_partitions=shape.partitions, replication_factor=shape.replication_factor)

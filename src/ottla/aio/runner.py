@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from ottla.aio.dead_letters import DeadLetterSink, ProducerSink
+from ottla.aio.declared_topics import ensure_topics
 from ottla.aio.engine import Engine
 from ottla.aio.retry_topics import ensure_retry_topics
 from ottla.aio.workers import Execute
@@ -19,6 +20,7 @@ from ottla.app.invoke import Invoker
 from ottla.app.pending import Confirming
 from ottla.app.raised import is_being_cancelled
 from ottla.app.retry_settings import group_settings
+from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.records import TopicPartition
@@ -54,6 +56,7 @@ class AppRunner:
                 commits=app.commit,
                 drain_s=app.drain_s,
                 start_timeout_s=app.start_timeout_s,
+                topics_timeout_s=app.topics_timeout_s,
                 unready_after_s=app.unready_after_s,
                 hooks=app.hooks,
                 on_stop=self._wake.set,
@@ -72,12 +75,12 @@ class AppRunner:
         try:
             for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
                 await engine.reach(lambda: self._is_stop_asked)
-            await self._make_retry_topics()
+            await self._make_topics()
             is_opened = True
             for hook in self._app.start_hooks:
                 await _call(hook)
             for engine in self.engines.values():
-                await engine.start()
+                await engine.start(lambda: self._is_stop_asked)
                 started.append(engine)
             log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
             while not self._is_stop_asked and all(engine.is_running for engine in started):
@@ -147,12 +150,23 @@ class AppRunner:
     def _health(self) -> Health:
         return Health.all_of([engine.health() for engine in self.engines.values()])
 
-    async def _make_retry_topics(self) -> None:
+    async def _make_topics(self) -> None:
+        declared = self._app.declared_topics()
+        if declared:
+            settings = next(iter(self.engines.values())).settings
+            warn_of_other_partitions(declared, await ensure_topics(settings, declared))
         for group, routes in self._app.routes_by_group().items():
             wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
             lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
             if lines:
-                await ensure_retry_topics(self.engines[group].settings, lines)
+                engine = self.engines[group]
+                await ensure_retry_topics(
+                    engine.settings,
+                    lines,
+                    wait=engine.topics_awaited(lines),
+                    asking=engine.asking,
+                    should_give_up=lambda: self._is_stop_asked,
+                )
 
     async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> BaseException | None:
         """Stop everything. Returns what the first stop hook that failed raised."""

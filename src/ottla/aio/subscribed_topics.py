@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from ottla.config import Asking
@@ -18,7 +18,7 @@ from ottla.telemetry import log_event
 async def await_topics(
     client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
 ) -> None:
-    """Return once the cluster has all topics, or raise `UnknownTopic`. `client` is aiokafka's own network client.
+    """Return once the cluster has all topics. Raises `UnknownTopic`. `client` is aiokafka's own network client.
 
     Each missing topic is asked for by name as well: a list of all leaves out those that this client may not see, and
     with allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may not be seen.
@@ -26,18 +26,23 @@ async def await_topics(
     while True:
         existing = await _existing(client)
         missing = wait.missing(existing)
-        if missing:
-            for name in missing:
-                await client.add_topic(name)
-            await client.force_metadata_update()
-            if not client.cluster.unauthorized_topics.isdisjoint(missing):
-                raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
+        if missing and await _are_refused(client, missing):
+            raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=servers)
         again = wait.after(existing, monotonic(), gives_up=should_give_up())
         if again is None:
             return
         if again.warning is not None:
             log_event("topics_awaited", "warning", again.warning)
         await asyncio.sleep(again.in_s)
+
+
+async def _are_refused(client: Any, names: list[str]) -> bool:
+    """Whether one of them is not for this client. aiokafka's own question would log each name that is missing."""
+    try:
+        answer = await client.send(client.get_random_node(), MetadataRequest(names))
+    except KafkaError:
+        return False  # asked again
+    return any(topic[0] == TopicAuthorizationFailedError.errno for topic in answer.topics)
 
 
 async def _existing(client: Any) -> set[str]:

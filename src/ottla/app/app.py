@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from ottla.app.middleware import Middleware
 from ottla.app.options import Route, ordering_of
 from ottla.app.returned import refuse_generators
-from ottla.config import settings_beside
+from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
@@ -52,6 +52,11 @@ class App:
     bounds how long it waits, when it starts, for a broker to listen at the address; with 0 a refused connection is
     `BrokerUnavailable` at once. `unready_after_s`: how long a record may be with its handler before the app is not
     ready; more than the slowest record, or batch, takes.
+
+    The topics of the handlers must exist: `topics_timeout_s` (3 if not given) bounds how long missing ones are waited
+    for before `UnknownTopic`. With ``create_topics=True`` the app creates what is missing of them and of its dead
+    letter topics as it starts, as the cluster's defaults say; ``create_topics={"orders": 3}``, or with a `TopicSpec`
+    instead of the number of partitions, says which and how. A topic that exists is not changed.
     """
 
     def __init__(
@@ -67,6 +72,8 @@ class App:
         flow: FlowLimits | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
+        topics_timeout_s: float | None = None,
+        create_topics: CreateTopics = False,
         unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
@@ -78,6 +85,9 @@ class App:
             raise ConfigError(f"App: drain_s must not be negative, got {drain_s}")
         if start_timeout_s is not None and start_timeout_s < 0:
             raise ConfigError(f"App: start_timeout_s must not be negative, got {start_timeout_s}")
+        if topics_timeout_s is not None and topics_timeout_s < 0:
+            raise ConfigError(f"App: topics_timeout_s must not be negative, got {topics_timeout_s}")
+        declared_topics(create_topics, used=())
         self.group = group
         self.bootstrap_servers = bootstrap_servers
         self.dead_letter_topic = dead_letter_topic
@@ -87,6 +97,8 @@ class App:
         self.flow = flow or FlowLimits()
         self.drain_s = drain_s
         self.start_timeout_s = start_timeout_s
+        self.topics_timeout_s = topics_timeout_s
+        self.create_topics = create_topics
         unready_after_ms(unready_after_s)
         self.unready_after_s = unready_after_s
         self.settings = dict(settings or {})
@@ -256,6 +268,12 @@ class App:
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Any]]:
         return tuple(self._on_stop)
+
+    def declared_topics(self) -> dict[str, TopicSpec]:
+        """Name → how to create it, for those that `create_topics` means."""
+        used = {topic for route in self._routes for topic in route.topics}
+        used |= {route.dead_letter_topic for route in self._routes if route.dead_letter_topic is not None}
+        return declared_topics(self.create_topics, used=used)
 
     def routes_by_group(self) -> dict[str, list[Route]]:
         """Group → its handlers: one client each."""

@@ -13,6 +13,8 @@ from ottla.consumer.plan import RoutePlan
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.delivery.failure import FailurePolicy
 from ottla.delivery.retry import RetryPolicy
+from ottla.errors import ConfigError
+from ottla.records import topic_problem
 from ottla.serdes import as_serde
 
 __all__ = ["ROUTE", "decoder", "malformed_part", "pull_plan"]
@@ -24,7 +26,11 @@ _MANY_PARTITIONS: Final = 100_000
 def pull_plan(
     topics: Sequence[str], quantum: int, retry: RetryPolicy | None, dead_letter_topic: str | None
 ) -> RoutePlan:
-    """The plan of a consumer that is pulled: one run per partition may be open."""
+    """The plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad names."""
+    for topic in topics:
+        problem = topic_problem(topic)
+        if problem is not None:
+            raise ConfigError(f"Consumer: {problem}; name each topic: Consumer('orders', 'returns', ...)")
     return RoutePlan(
         name=ROUTE,
         topics=frozenset(topics),

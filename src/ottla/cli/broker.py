@@ -42,6 +42,12 @@ for _command in (advance, disks, explain, faults, kill, links, pause, resume, st
     metavar="DIR",
     help="Where logs are kept. A temporary directory, removed at the end, if left out.",
 )
+@click.option(
+    "--topics",
+    multiple=True,
+    metavar="NAME[:PARTITIONS[:REPLICAS]]",
+    help="Topics to create before it is ready, as in orders:3,returns; may be repeated. One that exists stays.",
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
 @click.option(
     "--control-port",
@@ -76,6 +82,7 @@ def start(
     brokers: int,
     port: int,
     data_dir: str | None,
+    topics: tuple[str, ...],
     settings: tuple[str, ...],
     control_port: int | None,
     virtual_clock: float | None,
@@ -101,6 +108,8 @@ def start(
     arguments = ["--brokers", str(brokers), "--port", str(port), "--log-level", log_level]
     if data_dir is not None:
         arguments += ["--data-dir", data_dir]
+    for topic in topics:
+        arguments += ["--topics", topic]
     for setting in settings:
         arguments += ["--set", setting]
     if control_port is not None:

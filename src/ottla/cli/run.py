@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.app import App
 from ottla.cli.target import import_target, names_of
 from ottla.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.sync.health_http import HealthServer
 
 
 @click.command()
@@ -19,17 +23,33 @@ from ottla.errors import ConfigError
     "--health-port", type=click.IntRange(0, 65_535), help="Serve /health/live and /health/ready on this port."
 )
 @click.option(
+    "--health-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Serve them on this address. In Kubernetes 0.0.0.0: the kubelet probes the pod's own address, not loopback.",
+)
+@click.option(
     "--start-timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Wait so long for a broker to listen at the address (10 unless the app says otherwise; 0: not at all).",
+    help="Seconds to wait for a broker (10 unless the app says otherwise; 0: fail at once).",
 )
+@click.option(
+    "--topics-timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Seconds to wait for topics that do not exist yet (3 unless the app says otherwise).",
+)
+@click.option("--create-topics", is_flag=True, help="Create the topics that are missing, by the cluster's defaults.")
 def run(
     target: str,
     bootstrap_servers: str | None,
     on_event_loop: bool,
     health_port: int | None,
+    health_host: str,
     start_timeout: float | None,
+    topics_timeout: float | None,
+    create_topics: bool,
 ) -> None:
     """Run the App named APP in MODULE until SIGTERM or Ctrl-C, then drain, commit and leave the group."""
     app = load_app(target)
@@ -37,12 +57,15 @@ def run(
         app.bootstrap_servers = bootstrap_servers
     if start_timeout is not None:
         app.start_timeout_s = start_timeout
+    if topics_timeout is not None:
+        app.topics_timeout_s = topics_timeout
+    if create_topics and not app.create_topics:
+        app.create_topics = True
     click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
     if health_port is not None:
-        from ottla.sync.health_http import HealthServer
-
-        server = HealthServer(app.health, port=health_port)
-        click.echo(f"ottla: health at http://127.0.0.1:{server.port}/health/ready", err=True)
+        server = _health_server(app, health_host, health_port)
+        shown = f"[{health_host}]" if ":" in health_host else health_host
+        click.echo(f"ottla: health at http://{shown}:{server.port}/health/ready", err=True)
     else:
         server = None
     try:
@@ -53,6 +76,15 @@ def run(
     finally:
         if server is not None:
             server.close()
+
+
+def _health_server(app: App, host: str, port: int) -> HealthServer:
+    from ottla.sync.health_http import HealthServer
+
+    try:
+        return HealthServer(app.health, host=host, port=port)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--health-host {host} --health-port {port}: cannot listen there: {error}") from error
 
 
 def load_app(target: str) -> App:

@@ -32,10 +32,12 @@ from ottla.config.clients import (
     security_of,
     settings_beside,
 )
+from ottla.config.declared_topics import CreateTopics, TopicSpec, declared_topics
 from ottla.config.defaults import COMMON_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, Default
 from ottla.config.permissions import Asking, principal_of
 from ottla.config.profiles import HIGH_THROUGHPUT, LOW_LATENCY, PROFILES
 from ottla.config.settings import Setting, Settings, Shell, Source
+from ottla.config.topic_presence import TopicWait, create_command, unknown_topics
 
 __all__ = [
     "ALIASES",
@@ -50,6 +52,7 @@ __all__ = [
     "Asking",
     "Asyncio",
     "BadAddress",
+    "CreateTopics",
     "Default",
     "Kind",
     "Role",
@@ -58,12 +61,16 @@ __all__ = [
     "Shell",
     "Source",
     "Spec",
+    "TopicSpec",
+    "TopicWait",
     "admin_settings",
     "check_batch_size_against_limit",
     "check_consumer",
     "check_producer",
     "check_servers",
     "consumer_settings",
+    "create_command",
+    "declared_topics",
     "for_admin",
     "known_names",
     "parse_addresses",
@@ -72,4 +79,5 @@ __all__ = [
     "protocol_wanted",
     "security_of",
     "settings_beside",
+    "unknown_topics",
 ]

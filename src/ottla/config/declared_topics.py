@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ottla.errors import ConfigError
 from ottla.records import topic_problem
+from ottla.telemetry import log_event
 
 CreateTopics = bool | Mapping[str, "TopicSpec | int"]
 """`True`: what the service reads, and its dead letter topics; or name → `TopicSpec`, or a number of partitions."""
@@ -51,3 +52,12 @@ def declared_topics(given: CreateTopics, *, used: Collection[str]) -> dict[str, 
             raise ConfigError(f"create_topics: {name}: found {spec!r}, wanted a number of partitions or a TopicSpec")
         specs[name] = TopicSpec(partitions=spec) if isinstance(spec, int) else spec
     return specs
+
+
+def warn_of_other_partitions(declared: Mapping[str, TopicSpec], before: Mapping[str, int | None]) -> None:
+    """Say which topics were there already with another number of partitions. Nothing changes it: keys would move."""
+    for name, spec in declared.items():
+        found = before.get(name)
+        if found is not None and spec.partitions is not None and found != spec.partitions:
+            fields = {"topic": name, "found_partitions": found, "declared_partitions": spec.partitions}
+            log_event("topic_differs", "warning", fields)

@@ -1,8 +1,8 @@
 """Whether what a client names is there: the words for a topic that is missing, and how long one is waited for.
 
-One rule for both shells. A consumer creates no topics (allow.auto.create.topics=false): a subscription to a misspelt name
-would be an empty topic for ever. A topic that is missing is waited for, as long as the caller chose; then it is an error
-that names the command that creates it.
+One rule for both shells. A consumer creates no topics (allow.auto.create.topics=false): a subscription to a misspelt
+name would be an empty topic for ever. A topic that is missing is waited for, as long as the caller chose; then it is an
+error that names the command that creates it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from ottla.errors import UnknownTopic
 
 TOPICS_TIMEOUT_S: Final = 3.0
-"""How long a topic may be missing at the start if nobody chose: one that was made a moment ago is not known everywhere."""
+"""How long a topic may be missing at the start if nobody chose: a new one is not known everywhere at once."""
 
 _AGAIN_S: Final = 0.1
 _SELDOM_S: Final = 1.0

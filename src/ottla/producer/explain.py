@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.config import Asking, Settings, principal_of
+from ottla.config import Asking, Settings, create_command, principal_of
 from ottla.errors import (
     BrokerUnavailable,
     BufferFull,
@@ -40,8 +40,9 @@ class Explain:
 
     def unknown_topic(self, topic: str) -> UnknownTopic:
         return UnknownTopic(
-            f"{topic}: the cluster at {self.servers} does not have this topic and does not create it by itself; "
-            "create it, or fix the name"
+            f"{topic}: the cluster at {self.servers} does not have this topic and does not create it by itself "
+            f"(auto.create.topics.enable=false); create it with "
+            f"`{create_command([topic], self.servers)}`, or fix the name"
         )
 
     def unknown_partition(self, topic: str, partition: int | None) -> InputError:

@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from ottla.config import Asking
+from ottla.config import Asking, unknown_topics
 from ottla.errors import (
     BrokerUnavailable,
     ConfigError,
@@ -15,7 +15,6 @@ from ottla.errors import (
     NoCommittedOffset,
     OttlaError,
     RetriableError,
-    UnknownTopic,
 )
 
 _FENCED: Final = frozenset(
@@ -74,10 +73,8 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), ask
     if code in _UNREACHABLE:
         return BrokerUnavailable(f"no Kafka broker answers at {servers}: {error.str()}")
     if code in _UNKNOWN_TOPIC:
-        return UnknownTopic(
-            f"the cluster at {servers} does not have what is subscribed ({', '.join(topics)}) "
-            f"and does not create topics by itself: {error.str()}"
-        )
+        missing = [name for name in topics if name in error.str()]  # librdkafka names it in its text only
+        return unknown_topics(missing or topics or [error.str()], servers)
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         return NoCommittedOffset(
             f"no committed offset, or one that the log does not hold any more: {error.str()}. "

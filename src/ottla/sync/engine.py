@@ -18,7 +18,8 @@ Our own lock guards the session. It is taken once per fetched batch and once per
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -26,7 +27,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.clock import Clock, SystemClock
-from ottla.config import Asking, Settings, check_servers, principal_of
+from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
 from ottla.consumer import events
 from ottla.consumer.client_log import ErrorLog
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
@@ -58,6 +59,7 @@ from ottla.sync.lookups import check_reachable, close_client, committed_metadata
 from ottla.sync.messages import to_batches
 from ottla.sync.poll_calls import PollCalls
 from ottla.sync.reachable import await_broker
+from ottla.sync.subscribed_topics import await_topics
 from ottla.sync.throttled import hearing
 from ottla.sync.workers import Execute, Workers
 from ottla.telemetry import Hooks, Throttling, log_event
@@ -96,6 +98,7 @@ class Engine:
         commits: CommitPolicy | AtMostOnce | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
+        topics_timeout_s: float | None = None,
         unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
@@ -107,10 +110,12 @@ class Engine:
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
         check_servers(settings)
+        self.asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
         self.settings = self._settings = settings
         self._dead_letters = dead_letters
         self._drain_s = drain_s
         self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._topics_timeout_s = topics_timeout_s
         self._hooks = hooks
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
@@ -156,9 +161,14 @@ class Engine:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
         await_broker(self._settings, self._start_timeout_s, should_give_up)
 
-    def start(self) -> None:
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """The wait for topics that begins now."""
+        servers = str(self._settings.get("bootstrap.servers", ""))
+        return TopicWait(topics, servers=servers, timeout_s=self._topics_timeout_s, now_s=time.monotonic())
+
+    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
-        self.reach()
+        self.reach(should_give_up)
         self._client = Consumer(
             {
                 **hearing(self.throttling, self._settings.to_confluent()),
@@ -169,6 +179,13 @@ class Engine:
         )
         try:
             check_reachable(self._client, self._settings["bootstrap.servers"], _ANSWER_S)
+            await_topics(
+                self._client,
+                self.topics_awaited(self._topics),
+                asking=self.asking,
+                servers=self._settings["bootstrap.servers"],
+                should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+            )
             self._client.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
@@ -420,8 +437,7 @@ class Engine:
         self._error_log.write("warning", error.name(), error.str())
 
     def _error_of(self, error: KafkaError) -> Exception:
-        asking = Asking(principal=principal_of(self._settings), topics=self._topics, group=self.group)
-        return error_of(error, self._settings["bootstrap.servers"], topics=self._topics, asking=asking)
+        return error_of(error, self._settings["bootstrap.servers"], topics=self._topics, asking=self.asking)
 
     # Steps and effects
 

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from ottla.config import Settings, for_admin
+from ottla.config import Asking, Settings, TopicWait, for_admin
 from ottla.delivery.retry_topics import TopicShape, missing_topics
 from ottla.errors import ConfigError
 from ottla.sync.client_errors import error_of
-from ottla.sync.reachable import metadata_of
+from ottla.sync.subscribed_topics import await_topics
 from ottla.telemetry import log_event
 
 
-def ensure_retry_topics(settings: Settings, lines: Mapping[str, tuple[str, ...]], *, timeout_s: float = 30.0) -> None:
-    """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few."""
+def ensure_retry_topics(
+    settings: Settings,
+    lines: Mapping[str, tuple[str, ...]],
+    *,
+    wait: TopicWait,
+    asking: Asking,
+    should_give_up: Callable[[], bool],
+    timeout_s: float = 30.0,
+) -> None:
+    """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few.
+
+    The topics themselves are waited for first: theirs are the partitions.
+    """
     admin = AdminClient({**for_admin(settings).to_confluent(), "log_level": 0})
     try:
-        found = metadata_of(admin, timeout_s).topics
+        servers = settings["bootstrap.servers"]
+        # Not by the admin client: a question of its about a topic creates it.
+        asks = Consumer({**settings.to_confluent(), "log_level": 0})
+        try:
+            found = await_topics(asks, wait, asking=asking, servers=servers, should_give_up=should_give_up).topics
+        finally:
+            asks.close()
         existing = {
             name: TopicShape(len(topic.partitions), max(len(part.replicas) for part in topic.partitions.values()))
             for name, topic in found.items()

@@ -19,12 +19,14 @@ from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
 from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.retry_settings import group_settings
+from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.sync.dead_letters import DeadLetterSink, ProducerSink
+from ottla.sync.declared_topics import ensure_topics
 from ottla.sync.engine import Engine
 from ottla.sync.retry_topics import ensure_retry_topics
 from ottla.telemetry import log_event
@@ -58,6 +60,7 @@ class AppRunner:
                 commits=app.commit,
                 drain_s=app.drain_s,
                 start_timeout_s=app.start_timeout_s,
+                topics_timeout_s=app.topics_timeout_s,
                 unready_after_s=app.unready_after_s,
                 hooks=app.hooks,
                 on_stop=lambda: self._wake.put(None),
@@ -74,12 +77,12 @@ class AppRunner:
         try:
             for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
                 engine.reach(lambda: self._is_stop_asked)
-            self._make_retry_topics()
+            self._make_topics()
             is_opened = True
             for hook in self._app.start_hooks:
                 self._call(hook)
             for engine in self.engines.values():
-                engine.start()
+                engine.start(lambda: self._is_stop_asked)
                 started.append(engine)
             log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
             self._wait_for_a_reason()
@@ -132,12 +135,23 @@ class AppRunner:
 
     # Parts
 
-    def _make_retry_topics(self) -> None:
+    def _make_topics(self) -> None:
+        declared = self._app.declared_topics()
+        if declared:
+            settings = next(iter(self.engines.values())).settings
+            warn_of_other_partitions(declared, ensure_topics(settings, declared))
         for group, routes in self._app.routes_by_group().items():
             wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
             lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
             if lines:
-                ensure_retry_topics(self.engines[group].settings, lines)
+                engine = self.engines[group]
+                ensure_retry_topics(
+                    engine.settings,
+                    lines,
+                    wait=engine.topics_awaited(lines),
+                    asking=engine.asking,
+                    should_give_up=lambda: self._is_stop_asked,
+                )
 
     def _wait_for_a_reason(self) -> None:
         # With a timeout: a wait without one does not let Python run signal handlers on every platform.

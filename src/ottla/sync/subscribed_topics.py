@@ -20,7 +20,7 @@ _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZAT
 def await_topics(
     client: Any, wait: TopicWait, *, asking: Asking, servers: str, should_give_up: Callable[[], bool] = lambda: False
 ) -> Any:
-    """Return what the cluster says of itself to `client` once all topics are there, or raise `UnknownTopic`.
+    """Return what the cluster says to `client`, a consumer, once all topics are there. Raises `UnknownTopic`.
 
     Each missing topic is asked for by name as well: a list of all leaves out those that this client may not see, and
     with allow.auto.create.topics=true the question creates it. Raises `ConfigError` for a topic that may not be seen.

@@ -10,9 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.config import Address, BadAddress, parse_addresses
+from ottla.config import Address, BadAddress, Settings, parse_addresses
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
-from ottla.sync.reachable import first_listening
+from ottla.sync.client_errors import error_of
+from ottla.sync.reachable import first_listening, metadata_of
 
 
 def create_topic(
@@ -70,6 +71,19 @@ def delete_topics(
             missing.append(name)
     if missing:
         raise UnknownTopic(f"no such topic to delete: {', '.join(missing)}")
+
+
+def topic_shapes(settings: Settings, *, timeout_s: float = 10.0) -> dict[str, tuple[int, int]]:
+    """Each topic that the client may see, with its partitions and replicas."""
+    admin = AdminClient({**settings.to_confluent(), "log_level": 0})
+    try:
+        found = metadata_of(admin, timeout_s).topics
+    except KafkaException as error:
+        raise error_of(error.args[0], settings["bootstrap.servers"]) from error
+    return {
+        name: (len(topic.partitions), max((len(each.replicas) for each in topic.partitions.values()), default=0))
+        for name, topic in found.items()
+    }
 
 
 def check_reachable(bootstrap_servers: str, *, timeout_s: float = 5.0) -> int:
