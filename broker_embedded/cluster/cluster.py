@@ -29,6 +29,7 @@ from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.server.broker import Broker
 from broker_embedded.server.network import Network, Reservation, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
+from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.file_pool import OpenFiles
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import random_uuid, uuid_text
@@ -163,6 +164,10 @@ class Cluster:
         except BrokerError as error:
             await self._running.aclose()
             raise StartupError(error.message) from None
+        except OSError as error:
+            await self._running.aclose()
+            path = error.filename or str(self._data_dir or tempfile.gettempdir())
+            raise StartupError(storage_error(error, path=path, doing="starting").message) from error
         except BaseException:
             await self._running.aclose()
             raise

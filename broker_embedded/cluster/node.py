@@ -100,7 +100,9 @@ class Node:
         if settings.internal_port is not None:
             self._internal = self._listen(settings.internal_port)
             around.addresses[self.node_id] = (self._internal.host, self._internal.port)
-        self._metadata_logs = self._open_logs([str(around.data_dir / f"controller-{self.node_id}")], None)
+        self._metadata_logs = self._open_logs(
+            [str(around.data_dir / f"controller-{self.node_id}")], None, must_be_whole=True
+        )
         self.peers = PeerConnections(
             node_id=self.node_id,
             network=around.network,
@@ -154,7 +156,9 @@ class Node:
         self._undo.append(listener.close)
         return listener
 
-    def _open_logs(self, dirs: Sequence[str], config_for: Callable[[str], LogConfig] | None) -> LogManager:
+    def _open_logs(
+        self, dirs: Sequence[str], config_for: Callable[[str], LogConfig] | None, *, must_be_whole: bool = False
+    ) -> LogManager:
         around, config = self._around, self._settings.config
         logs = LogManager(
             dirs,
@@ -167,6 +171,7 @@ class Node:
                 recovery_point_checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
                 high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
             ),
+            must_be_whole=must_be_whole,
             cleaner_enabled=False,  # the broker steps it, so that a long cleaning does not hold up requests
         )
         self._undo.append(logs.abandon)

@@ -44,6 +44,8 @@ class MetadataDelta:
 
         One that was made again in the same delta is in `created_topics` too.
         """
+        self.removed_topic_ids: set[bytes] = set()
+        """Of every topic that was removed, also of one that was created in the same delta."""
         self.changed_configs: set[ConfigKey] = set()
         self.brokers_changed = False
         self._brokers = base.brokers
@@ -122,6 +124,7 @@ class MetadataDelta:
         self.created_topics.add(record.name)
 
     def _remove_topic(self, record: RemoveTopic) -> None:
+        self.removed_topic_ids.add(record.topic_id)
         name = self._topic_names[record.topic_id]
         topic = self._own_topics().pop(name)
         self._own_partitions.pop(name, None)

@@ -323,6 +323,7 @@ class ReplicaManager:
         self._retry_refused()
 
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
+        self._roles.removed_topic_ids |= delta.removed_topic_ids
         if not self._acts:
             self.on_registered()
             return

@@ -52,6 +52,8 @@ class ReplicaRoles:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.refused: set[TopicPartition] = set()
         """What should be here and could not be opened."""
+        self.removed_topic_ids: set[bytes] = set()
+        """Topics that the metadata log says were deleted: what is left of them may go."""
         self._node_id = node_id
         self._clock = clock
         self._logs = logs
@@ -78,6 +80,7 @@ class ReplicaRoles:
             for number, state in topic.partitions.items()
         }
         self._take_over_each(every, image)
+        self._find_strays(image)
 
     def follow_changes(self, delta: MetadataDelta, image: ClusterImage) -> None:
         """The same for what changed."""
@@ -162,14 +165,52 @@ class ReplicaRoles:
         except BrokerError as error:
             if error.code != ErrorCode.INCONSISTENT_TOPIC_ID:
                 raise
-            # The topic was deleted and made again while this broker was down.
-            log.info("%s: the directory belongs to a deleted topic of the same name, it is removed", topic_partition)
-            self._logs.delete(topic, number)
+            self._make_way(topic_partition)
             partition_log = self._logs.get_or_create(topic, number, topic_id, log_settings)
+        partition_log.is_stray = False
         partition_log.update_config(log_settings)
         partition = Partition(topic_partition, topic_id, node_id=self._node_id, log=partition_log, config=config)
         self.partitions[topic_partition] = partition
         return partition
+
+    def _make_way(self, topic_partition: TopicPartition) -> None:
+        """Free a directory that belongs to another topic of the same name.
+
+        The topic may have been deleted and made again while this broker was down. But if the metadata knows nothing of
+        that topic, it is the metadata that was lost, and the records are all that is left.
+        """
+        found = self._logs.get(*topic_partition)
+        if found is None or found.topic_id not in self.removed_topic_ids:
+            self._logs.set_aside(*topic_partition)
+            return
+        log.info("%s: the directory belongs to a deleted topic of the same name, it is removed", topic_partition)
+        self._logs.delete(*topic_partition)
+
+    def _find_strays(self, image: ClusterImage) -> None:
+        """Delete what is left of deleted topics, and leave alone what the metadata does not know."""
+        strays = []
+        for found in self._logs.logs:
+            topic_partition = TopicPartition(found.topic, found.partition)
+            topic = image.topic(found.topic)
+            is_its_topic = topic is not None and found.topic_id in (None, topic.topic_id)
+            if topic is not None and is_its_topic and found.partition in topic.partitions:
+                continue
+            if found.topic_id in self.removed_topic_ids:
+                try:
+                    self._logs.delete(*topic_partition)
+                except BrokerError as error:
+                    log.error("%s is not deleted: %s", topic_partition, error.message)
+            else:
+                found.is_stray = True
+                strays.append(found.directory)
+        if strays:
+            log.error(
+                "%d partition directories are not in the metadata, %s%s: they are kept as they are and not served. If "
+                "the metadata log was lost, restore it (controller-N) before topics of these names are created again",
+                len(strays),
+                ", ".join(strays[:3]),
+                ", ..." if len(strays) > 3 else "",
+            )
 
     def _delete(self, topic_partition: TopicPartition) -> None:
         partition = self.partitions.pop(topic_partition, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 
+from broker_embedded.common.errors import StartupError
 from broker_embedded.common.filesystem import FileSystem, read_whole, write_whole
 from broker_embedded.common.types import TopicPartition
 
@@ -103,11 +104,19 @@ def write_meta_properties(fs: FileSystem, directory: str, properties: Mapping[st
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> dict[str, str] | None:
-    """The properties, or None if there is no file."""
+    """The properties, or None if there is no file. StartupError if it is not a text file."""
+    path = f"{directory}/{META_PROPERTIES}"
     try:
-        text = read_whole(fs, f"{directory}/{META_PROPERTIES}").decode()
+        data = read_whole(fs, path)
     except FileNotFoundError:
         return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise StartupError(
+            f"{path}: not a text file, byte {error.start} is {data[error.start]:#04x}: restore it from a copy, or "
+            "remove it if the directory is this broker's own"
+        ) from None
     pairs = (line.split("=", 1) for line in text.splitlines() if line and line[0] not in "#!" and "=" in line)
     return {key.strip(): value.strip().replace("\\", "") for key, value in pairs}
 

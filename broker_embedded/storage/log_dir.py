@@ -18,6 +18,7 @@ from broker_embedded.storage.future_logs import FUTURE_DIR_SUFFIX
 logger = logging.getLogger(__name__)
 
 DELETE_DIR_SUFFIX = "-delete"
+STRAY_DIR_SUFFIX = "-stray"
 _PROBE = ".writable"
 
 
@@ -127,7 +128,8 @@ class LogDir:
             path = f"{self.path}/{name}"
             is_left_over = name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX))
             topic, _, partition = name.rpartition("-")
-            if not (is_left_over or (topic and partition.isdigit())) or not self._fs.is_dir(path):
+            is_partition = bool(topic) and partition.isascii() and partition.isdigit() and int(partition) < 2**31
+            if not (is_left_over or is_partition) or not self._fs.is_dir(path):
                 continue
             if is_left_over:
                 self._fs.remove_tree(path)

@@ -1,18 +1,22 @@
 """Opens a partition directory: finishes what a crash interrupted, checks what is in doubt, rebuilds what is derived.
 
-After a clean stop no batch is read. Otherwise every segment from the recovery point on (what lies below it was fsynced)
-is scanned; the file is cut at the first batch that is not whole and true, and segments behind a cut are dropped.
+After a clean stop only the headers at each segment's end are read. Otherwise every segment from the recovery point on
+(what lies below it was fsynced) is scanned; the file is cut at the first batch that is not whole and true, and segments
+behind a cut are dropped. What had been fsynced cannot have been torn by a crash: the disk lost it, so what lies behind
+the damage is set aside under another name (`.damaged`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
+from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import FileSystem
-from broker_embedded.storage.batch_walk import BatchAt
-from broker_embedded.storage.file_pool import FilePool
+from broker_embedded.storage.batch_walk import BatchAt, find_valid_batch
+from broker_embedded.storage.file_pool import FilePool, PooledFile
 from broker_embedded.storage.leader_epochs import LeaderEpochs
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET
@@ -29,6 +33,12 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
+DAMAGED_SUFFIX = ".damaged"
+"""What lay behind damage that no crash can have done. It is not served and never removed."""
+
+_COPY_BYTES = 1 << 20
+_OFFSET_SUFFIXES = (*SEGMENT_SUFFIXES, SWAP_SUFFIX)
+"""Files of these names begin with the base offset of their segment."""
 
 
 class LoadedLog(NamedTuple):
@@ -57,7 +67,9 @@ class LogLoader:
         is_clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        must_be_whole: bool = False,
     ) -> None:
+        """`must_be_whole`: every batch is read, and valid batches behind a damaged one raise StartupError."""
         self._fs = fs
         self._pool = pool
         self._directory = directory
@@ -66,6 +78,7 @@ class LogLoader:
         self._is_clean = is_clean
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
+        self._must_be_whole = must_be_whole
         self._segments = Segments()
         self._epochs = LeaderEpochs(fs, directory)
         self._producers = ProducerStateManager(fs, directory, name=name)
@@ -110,7 +123,7 @@ class LogLoader:
              have theirs). They go.
           3. `.cleaned`: it was being written. It goes; the originals are untouched.
         """
-        names = set(self._fs.list_dir(self._directory))
+        names = self._names()
         doomed = {n for n in names if n.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX))}
         swapped = sorted(n for n in names if n.endswith(LOG_SUFFIX + SWAP_SUFFIX))
         committed = {int(n.removesuffix(LOG_SUFFIX + SWAP_SUFFIX)) for n in swapped}
@@ -135,7 +148,7 @@ class LogLoader:
         """
         replacement = self._segment(base_offset, suffix=SWAP_SUFFIX)
         next_offset = base_offset
-        for batch in replacement.batches():
+        for batch in replacement.batches_until_damage():
             next_offset = batch.header.next_offset
         replacement.close()
         covered = {
@@ -147,7 +160,7 @@ class LogLoader:
         return {name for name in names if name.endswith(SEGMENT_SUFFIXES) and int(name.partition(".")[0]) in covered}
 
     def _open_segments(self) -> None:
-        names = self._fs.list_dir(self._directory)
+        names = sorted(self._names())
         bases = {int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX)}
         for name in names:
             if name.endswith(SEGMENT_SUFFIXES[1:]) and int(name.partition(".")[0]) not in bases:
@@ -155,6 +168,14 @@ class LogLoader:
                 self._fs.remove(f"{self._directory}/{name}")
         for base_offset in bases:
             self._segments.add(self._segment(base_offset))
+
+    def _names(self) -> set[str]:
+        """Files in the directory. One that is named as a segment's but with no offset is not ours, and stays."""
+        names = set(self._fs.list_dir(self._directory))
+        strange = {name for name in names if name.endswith(_OFFSET_SUFFIXES) and _offset_of(name) is None}
+        if strange:
+            logger.warning("%s: left alone, not named by an offset: %s", self._directory, ", ".join(sorted(strange)))
+        return names - strange
 
     def _segment(self, base_offset: int, *, suffix: str = "") -> LogSegment:
         path = f"{self._directory}/{segment_name(base_offset)}{LOG_SUFFIX}{suffix}"
@@ -185,20 +206,39 @@ class LogLoader:
         scanned_to = -1
         unflushed_from = self._segments.floor_index(self._recovery_point) if not self._is_clean else len(self._segments)
         for i, segment in enumerate(self._segments):
-            if i < unflushed_from and self._are_indexes_good(segment):
+            if not self._must_be_whole and i < unflushed_from and self._is_good(segment):
                 continue
             if scanned_to != segment.base_offset:
                 self._load_producers(segment.base_offset)
-            cut = segment.recover(self._learner(segment))
+            was_flushed = i < unflushed_from
+            cut = segment.recover(self._learner(segment), before_cut=partial(self._before_cut, segment, was_flushed))
             scanned_to = self._producers.end_offset
             if segment is not self._segments.active:
                 segment.stop_writing()
             if self._is_clean or scanned_to <= self._recovery_point:
                 segment.flush()  # nobody will again: the log is on the disk, and its new indexes have to be as well
             if cut or self._lost_its_end(segment):
-                self._drop_behind(i, segment)
+                self._drop_behind(i, segment, sets_aside=was_flushed)
                 return scanned_to
         return scanned_to
+
+    def _before_cut(self, segment: LogSegment, was_flushed: bool, position: int, next_offset: int) -> None:
+        """Refuse what must not be cut, and keep a copy of what a crash cannot have torn."""
+        path, size = segment.log_file.path, segment.log_file.size()
+        if self._must_be_whole:
+            later = [each for each in self._segments if each.base_offset > segment.base_offset]
+            found = find_valid_batch(segment.log_file, position, size=size, from_offset=next_offset)
+            if found is not None or any(each.size for each in later):
+                follows = f"at position {found}" if found is not None else f"in {later[0].log_file.path}"
+                raise StartupError(
+                    f"{path}: damaged at position {position}, after offset {next_offset - 1}, and valid batches follow "
+                    f"{follows}: a start would lose them. Restore the file from a copy; a voter whose fellows have "
+                    f"the log may also be started with {self._directory} moved away"
+                )
+        if was_flushed:
+            kept = f"{path}.{position}{DAMAGED_SUFFIX}"
+            logger.error("%s: damaged at position %d, what follows is kept as %s", path, position, kept)
+            _copy(self._fs, segment.log_file, kept, range(position, size))
 
     def _lost_its_end(self, segment: LogSegment) -> bool:
         """Whether a closed segment that was not known to be durable ends before the next one starts.
@@ -216,11 +256,15 @@ class LogLoader:
             wanted = header.next_offset
         return wanted < next_base and next_base - wanted <= MAX_RELATIVE_OFFSET
 
-    def _are_indexes_good(self, segment: LogSegment) -> bool:
+    def _is_good(self, segment: LogSegment) -> bool:
         try:
             segment.check_indexes()
+            segment.check_end()
         except CorruptIndexError as error:
             logger.warning("rebuilding the indexes of %s: %s", segment.log_file.path, error)
+            return False
+        except BrokerError as error:
+            logger.warning("scanning %s: %s", segment.log_file.path, error.message)
             return False
         return True
 
@@ -245,8 +289,11 @@ class LogLoader:
 
         return learn
 
-    def _drop_behind(self, i: int, segment: LogSegment) -> None:
+    def _drop_behind(self, i: int, segment: LogSegment, *, sets_aside: bool) -> None:
         for later in tuple(self._segments)[i + 1 :]:
+            if sets_aside:
+                later.log_file.close()
+                self._fs.rename(later.log_file.path, f"{later.log_file.path}{DAMAGED_SUFFIX}")
             logger.warning(
                 "%s: dropped, the segment before it ends at offset %d, where it was cut",
                 later.log_file.path,
@@ -284,3 +331,23 @@ def replay_producers(segments: Segments, producers: ProducerStateManager, *, up_
             if completed is not None:
                 producers.complete(completed)
     producers.end_offset = up_to_offset
+
+
+def _offset_of(name: str) -> int | None:
+    """The base offset that a file is named by; None if it has no such name."""
+    stem = name.partition(".")[0]
+    is_offset = stem.isascii() and stem.isdigit() and int(stem) < 2**63
+    return int(stem) if is_offset and stem == segment_name(int(stem)) else None
+
+
+def _copy(fs: FileSystem, source: PooledFile, target: str, positions: range) -> None:
+    """The bytes at `positions` as a file of their own, durably."""
+    file = fs.open(target, create=True)
+    try:
+        for position in positions[::_COPY_BYTES]:
+            file.write_at(
+                source.read_at(min(_COPY_BYTES, positions.stop - position), position), position - positions.start
+            )
+        file.flush()
+    finally:
+        file.close()

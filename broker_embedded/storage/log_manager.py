@@ -22,7 +22,7 @@ from broker_embedded.storage.file_pool import FilePool, OpenFiles
 from broker_embedded.storage.future_logs import FutureLogs, forget_marker, was_replaced
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
-from broker_embedded.storage.log_dir import DELETE_DIR_SUFFIX, LogDir, SavedOffsets
+from broker_embedded.storage.log_dir import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, LogDir, SavedOffsets
 from broker_embedded.storage.log_loader import LogLoader
 from broker_embedded.storage.offset_checkpoints import partition_of
 from broker_embedded.storage.schedule import Intervals, Schedule, Work
@@ -69,11 +69,16 @@ class LogManager:
         intervals: Intervals | None = None,
         open_files: OpenFiles | None = None,
         cleaner_enabled: bool = True,
+        must_be_whole: bool = False,
     ) -> None:
+        """`must_be_whole`: for logs whose records depend on each other. Each start reads every batch, and StartupError
+        refuses one that would lose valid batches behind a damaged one.
+        """
         if not dirs:
             raise StartupError("log.dirs is empty: name at least one directory")
         self._fs = fs
         self._clock = clock
+        self._must_be_whole = must_be_whole
         self._config_for = config_for or (lambda topic: LogConfig())
         self._pool = FilePool(fs, open_files)
         self._logs: dict[TopicPartition, Log] = {}
@@ -143,10 +148,27 @@ class LogManager:
             saved = log_dir.read_saved_offsets()
             for name in log_dir.partition_dirs():
                 self._load(log_dir, name, saved)
+            self._report_losses(log_dir, saved)
         for log in self.logs:
             if was_replaced(self._fs, log.directory):
                 forget_marker(self._fs, log.directory)
         return self.logs
+
+    def _report_losses(self, log_dir: LogDir, saved: SavedOffsets) -> None:
+        """Say which logs end before what a checkpoint says was durable."""
+        for topic_partition, recovery_point in saved.recovery_points.items():
+            log = self._logs.get(topic_partition)
+            if log is not None and log.log_end_offset < recovery_point:
+                logger.error(
+                    "%s: ends at offset %d, it was on the disk up to %d: what lay between is lost",
+                    log.directory,
+                    log.log_end_offset,
+                    recovery_point,
+                )
+            elif log is None and self._must_be_whole and recovery_point:
+                logger.error(
+                    "%s/%s is gone, it was on the disk up to offset %d", log_dir.path, topic_partition, recovery_point
+                )
 
     @property
     def logs(self) -> Sequence[Log]:
@@ -186,23 +208,45 @@ class LogManager:
         if log.offline_reason is not None:
             logger.warning("%s: its disk is offline, it cannot be deleted; the next start finds it", log.directory)
             return
-        now_ms = self._clock.now_ms()
+        target = self._move_out_of_the_way(log, DELETE_DIR_SUFFIX)
+        log.close_files()
+        self._doomed_dirs.append((self._clock.now_ms() + log.config.file_delete_delay_ms, target))
+        self._sync_names(target)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Rename the directory to `<name>.<unique>-stray`: its name is needed, and its records may be too.
+
+        As Kafka does with a stray. Nothing serves or removes it.
+        """
+        log = self._logs.pop(TopicPartition(topic, partition), None)
+        if log is None:
+            return
+        self.cleaner.forget(log)
+        directory = log.directory
+        target = self._move_out_of_the_way(log, STRAY_DIR_SUFFIX)
+        log.close_files()
+        self._sync_names(target)
+        logger.error("%s is kept as %s: nothing in the metadata says whose it is", directory, target)
+
+    def _move_out_of_the_way(self, log: Log, suffix: str) -> str:
+        """Rename a log's directory; it is still this manager's if that fails."""
         self._deleted += 1
-        suffix = f"-{partition}.{now_ms:016x}{self._deleted:016x}{DELETE_DIR_SUFFIX}"
-        target = f"{parent(log.directory)}/{topic[: _MAX_FILE_NAME - len(suffix)]}{suffix}"
+        suffix = f"-{log.partition}.{self._clock.now_ms():016x}{self._deleted:016x}{suffix}"
+        target = f"{parent(log.directory)}/{log.topic[: _MAX_FILE_NAME - len(suffix)]}{suffix}"
         try:
             self._fs.rename(log.directory, target)
         except OSError as error:
-            self._logs[TopicPartition(topic, partition)] = log
-            raise storage_error(error, path=log.directory, doing="deleting") from error
+            self._logs[TopicPartition(log.topic, log.partition)] = log
+            raise storage_error(error, path=log.directory, doing="renaming") from error
         log.moved_to_dir(target)
-        log.close_files()
-        self._doomed_dirs.append((now_ms + log.config.file_delete_delay_ms, target))
+        return target
+
+    def _sync_names(self, target: str) -> None:
         try:
             self._fs.sync_dir(parent(target))
         except OSError as error:
             # It has its new name here; only a crash of the machine could bring the old one back.
-            logger.error("%s", storage_error(error, path=target, doing="deleting"))
+            logger.error("%s", storage_error(error, path=target, doing="renaming"))
             self._dir_failed(parent(target), error)
 
     # -- moving between directories
@@ -263,7 +307,7 @@ class LogManager:
 
         With `max_steps` a long cleaning is continued by the next call, so that requests are answered in between.
         """
-        online = [log for log in self.logs if log.offline_reason is None]
+        online = [log for log in self.logs if log.offline_reason is None and not log.is_stray]
         cleaned = self.cleaner.run(online, now_ms=now_ms, max_steps=max_steps)
         for path in {parent(log.directory) for log in cleaned} - set(self.offline_dirs):
             offset_checkpoints.write_cleaner_offsets(self._dirs[path], self._logs_in(path))
@@ -441,6 +485,7 @@ class LogManager:
             is_clean=is_clean,
             recovery_point=saved.recovery_points.get(tp, 0) if saved else 0,
             log_start_offset=saved.log_starts.get(tp, 0) if saved else 0,
+            must_be_whole=self._must_be_whole,
         ).load()
         log = Log(
             self._fs,
@@ -481,7 +526,7 @@ class LogManager:
 
     def _each(self, work: Callable[[Log, int], object], now_ms: int) -> None:
         for log in self.logs:
-            if log.offline_reason is not None:
+            if log.offline_reason is not None or log.is_stray:
                 continue
             try:
                 work(log, now_ms)

@@ -69,6 +69,8 @@ class ReadableLog:
         self._on_failure = on_failure
         self.offline_reason: str | None = None
         """Why the directory is offline: then this log serves nothing until the broker is started again."""
+        self.is_stray = False
+        """The metadata does not know it: it is left exactly as it is, by retention and compaction too."""
         self.directory = directory
         self.topic = topic
         self.partition = partition

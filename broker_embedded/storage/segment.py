@@ -10,6 +10,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.filesystem import Bytes
 from broker_embedded.storage.batch_walk import (
     BatchAt,
@@ -24,6 +25,7 @@ from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetInde
 from broker_embedded.storage.sparse_index import CorruptIndexError
 from broker_embedded.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampPosition
 from broker_embedded.storage.transaction_index import TransactionIndex
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.batch import BATCH_OVERHEAD, BatchHeader, check_crc, parse_header
 
 logger = logging.getLogger(__name__)
@@ -240,9 +242,16 @@ class LogSegment:
         """Positions and headers of all batches from a batch's position on; bodies are skipped."""
         return walk_headers(self.log_file, position, size=self.size)
 
-    def batches(self, position: int = 0, end: int | None = None) -> Iterator[BatchAt]:
-        """Whole batches from a batch's position on; stops at `end`, or at the first thing that is not a whole batch."""
-        return walk_batches(self.log_file, position, limit=self.size if end is None else end)
+    def batches(self, position: int = 0) -> Iterator[BatchAt]:
+        """All batches from a batch's position on; BrokerError where the file is damaged."""
+        for batch in self.batches_until_damage(position):
+            yield batch
+            position = batch.position + len(batch.data)
+        self._check_batches_end(position)
+
+    def batches_until_damage(self, position: int = 0) -> Iterator[BatchAt]:
+        """Whole batches from a batch's position on, up to the first thing that is not one."""
+        return walk_batches(self.log_file, position, limit=self.size)
 
     def batch_at(self, located: Located) -> BatchAt:
         data = memoryview(self.log_file.read_at(located.size, located.position))
@@ -271,10 +280,29 @@ class LogSegment:
         self.time_index.check()
         _ = self.txn_index.entries
 
-    def recover(self, on_batch: Callable[[BatchAt], None]) -> int:
+    def check_end(self) -> None:
+        """BrokerError unless the batches behind the last entry of the offset index end where the file ends.
+
+        Reads headers only: enough to see that a file was emptied, cut or zeroed since it was closed.
+        """
+        position = self.offset_index.last.position
+        for at, header in self.headers(position):
+            position = at + header.size_in_bytes
+        self._check_batches_end(position)
+
+    def _check_batches_end(self, position: int) -> None:
+        if position != self.size:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self.log_file.path}: batches end at position {position}, wanted {self.size}, where the file ends",
+            )
+
+    def recover(self, on_batch: Callable[[BatchAt], None], *, before_cut: Callable[[int, int], None]) -> int:
         """Read every batch, cut the file at the first one that is not whole and true, rebuild the indexes.
 
-        `on_batch` is called for each valid batch, after it was indexed. Returns the number of bytes cut.
+        `on_batch` is called for each valid batch, after it was indexed. `before_cut` is called with the position where
+        the file will be cut and the offset after the last valid batch; what it raises leaves the file as it is. Returns
+        the number of bytes cut.
         """
         file_size = self.log_file.size()
         self.size = file_size
@@ -288,7 +316,7 @@ class LogSegment:
         self._tail_last_offsets.clear()
         self._tail_positions.clear()
         valid, next_offset = 0, self.base_offset
-        for batch in self.batches():
+        for batch in self.batches_until_damage():
             header = batch.header
             last_offset = header.base_offset + header.last_offset_delta
             is_in_order = header.base_offset >= next_offset and header.last_offset_delta >= 0
@@ -308,6 +336,7 @@ class LogSegment:
         self.size = valid
         cut = file_size - valid
         if cut:
+            before_cut(valid, next_offset)
             logger.warning(
                 "%s: cut %d bytes at position %d, after offset %d: not a whole valid batch",
                 self.log_file.path,

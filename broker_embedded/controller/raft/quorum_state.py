@@ -28,11 +28,11 @@ class QuorumStateFile:
     def read(self) -> ElectionState | None:
         """What was saved last; None at the very first start. StartupError if it cannot be read: it is never guessed."""
         try:
-            text = read_whole(self._fs, self._path).decode()
+            data = read_whole(self._fs, self._path)
         except FileNotFoundError:
             return None
         try:
-            saved = json.loads(text)
+            saved = json.loads(data.decode())
             version = saved["data_version"]
             if version not in VERSIONS:
                 raise ValueError(f"data_version {version}, wanted 0 or 1")

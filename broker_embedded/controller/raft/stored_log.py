@@ -10,7 +10,7 @@ from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.metadata import serde
 from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
-from ottla_wire.protocol import ErrorCode
+from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.records import batch, record
 
 READ_BYTES = 1024 * 1024
@@ -53,10 +53,15 @@ class StoredLog:
         while offset < end_offset:
             data = b"".join(self._log.read(offset, READ_BYTES, max_offset=end_offset).buffers())
             position = 0
-            for header in batch.iter_headers(data):
-                yield _decode(data, position, header)
-                position += header.size_in_bytes
-                offset = header.next_offset
+            try:
+                for header in batch.iter_headers(data):
+                    yield _decode(data, position, header)
+                    position += header.size_in_bytes
+                    offset = header.next_offset
+            except (ProtocolError, ValueError) as error:
+                raise BrokerError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be read at offset {offset}: {error}"
+                ) from error
             if position == 0:
                 raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be read at offset {offset}")
 

@@ -22,7 +22,7 @@ from broker_embedded.storage.log_loader import CLEANED_SUFFIX, SWAP_SUFFIX
 from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET
 from broker_embedded.storage.segment import LogSegment
 from broker_embedded.storage.transaction_index import AbortedTransactionEntry
-from ottla_wire.records.batch import parse_header
+from ottla_wire.records.batch import check_crc, parse_header
 from ottla_wire.records.record import decode_batch
 
 logger = logging.getLogger(__name__)
@@ -148,6 +148,8 @@ class Cleaning:
         for segment in group:
             transactions.add(self._aborted_in(segment))
             for batch in segment.batches():
+                if not check_crc(batch.data, 0, batch.header):  # what is written again gets a CRC that is right
+                    raise ValueError(f"{segment.log_file.path}: the batch at position {batch.position} has a wrong CRC")
                 kept = batch_filter.apply(batch, can_discard=transactions.can_discard(batch))
                 if kept is not None:
                     _append(cleaned, kept)

@@ -9,6 +9,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.storage.cleaner.cleaner import Cleaning, CleaningAbortedError
 from broker_embedded.storage.cleaner.selection import filthiest
 from broker_embedded.storage.log import Log
+from ottla_wire.protocol import ProtocolError
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class LogCleaner:
             except CleaningAbortedError as error:
                 logger.info("%s", error)
                 done.append(log)  # not again in this run
-            except (OSError, ValueError, BrokerError) as error:
+            except (OSError, ValueError, BrokerError, ProtocolError) as error:
                 logger.error("%s: cannot be compacted, left alone until restart: %s", log.name, error)
                 self.uncleanable.add(log.name)
             self._cleaning = self._steps = None

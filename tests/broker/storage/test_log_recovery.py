@@ -71,9 +71,9 @@ def test_only_segments_from_the_recovery_point_on_are_scanned(
     scanned: list[int] = []
     recover = LogSegment.recover
 
-    def spy(segment: LogSegment, learn: Any) -> int:
+    def spy(segment: LogSegment, learn: Any, **options: Any) -> int:
         scanned.append(segment.base_offset)
-        return recover(segment, learn)
+        return recover(segment, learn, **options)
 
     monkeypatch.setattr(LogSegment, "recover", spy)
     store.kill()
