@@ -10,11 +10,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+FailureKind: TypeAlias = Literal["malformed", "invalid", "failed", "expired"]
+"""Why a record is a dead letter."""
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Sequence[Header]
@@ -58,14 +61,14 @@ class Malformed:
     its type.
     """
 
-    part: str
+    part: Literal["key", "value"]
     raw: bytes | None
     error: str
     error_type: str
-    kind: str = "malformed"
+    kind: Literal["malformed", "invalid"] = "malformed"
 
 
-class Record(msgspec.Struct, Generic[V], gc=False, eq=False):
+class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):
     """One consumed record: what the wire carried (`raw_key`, `raw_value`) and what it was decoded to (`key`, `value`).
 
     `timestamp_ms` is milliseconds since the Unix epoch; `timestamp_type` says who set it. A part that could not be
@@ -83,7 +86,7 @@ class Record(msgspec.Struct, Generic[V], gc=False, eq=False):
     offset: int
     timestamp_ms: int
     key: Any
-    value: V
+    value: V_co
     headers: list[Header]  # or None, when made: see below
     raw_key: bytes | None
     raw_value: bytes | None

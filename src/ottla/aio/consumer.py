@@ -21,11 +21,12 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Generic, Self, Unpack, overload
 
 from ottla.aio.dead_letters import ProducerSink
 from ottla.aio.engine import Engine
 from ottla.app.pulling import decoder, malformed_part, pull_plan
+from ottla.app.signature import ConsumerOptions, Value
 from ottla.config import consumer_settings, settings_beside
 from ottla.consumer.commits import CommitPolicy
 from ottla.consumer.events import RunFinished
@@ -38,14 +39,71 @@ from ottla.delivery.exceptions import ExceptionTable, Failure
 from ottla.delivery.outcomes import Dead, Retry
 from ottla.delivery.retry import RetryPolicy
 from ottla.errors import LifecycleError
-from ottla.records import Malformed, Record, TopicPartition
+from ottla.records import FailureKind, Malformed, Record, TopicPartition
+from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Hooks
+from ottla.typevars import Builtin, V_co
 
 _SLICE_S: Final = 0.05
 
 
-class AsyncConsumer:
-    """A member of a group. Starts with the first record asked for, or as a context manager. One task uses it."""
+class AsyncConsumer(Generic[V_co]):
+    """A member of a group. Starts with the first record asked for, or as a context manager. One task uses it.
+
+    For type checkers it is generic in what `record.value` is: `AsyncConsumer[Order]`, and without a `dead_letter_topic`
+    `AsyncConsumer[Order | Malformed]`. A tombstone is None in every serde: where there are some, say
+    `value=Json[Order | None](Order)`.
+    """
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[bytes],
+        *topics: str,
+        group: str,
+        value: None = None,
+        dead_letter_topic: str | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Value],
+        *topics: str,
+        group: str,
+        value: SerdeOf[Value],
+        dead_letter_topic: str,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Value | Malformed],
+        *topics: str,
+        group: str,
+        value: SerdeOf[Value],
+        dead_letter_topic: None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Builtin],
+        *topics: str,
+        group: str,
+        value: type[Builtin],
+        dead_letter_topic: str,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Builtin | Malformed],
+        *topics: str,
+        group: str,
+        value: type[Builtin],
+        dead_letter_topic: None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -92,7 +150,7 @@ class AsyncConsumer:
 
     # Taking records
 
-    async def __aiter__(self) -> AsyncIterator[Record[Any]]:
+    async def __aiter__(self) -> AsyncIterator[Record[V_co]]:
         """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it
         open (it will be delivered again), unless you `ack` it first."""
         while not self._is_closed:
@@ -104,7 +162,7 @@ class AsyncConsumer:
                 if current is not None:
                     self._settle(current, None)
 
-    async def poll(self, timeout_s: float = 1.0, *, max_records: int = 500) -> list[Record[Any]]:
+    async def poll(self, timeout_s: float = 1.0, *, max_records: int = 500) -> list[Record[V_co]]:
         """Up to `max_records` records, as soon as there is one; empty after `timeout_s`. Each must be settled: `ack`,
         `retry`, `dead` or `skip`."""
         first = await self._next(timeout_s)
@@ -129,7 +187,7 @@ class AsyncConsumer:
         """Deliver it again, later; it counts as an attempt."""
         self._settle(record, Failure.of_outcome(Retry(after_s, reason or "the caller asked for a retry")))
 
-    def dead(self, record: Record[Any], reason: str, *, kind: str = "failed") -> None:
+    def dead(self, record: Record[Any], reason: str, *, kind: FailureKind = "failed") -> None:
         """Write it to the dead letter topic. It is done when that is acknowledged."""
         self._settle(record, Failure.of_outcome(Dead(reason, kind)))
 
@@ -147,7 +205,7 @@ class AsyncConsumer:
 
     # Life
 
-    async def start(self) -> AsyncConsumer:
+    async def start(self) -> Self:
         """Connect and subscribe. Raises `BrokerUnavailable` when nobody answers."""
         if self._is_closed:
             raise LifecycleError("the consumer is closed: make a new one")
@@ -170,7 +228,7 @@ class AsyncConsumer:
         await self._engine.join()
         await self._sink.close(self._drain_s)
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> Self:
         return await self.start()
 
     async def __aexit__(

@@ -34,7 +34,7 @@ class ProducerSink:
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._settings = settings
-        self._producer: AsyncProducer | None = None
+        self._producer: AsyncProducer[Any, Any] | None = None
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -71,7 +71,7 @@ class ProducerSink:
                 break
         on_written(letter, None if error is None else f"{type(error).__name__}: {error}")
 
-    async def _started(self) -> AsyncProducer:
+    async def _started(self) -> AsyncProducer[Any, Any]:
         async with self._starting:
             if self._producer is None:
                 producer = AsyncProducer(self._bootstrap_servers, profile="low_latency", settings=self._settings)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from types import TracebackType
-from typing import Any
+from types import GenericAlias, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -51,9 +51,12 @@ from ottla.producer import (
 from ottla.producer.bulk import Outgoing, outgoing
 from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.serializing import Serializer
+from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
 from ottla.records import Header, Headers
+from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Throttling, log_event
+from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 
 __all__ = ["AsyncProducer", "Outgoing"]
 
@@ -63,7 +66,7 @@ _YIELD_EVERY = 500
 _running_loop = asyncio._get_running_loop  # None instead of an error where no loop runs
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[V_contra, K_contra]):
     """Sends records from one event loop. Make one per process and share it among all tasks.
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
@@ -73,15 +76,81 @@ class AsyncProducer:
             await producer.send("orders", order, key=b"42")
 
     Leaving the block flushes, and raises `DeliveryError` with what was not delivered.
+
+    For type checkers it is generic in its values and keys: `AsyncProducer[Order]` sends orders with keys of bytes,
+    `AsyncProducer[Order, str]` orders with keys of text, and `AsyncProducer` alone bytes with keys of bytes.
     """
+
+    if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
+        __class_getitem__ = classmethod(GenericAlias)
+
+    @overload
+    def __init__(
+        self,
+        bootstrap_servers: Servers = None,
+        *,
+        value: SerdeOf[V_contra] | None = None,
+        key: SerdeOf[K_contra] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Builtin, BytesLike],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Builtin, Key],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: SerdeOf[Key],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[BytesLike, Builtin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: None = None,
+        key: type[Builtin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Value, Builtin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: SerdeOf[Value],
+        key: type[Builtin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Builtin, OtherBuiltin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: type[OtherBuiltin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] | None = None,
         *,
-        profile: str | None = None,
+        profile: Profile | None = None,
         settings: Mapping[str, Any] | None = None,
-        partitioner: str | CustomPartitioner | Partitioner | None = None,
+        partitioner: PartitionerName | CustomPartitioner | Partitioner | None = None,
         key: Any = None,
         value: Any = None,
         topics: Sequence[str] = (),
@@ -128,9 +197,9 @@ class AsyncProducer:
     def send(
         self,
         topic: str,
-        value: Any = None,
+        value: V_contra | None = None,
         *,
-        key: Any = None,
+        key: K_contra | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -284,7 +353,7 @@ class AsyncProducer:
             raise self._errors.transactional_id_missing()
         return Transaction(self.transactions, timeout_s=timeout_s)
 
-    async def __aenter__(self) -> AsyncProducer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

@@ -11,7 +11,7 @@ from ottla.aio.producer import AsyncProducer
 from ottla.errors import DeliveryError
 from ottla.producer.sharing import Shared, identity_of
 
-_shared: Shared[AsyncProducer] = Shared()
+_shared: Shared[AsyncProducer[Any, Any]] = Shared()
 _starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -23,7 +23,7 @@ async def shared_async_producer(
     partitioner: Any = None,
     key: Any = None,
     value: Any = None,
-) -> AsyncProducer:
+) -> AsyncProducer[Any, Any]:
     """The running loop's producer with these settings, started: every call on this loop gives the same one.
 
     Close it with `close_shared_async_producers` before the loop ends: nobody can afterwards.

@@ -26,7 +26,7 @@ class TransactionRunner:
 
     def __init__(
         self,
-        producer: AsyncProducer,
+        producer: AsyncProducer[Any, Any],
         states: TransactionStates,
         errors: ErrorTranslator,
         reports: Reports,

@@ -17,11 +17,13 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from ottla.app.middleware import Middleware
 from ottla.app.options import Route, ordering_of
 from ottla.app.returned import refuse_generators
+from ottla.app.running import Runner
+from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
 from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.flow import FlowLimits
@@ -34,6 +36,7 @@ from ottla.delivery.retry import NO_RETRY, RetryPolicy
 from ottla.delivery.retry_topics import RetryTopics
 from ottla.errors import ConfigError, LifecycleError
 from ottla.records import TopicPartition
+from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Hooks
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,10 +116,29 @@ class App:
         self._on_start: list[Callable[[], Any]] = []
         self._on_stop: list[Callable[[], Any]] = []
         self._lock = threading.Lock()
-        self._runner: Any = None
+        self._runner: Runner | None = None
         self._is_stop_asked = False
 
     # Declaring
+
+    @overload
+    def handler(
+        self,
+        *topics: str,
+        value: type[bytes] | type[str] | type[int] | None = None,
+        batch: bool = False,
+        **options: Unpack[HandlerOptions],
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def handler(
+        self, *topics: str, value: SerdeOf[Value], batch: Literal[False] = False, **options: Unpack[HandlerOptions]
+    ) -> ForOne[Value]: ...
+
+    @overload
+    def handler(
+        self, *topics: str, value: SerdeOf[Value], batch: Literal[True], **options: Unpack[HandlerOptions]
+    ) -> ForBatch[Value]: ...
 
     def handler(
         self,
@@ -129,12 +151,12 @@ class App:
         dead_letter_topic: str | None = None,
         on_error: Mapping[type[BaseException], Outcome] | None = None,
         concurrency: int = 1,
-        ordering: Ordering | str = Ordering.PARTITION,
+        ordering: Ordering | OrderingName = Ordering.PARTITION,
         batch: bool = False,
         max_batch: int = 500,
         linger_ms: int = 0,
         quantum: int = DEFAULT_QUANTUM_RECORDS,
-        fair_by: str = "records",
+        fair_by: FairBy = "records",
         weight_of: Callable[[TopicPartition], int] | None = None,
         budget: DeadLetterBudget | None = None,
         name: str | None = None,
@@ -237,7 +259,7 @@ class App:
             runner.stop()
 
     @property
-    def runner(self) -> Any:
+    def runner(self) -> Runner:
         """What runs the app now, with `pause`, `resume`, `seek` and `drain`; `LifecycleError` when it does not run."""
         if self._runner is None:
             raise LifecycleError("the app is not running")
@@ -248,8 +270,7 @@ class App:
         runner = self._runner
         if runner is None:
             return Health(is_alive=False, is_ready=False, problems=("the app is not running",))
-        health: Health = runner.health()
-        return health
+        return runner.health()
 
     # For runners and tests
 
@@ -289,7 +310,7 @@ class App:
         plans_by_topic([other.plan() for other in [*same_group, route]])
         self._routes.append(route)
 
-    def _adopt(self, runner: Any) -> None:
+    def _adopt(self, runner: Runner) -> None:
         if not self._routes:
             raise ConfigError(f"app {self.group!r} has no handlers: decorate a function with @app.handler('topic')")
         with self._lock:

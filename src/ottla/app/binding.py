@@ -8,7 +8,8 @@ A parameter is bound by its name (`value`, `key`, `record`, `headers`, `context`
     def on_order(record: Record[Order]) -> None: ...
 
 A batch handler is bound to lists: `values`, `keys`, `records`, `context`, or `list[Record[Order]]` by annotation. What
-cannot be bound is an error at once, naming the parameter, not a failure of every record later.
+cannot be bound is an error at once, naming the parameter, not a failure of every record later. So is an annotation
+that says another type than the serde gives (`ottla.app.annotations`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.app.annotations import element_of, value_of_record
 from ottla.app.context import Context
 from ottla.errors import ConfigError
 from ottla.records import Malformed, Record
@@ -54,6 +56,9 @@ class Binding:
     is_async: bool
     wants_malformed: bool
     """The handler says by annotation (`Order | Malformed`) that it takes values which could not be decoded."""
+    value_hint: Any = Any
+    """What the annotations say of one value; Any where they say nothing."""
+    key_hint: Any = Any
 
 
 def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
@@ -69,6 +74,7 @@ def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
     sources = _BATCH if is_batch else _SINGLE
     arguments: list[str] = []
     unbound: list[inspect.Parameter] = []
+    said: dict[str, Any] = {}
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -79,15 +85,39 @@ def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
                 arguments.append("")
             continue
         arguments.append(_argument(parameter, source))
+        said[source] = hints.get(parameter.name, Any)
     if len(unbound) == 1 and "value" not in signature.parameters and "values" not in signature.parameters:
-        arguments[arguments.index("")] = _argument(unbound[0], sources["values" if is_batch else "value"])
+        source = sources["values" if is_batch else "value"]
+        arguments[arguments.index("")] = _argument(unbound[0], source)
+        said[source] = hints.get(unbound[0].name, Any)
     elif unbound:
         raise BindingError(_cannot_bind(name, unbound, signature, is_batch=is_batch))
+    try:
+        value_hint, key_hint = _batch_hints(said) if is_batch else _single_hints(said)
+    except TypeError as error:
+        raise BindingError(f"{name}{signature}: {error}") from None
     return Binding(
         call=_compile(handler, arguments),
+        value_hint=value_hint,
+        key_hint=key_hint,
         is_async=_is_async(handler),
         wants_malformed=any(_mentions_malformed(hint) for key, hint in hints.items() if key != "return"),
     )
+
+
+def _single_hints(said: dict[str, Any]) -> tuple[Any, Any]:
+    """What is said of the value and of the key."""
+    value = said.get(_SINGLE["value"], value_of_record(said.get(_SINGLE["record"], Any)))
+    return value, said.get(_SINGLE["key"], Any)
+
+
+def _batch_hints(said: dict[str, Any]) -> tuple[Any, Any]:
+    """The same of the elements of lists."""
+    values, keys, records = (
+        element_of(said[source]) if source in said else Any
+        for source in (_BATCH["values"], _BATCH["keys"], _BATCH["records"])
+    )
+    return values if _BATCH["values"] in said else value_of_record(records), keys
 
 
 def _argument(parameter: inspect.Parameter, source: str) -> str:

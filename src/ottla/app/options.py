@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.app.binding import bind
+from ottla.app.annotations import chosen_serde
+from ottla.app.binding import BindingError, bind
 from ottla.app.invoke import Invoker
 from ottla.app.middleware import Middleware, wrap
 from ottla.app.originals import with_originals
@@ -21,7 +22,7 @@ from ottla.delivery.retry import RetryPolicy
 from ottla.delivery.retry_topics import RetryTopics
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition, topic_problem
-from ottla.serdes import as_serde
+from ottla.serdes import Serde, as_serde
 
 DEFAULT_BATCH_RECORDS = 500
 
@@ -49,6 +50,9 @@ class Route:
     is_fair_by_bytes: bool = False
     weight_of: Callable[[TopicPartition], int] | None = None
     budget: DeadLetterBudget | None = None
+    value_serde: Serde[Any] = field(init=False)
+    """The serde that was given, or the one that the handler's annotation asks for."""
+    key_serde: Serde[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -82,9 +86,9 @@ class Route:
                 f"{self.name}: {self.dead_letter_topic!r} is both a retry topic and its dead letter topic"
             )
         refuse_generators(self.handler, f"{self.name}: the handler")
-        bind(self.handler, is_batch=self.is_batch)
-        self._serde("value", self.value)
-        self._serde("key", self.key)
+        binding = bind(self.handler, is_batch=self.is_batch)
+        object.__setattr__(self, "value_serde", self._serde("value", self.value, binding.value_hint))
+        object.__setattr__(self, "key_serde", self._serde("key", self.key, binding.key_hint))
         ExceptionTable(self.on_error)
         self.plan()
 
@@ -127,8 +131,8 @@ class Route:
             name=self.name,
             group=self.group,
             binding=with_originals(binding, is_batch=self.is_batch) if self.retry_lines else binding,
-            value=self._serde("value", self.value),
-            key=self._serde("key", self.key),
+            value=self.value_serde,
+            key=self.key_serde,
             exceptions=ExceptionTable(self.on_error),
             ordering=self.ordering,
             is_batch=self.is_batch,
@@ -137,11 +141,16 @@ class Route:
             origins={name: topic for topic, names in self.retry_lines.items() for name in names},
         )
 
-    def _serde(self, part: str, given: Any) -> Any:
+    def _serde(self, part: str, given: Any, hint: Any) -> Serde[Any]:
+        place = f"{self.name}: {f'no {part}= is given' if given is None else f'{part}={given!r}'}"
         try:
-            return as_serde(given)
+            as_serde(given)
         except TypeError as error:
-            raise ConfigError(f"{self.name}: {part}={given!r}: {error}") from error
+            raise ConfigError(f"{place}: {error}") from error
+        try:
+            return chosen_serde(given, hint)
+        except TypeError as error:
+            raise BindingError(f"{place}: {error}") from None
 
 
 def ordering_of(given: Ordering | str, name: str) -> Ordering:

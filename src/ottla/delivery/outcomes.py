@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ottla.records import FailureKind
+
 __all__ = ["Ack", "Dead", "InvalidRecord", "Outcome", "Retry", "Skip"]
 
 
@@ -38,7 +40,7 @@ class Dead:
     """Write the record to the dead letter topic at once; no retry would help."""
 
     reason: str = "the handler refused the record"
-    kind: str = "failed"
+    kind: FailureKind = "failed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ resolution rules decide.
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, overload
 
 import msgspec
 
@@ -34,8 +35,7 @@ from ottla.serdes.models import explain, from_plain, to_plain, type_text
 from ottla.serdes.registry import RegisteredSchema, SchemaRegistry
 from ottla.serdes.subjects import SubjectName, topic_name
 from ottla.serdes.wire_format import HEADER_BYTES, schema_id_of
-
-T = TypeVar("T")
+from ottla.typevars import T_any as T
 
 
 class Avro(Serde[T]):
@@ -53,6 +53,44 @@ class Avro(Serde[T]):
         "type",
         "writer_schema",
     )
+
+    @overload
+    def __init__(
+        self,
+        schema: builtins.type[T],
+        *,
+        writer_schema: Schema | Path | None = None,
+        namespace: str | None = None,
+        registry: SchemaRegistry | str | None = None,
+        subject: SubjectName = topic_name,
+        auto_register: bool = True,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        schema: Schema | Path,
+        *,
+        type: builtins.type[T],
+        writer_schema: Schema | Path | None = None,
+        namespace: str | None = None,
+        registry: SchemaRegistry | str | None = None,
+        subject: SubjectName = topic_name,
+        auto_register: bool = True,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        type: Any = None,
+        writer_schema: Schema | Path | None = None,
+        namespace: str | None = None,
+        registry: SchemaRegistry | str | None = None,
+        subject: SubjectName = topic_name,
+        auto_register: bool = True,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -93,6 +131,10 @@ class Avro(Serde[T]):
             subject=subject,
             auto_register=auto_register,
         )
+
+    @property
+    def value_type(self) -> Any:
+        return Any if self.type is None else self.type
 
     def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
         if value is None:

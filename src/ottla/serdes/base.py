@@ -30,6 +30,10 @@ ERROR_TEXT_LIMIT: Final = 1_000
 """Characters of a decoder's message that are kept: it may quote the data, and it travels in dead letter headers."""
 
 
+SerdeOf: TypeAlias = "Serde[T] | type[Serde[T]]"
+"""A serde, or its class where it takes no arguments."""
+
+
 class SerdeContext(NamedTuple):
     """Where the bytes are going or coming from. One per topic and part is enough: make it once, not per record."""
 
@@ -42,6 +46,11 @@ class Serde(ABC, Generic[T]):
     """Turns values of `T` into bytes and back. Stateless or thread-safe: one instance serves every thread."""
 
     __slots__ = ()
+
+    @property
+    def value_type(self) -> Any:
+        """The type of the values it gives; Any where it does not know. Annotations of handlers are held against it."""
+        return Any
 
     @abstractmethod
     def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
@@ -89,7 +98,9 @@ def invalid(data: bytes | None, ctx: SerdeContext, error: BaseException, text: s
     return _evidence(data, ctx, INVALID, type_name(origin), text, what)
 
 
-def _evidence(data: bytes | None, ctx: SerdeContext, kind: str, error_type: str, text: str, what: str) -> Malformed:
+def _evidence(
+    data: bytes | None, ctx: SerdeContext, kind: Literal["malformed", "invalid"], error_type: str, text: str, what: str
+) -> Malformed:
     text = f"{what}: {text}" if what else text
     if len(text) > ERROR_TEXT_LIMIT:
         text = text[:ERROR_TEXT_LIMIT] + "…"

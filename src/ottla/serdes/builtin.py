@@ -17,6 +17,10 @@ class Bytes(Serde[bytes]):
 
     __slots__ = ()
 
+    @property
+    def value_type(self) -> type[bytes]:
+        return bytes
+
     def serialize(self, value: bytes | bytearray | memoryview | None, ctx: SerdeContext) -> bytes | None:
         if value is None or type(value) is bytes:
             return value
@@ -35,6 +39,10 @@ class Str(Serde[str]):
     """Text as UTF-8."""
 
     __slots__ = ()
+
+    @property
+    def value_type(self) -> type[str]:
+        return str
 
     def serialize(self, value: str | None, ctx: SerdeContext) -> bytes | None:
         if value is None:
@@ -60,6 +68,10 @@ class Int64(Serde[int]):
     """A signed 64-bit integer, 8 bytes, big-endian."""
 
     __slots__ = ()
+
+    @property
+    def value_type(self) -> type[int]:
+        return int
 
     def serialize(self, value: int | None, ctx: SerdeContext) -> bytes | None:
         if value is None:

@@ -15,10 +15,11 @@ a consumer with the same type can read.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, overload
 
 import msgspec
 
@@ -30,8 +31,7 @@ from ottla.serdes.models import explain, fill_defaults, mentions_pydantic, type_
 from ottla.serdes.registry import SchemaRegistry
 from ottla.serdes.subjects import SubjectName, topic_name
 from ottla.serdes.wire_format import HEADER_BYTES, NotFramed, schema_id_of
-
-T = TypeVar("T")
+from ottla.typevars import T_any as T
 
 
 class Json(Serde[T]):
@@ -42,7 +42,34 @@ class Json(Serde[T]):
     the type says all that is needed.
     """
 
-    __slots__ = ("_check", "_decode", "_encode", "_framing", "type")
+    __slots__ = ("_check", "_decode", "_encode", "_framing", "_options", "type")
+
+    # `Order | None` is no class: type checkers take it for Any, and for itself in `Json[Order | None](Order | None)`.
+    @overload
+    def __init__(
+        self,
+        type: builtins.type[T],
+        *,
+        check: bool = True,
+        enc_hook: Callable[[Any], Any] | None = None,
+        dec_hook: Callable[[builtins.type[Any], Any], Any] | None = None,
+        registry: SchemaRegistry | str | None = None,
+        subject: SubjectName = topic_name,
+        auto_register: bool = True,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        type: Any = Any,
+        *,
+        check: bool = True,
+        enc_hook: Callable[[Any], Any] | None = None,
+        dec_hook: Callable[[builtins.type[Any], Any], Any] | None = None,
+        registry: SchemaRegistry | str | None = None,
+        subject: SubjectName = topic_name,
+        auto_register: bool = True,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -56,6 +83,14 @@ class Json(Serde[T]):
         auto_register: bool = True,
     ) -> None:
         self.type = type
+        self._options: dict[str, Any] = {
+            "check": check,
+            "enc_hook": enc_hook,
+            "dec_hook": dec_hook,
+            "registry": registry,
+            "subject": subject,
+            "auto_register": auto_register,
+        }
         self._framing: Framing | None = None
         if registry is not None:
             self._framing = Framing(
@@ -78,6 +113,19 @@ class Json(Serde[T]):
             raise ConfigError(f"Json({type_text(type)}): {error}") from error
         self._encode = msgspec.json.Encoder(enc_hook=enc_hook).encode
         self._check = check and type is not Any
+
+    @property
+    def value_type(self) -> Any:
+        return self.type
+
+    @property
+    def has_decoding_hook(self) -> bool:
+        """Whether it was told how to make types that msgspec does not know."""
+        return self._options["dec_hook"] is not None
+
+    def typed(self, type: Any) -> Json[Any]:
+        """One like this for values of `type`."""
+        return Json(type, **self._options)
 
     def serialize(self, value: T | None, ctx: SerdeContext) -> bytes | None:
         if value is None:

@@ -64,6 +64,10 @@ class Protobuf(Serde[M]):
                 references=lambda client: _register_imports(client, descriptor.file),
             )
 
+    @property
+    def value_type(self) -> type[M]:
+        return self.message
+
     def serialize(self, value: M | None, ctx: SerdeContext) -> bytes | None:
         if value is None:
             return None

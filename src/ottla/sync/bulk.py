@@ -148,7 +148,7 @@ class Bulk:
             self._owner.run_callbacks(self, self._callbacks)
 
 
-def send_bulk(producer: Producer, topic: str, records: Iterable[Sequence[Any]]) -> Bulk:
+def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]]) -> Bulk:
     """Send records one after the other, in order. See `Producer.send_many`."""
     bulk = Bulk(topic, producer.reports)
     producer.reports.tracker.outstanding.append(bulk)
@@ -163,7 +163,7 @@ def send_bulk(producer: Producer, topic: str, records: Iterable[Sequence[Any]]) 
     return bulk
 
 
-def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+def _send_plainly(producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
@@ -222,7 +222,7 @@ def _send_plainly(producer: Producer, bulk: Bulk, topic: str, records: Iterable[
 
 
 def _produce_again(
-    producer: Producer,
+    producer: Producer[Any, Any],
     bulk: Bulk,
     error: BufferError | KafkaException,
     topic: str,
@@ -249,7 +249,7 @@ def _produce_again(
         producer.with_room(topic, attempt)
 
 
-def _send_one_by_one(producer: Producer, bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+def _send_one_by_one(producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
     """Where each record needs more than librdkafka does: Ottla's own partitioners, transactions, warnings."""
     sent = 0
     try:

@@ -35,7 +35,7 @@ class ProducerSink:
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._settings = settings
-        self._producer: Producer | None = None
+        self._producer: Producer[Any, Any] | None = None
         self._lock = threading.Lock()
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
@@ -72,7 +72,7 @@ class ProducerSink:
         except Exception as error:  # whatever it is: a letter that is never answered is never tried again
             settle(error)
 
-    def _started(self) -> Producer:
+    def _started(self) -> Producer[Any, Any]:
         with self._lock:
             if self._producer is None:
                 self._producer = Producer(self._bootstrap_servers, profile="low_latency", settings=self._settings)

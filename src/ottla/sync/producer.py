@@ -11,8 +11,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from types import TracebackType
-from typing import Any
+from types import GenericAlias, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
@@ -38,8 +38,10 @@ from ottla.producer.bulk import Outgoing
 from ottla.producer.encoded import as_bytes, bad_arguments, check_topic, header_list
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.serializing import Serializer
+from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
 from ottla.records import Headers
+from ottla.serdes.base import SerdeOf
 from ottla.sync.bulk import Bulk, send_bulk
 from ottla.sync.cluster_watch import ClusterWatch
 from ottla.sync.delivery import Delivery
@@ -51,6 +53,7 @@ from ottla.sync.reports import SERVE_EVERY, ReportService
 from ottla.sync.throttled import hearing
 from ottla.sync.transaction import Transaction, TransactionRunner
 from ottla.telemetry import Throttling, log_event
+from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 
 __all__ = ["Outgoing", "Producer"]
 
@@ -59,7 +62,7 @@ _WARN_NULL_KEYS = frozenset({"consistent", "fnv1a"})
 _numbers = itertools.count(1)
 
 
-class Producer:
+class Producer(Generic[V_contra, K_contra]):
     """Sends records. Make one per process and share it: it is thread-safe, and batches best when all sends meet in it.
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
@@ -69,15 +72,81 @@ class Producer:
             producer.send("orders", order, key=b"42")
 
     Leaving the block flushes, and raises `DeliveryError` with what was not delivered.
+
+    For type checkers it is generic in its values and keys: `Producer[Order]` sends orders with keys of bytes,
+    `Producer[Order, str]` orders with keys of text, and `Producer` alone bytes with keys of bytes.
     """
+
+    if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
+        __class_getitem__ = classmethod(GenericAlias)
+
+    @overload
+    def __init__(
+        self,
+        bootstrap_servers: Servers = None,
+        *,
+        value: SerdeOf[V_contra] | None = None,
+        key: SerdeOf[K_contra] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[Builtin, BytesLike],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[Builtin, Key],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: SerdeOf[Key],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[BytesLike, Builtin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: None = None,
+        key: type[Builtin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[Value, Builtin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: SerdeOf[Value],
+        key: type[Builtin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[Builtin, OtherBuiltin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: type[OtherBuiltin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] | None = None,
         *,
-        profile: str | None = None,
+        profile: Profile | None = None,
         settings: Mapping[str, Any] | None = None,
-        partitioner: str | CustomPartitioner | Partitioner | None = None,
+        partitioner: PartitionerName | CustomPartitioner | Partitioner | None = None,
         key: Any = None,
         value: Any = None,
         topics: Sequence[str] = (),
@@ -158,6 +227,33 @@ class Producer:
         forks.owns(self)
 
     # -- sending ----------------------------------------------------------------------------------------------------
+
+    # The value, or a null (a tombstone). In the body both are Any: it puts bytes in their place under the same names.
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: V_contra,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> Delivery: ...
+
+    @overload
+    def send(
+        self,
+        topic: str,
+        value: None = None,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> Delivery: ...
 
     def send(
         self,
@@ -332,7 +428,7 @@ class Producer:
             raise self._errors.transactional_id_missing()
         return Transaction(self.transactions, timeout_s=timeout_s)
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:

@@ -9,7 +9,7 @@ from ottla.errors import DeliveryError
 from ottla.producer.sharing import Shared, identity_of
 from ottla.sync.producer import Producer
 
-_shared: Shared[Producer] = Shared()
+_shared: Shared[Producer[Any, Any]] = Shared()
 
 
 def shared_producer(
@@ -20,7 +20,7 @@ def shared_producer(
     partitioner: Any = None,
     key: Any = None,
     value: Any = None,
-) -> Producer:
+) -> Producer[Any, Any]:
     """The process's producer with these settings: every call gives the same one, from any thread.
 
     All sends meet in it: one connection per broker, one buffer, metadata fetched once, and the fullest batches. Serdes

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class TransactionRunner:
     """Carries out what the table of states allows. One per transactional producer."""
 
-    def __init__(self, producer: Producer, client: Any, states: TransactionStates, errors: ErrorTranslator) -> None:
+    def __init__(
+        self, producer: Producer[Any, Any], client: Any, states: TransactionStates, errors: ErrorTranslator
+    ) -> None:
         self.states = states
         self.failures = TransactionFailures()
         producer.reports.tracker.also_tell = self.failures.add

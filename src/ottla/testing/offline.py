@@ -223,8 +223,8 @@ class OfflineConsumer:
             offset = self._offsets.get(name, 0)
             self._offsets[name] = offset + 1
             self._started_ms[name, offset] = self.clock.monotonic_ms()
-            raw_value = _encode(value, route.value, SerdeContext(name.topic, "value"))
-            raw_key = _encode(key, route.key, SerdeContext(name.topic, "key"))
+            raw_value = _encode(value, route.value_serde, SerdeContext(name.topic, "value"))
+            raw_key = _encode(key, route.key_serde, SerdeContext(name.topic, "key"))
             records.append(
                 Record(name.topic, partition, offset, at_ms, raw_key, raw_value, list(headers), raw_key, raw_value)
             )

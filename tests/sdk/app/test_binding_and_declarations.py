@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ def call(handler: Callable[..., Any]) -> Any:
     return bind(handler, is_batch=False).call(RECORD, CONTEXT)
 
 
-class Order: ...
+@dataclass
+class Order:
+    id: int = 0
 
 
 def one_of_any_name(order: Order) -> Any:

@@ -1,0 +1,38 @@
+"""What a producer of either shell can be given: the types that its overloads share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+
+from ottla.producer.partitioners import CustomPartitioner, Partitioner
+
+__all__ = ["Key", "PartitionerName", "ProducerOptions", "Profile", "Servers", "Value"]
+
+Servers: TypeAlias = str | Sequence[str] | None
+Profile: TypeAlias = Literal["low_latency", "high_throughput"]
+PartitionerName: TypeAlias = Literal[
+    "murmur2",
+    "murmur2_random",
+    "consistent",
+    "consistent_random",
+    "fnv1a",
+    "fnv1a_random",
+    "random",
+    "round_robin",
+    "sticky",
+    "explicit",
+]
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class ProducerOptions(TypedDict, total=False):
+    """The arguments of a producer that its type does not depend on."""
+
+    profile: Profile | None
+    settings: Mapping[str, Any] | None
+    partitioner: PartitionerName | CustomPartitioner | Partitioner | None
+    topics: Sequence[str]
+    environ: Mapping[str, str] | None

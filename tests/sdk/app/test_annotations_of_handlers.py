@@ -1,0 +1,226 @@
+"""A handler's annotations: held against its serde where there is one, and what chooses it where there is none."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NewType, Protocol, TypedDict, TypeVar
+
+import msgspec
+import pytest
+
+from ottla import App, Avro, BindingError, Bytes, Context, Int64, Json, Malformed, Record, Serde, Str
+from ottla.serdes import SerdeContext, as_serde
+from ottla.testing import consumer_for
+
+CTX = SerdeContext("orders", "value")
+OrderId = NewType("OrderId", int)
+V = TypeVar("V")
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@dataclass
+class Refund(Order):
+    reason: str = ""
+
+
+class Line(TypedDict):
+    sku: str
+
+
+class Priced(Protocol):
+    id: int
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Plain:
+    """No model: nothing says which fields it has."""
+
+
+class Opaque(Serde[Any]):
+    """A serde that does not say what it gives."""
+
+    def serialize(self, value: Any, ctx: SerdeContext) -> bytes | None:
+        return None
+
+    def deserialize(self, data: bytes | None, ctx: SerdeContext) -> Any:
+        return data
+
+
+def handler_of(annotation: Any, name: str = "order") -> Callable[..., None]:
+    """A handler whose one parameter has this annotation."""
+    namespace: dict[str, Any] = {}
+    exec(f"def on_order({name}): ...", namespace)
+    function: Callable[..., None] = namespace["on_order"]
+    function.__annotations__ = {name: annotation}
+    return function
+
+
+def serde_for(annotation: Any, *, name: str = "order", **options: Any) -> Serde[Any]:
+    app = App("g")
+    app.handler("orders", **options)(handler_of(annotation, name))
+    return app.routes[0].value_serde
+
+
+class TestHeldAgainstTheSerde:
+    @pytest.mark.parametrize(
+        ("annotation", "serde"),
+        [
+            (Order, Json(Order)),
+            (Order | None, Json(Order)),
+            (Order | Malformed, Json(Order)),
+            (Annotated[Order, "of today"], Json(Order)),
+            (Order, Json(Order | None)),
+            (Order, Json(Refund)),
+            (Order | Refund, Json(Order)),
+            (Any, Json(Order)),
+            (object, Json(Order)),
+            (V, Json(Order)),
+            (Priced, Json(Order)),
+            ("NotImported", Json(Order)),
+            (Record[Order], Json(Order)),
+            (Record[Order | Malformed], Json(Order)),
+            (Record, Json(Order)),
+            (dict, Json(Line)),
+            (dict[str, Any], Json(Line)),
+            (Line, Json(Line)),
+            (list[Order], Json(list[Order])),
+            (Sequence[Order], Json(list[Order])),
+            (Mapping, Json(dict[str, int])),
+            (float, Int64()),
+            (OrderId, Int64()),
+            (str, Str),
+            (str, str),
+            (bytes, Bytes()),
+            (memoryview, Bytes()),
+            (dict[str, Any], Avro('{"type": "record", "name": "R", "fields": []}')),
+            (Order, Avro(Order)),
+            (Plain, Opaque()),
+        ],
+    )
+    def test_what_the_serde_gives_is_taken(self, annotation: Any, serde: Any) -> None:
+        assert serde_for(annotation, value=serde).value_type == as_serde(serde).value_type
+
+    @pytest.mark.parametrize(
+        ("annotation", "serde", "named"),
+        [
+            (int, Json(Order), r"Json\(Order\) gives Order, and the annotation says int"),
+            (Refund, Json(Order), "gives Order, and the annotation says Refund"),
+            (Order, Json(Order | int), "and the annotation says Order"),
+            (Record[int], Json(Order), "gives Order, and the annotation says int"),
+            (str | None, Avro(Order), "gives Order"),
+            (list[int], Json(list[Order]), "gives list"),
+            (Order, str, "gives str, and the annotation says Order"),
+            (str, Int64(), "gives int, and the annotation says str"),
+            (str, Bytes, "gives bytes, and the annotation says str"),
+            (list[Order], Json(Order), "gives Order, and the annotation says list"),
+        ],
+    )
+    def test_another_type_is_refused_where_it_is_declared(self, annotation: Any, serde: Any, named: str) -> None:
+        with pytest.raises(BindingError, match=f"on_order: value=.*{named}"):
+            serde_for(annotation, value=serde)
+
+    @pytest.mark.parametrize("annotation", [list[Order], Sequence[Order], list[Order | Malformed], list, Any])
+    def test_a_batch_is_a_list_of_what_the_serde_gives(self, annotation: Any) -> None:
+        serde_for(annotation, value=Json(Order), batch=True)
+
+    def test_a_batch_of_records_is_one_too(self) -> None:
+        serde_for(list[Record[Order]], value=Json(Order), batch=True)
+
+        with pytest.raises(BindingError, match="gives Order, and the annotation says int"):
+            serde_for(list[Record[int]], value=Json(Order), batch=True)
+
+    @pytest.mark.parametrize(
+        ("annotation", "named"), [(Order, "found Order, wanted a list"), (list[int], "and the annotation says int")]
+    )
+    def test_anything_else_is_no_batch(self, annotation: Any, named: str) -> None:
+        with pytest.raises(BindingError, match=named):
+            serde_for(annotation, value=Json(Order), batch=True)
+
+    def test_keys_are_held_against_theirs(self) -> None:
+        def on_order(order: Order, key: int) -> None: ...
+
+        App("g").handler("orders", value=Json(Order), key=Int64())(on_order)
+        with pytest.raises(BindingError, match=r"on_order: key=.*gives str, and the annotation says int"):
+            App("g").handler("orders", value=Json(Order), key=str)(on_order)
+
+
+class TestChosenByTheAnnotation:
+    @pytest.mark.parametrize(
+        ("annotation", "wanted"),
+        [
+            (Any, "Bytes"),
+            ("NotImported", "Bytes"),
+            (bytes, "Bytes"),
+            (bytes | None, "Bytes"),
+            (Malformed, "Bytes"),
+            (str, "Str"),
+            (str | None, "Str"),
+            (int, "Int64"),
+            (Record[int], "Int64"),
+            (bool, "Json"),
+            (Order, "Json"),
+            (Order | Malformed, "Json"),
+            (list[Order], "Json"),
+            (dict[str, Any], "Json"),
+            (Colour, "Json"),
+        ],
+    )
+    def test_without_a_serde_the_annotation_says_it(self, annotation: Any, wanted: str) -> None:
+        assert type(serde_for(annotation)).__name__ == wanted
+
+    def test_an_order_is_read_from_json(self) -> None:
+        handled: list[Order] = []
+
+        def on_order(order: Order, key: str, context: Context) -> None:
+            handled.append(order)
+            assert key == "42"
+
+        consumer = consumer_for(on_order, dead_letter_topic="dead")
+
+        assert consumer.deliver(b'{"id": 1}', key=b"42").outcome == "done"
+        assert consumer.deliver(Order(2), key="42").outcome == "done"
+        letter = consumer.deliver(b'{"id": "one"}').dead_letter
+        assert letter is not None
+        assert letter.kind == "invalid"
+        assert handled == [Order(1), Order(2)]
+
+    @pytest.mark.parametrize("given", [Json, Json()])
+    def test_json_without_a_type_gets_the_annotations(self, given: Any) -> None:
+        assert serde_for(Order, value=given).value_type is Order
+        assert serde_for(Any, value=given).value_type is Any
+
+    def test_what_json_was_told_beside_its_type_stays(self) -> None:
+        made = serde_for(Order, value=Json(check=False, enc_hook=repr, dec_hook=lambda cls, data: cls()))
+
+        assert isinstance(made, Json)
+        assert made.has_decoding_hook
+        assert serde_for(Plain, value=Json(dec_hook=lambda cls, data: cls())).deserialize(b"{}", CTX).__class__ is Plain
+
+    @pytest.mark.parametrize("options", [{}, {"value": Json()}])
+    @pytest.mark.parametrize("annotation", [Plain, Plain | None, list[Plain]])
+    def test_a_class_that_nothing_describes_needs_a_serde(self, annotation: Any, options: dict[str, Any]) -> None:
+        with pytest.raises(BindingError, match=r"on_order: .*Plain is no dataclass"):
+            serde_for(annotation, **options)
+
+    def test_the_key_is_chosen_too(self) -> None:
+        app = App("g")
+        app.handler("orders")(handler_of(str, "key"))
+
+        assert isinstance(app.routes[0].key_serde, Str)
+        assert isinstance(app.routes[0].value_serde, Bytes)
+
+    def test_structs_and_typed_dicts_are_models(self) -> None:
+        class Event(msgspec.Struct):
+            at: int
+
+        assert serde_for(Event).deserialize(b'{"at": 1}', CTX) == Event(1)
+        assert serde_for(Line).deserialize(b'{"sku": "tea"}', CTX) == {"sku": "tea"}

@@ -1,0 +1,194 @@
+"""A service as a user writes it. mypy --strict and pyright find nothing in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla import (
+    App,
+    AsyncConsumer,
+    AsyncProducer,
+    Avro,
+    Bytes,
+    Consumer,
+    Context,
+    Dead,
+    Delivery,
+    Int64,
+    Json,
+    Malformed,
+    Outcome,
+    Producer,
+    Record,
+    Skip,
+    Str,
+    TopicPartition,
+)
+
+
+@dataclass
+class Order:
+    id: int
+    total: float
+
+
+@dataclass
+class Invoice:
+    order: int
+    cents: int
+
+
+orders = Json(Order)
+invoices = Avro(Invoice)
+anything = Json()
+maybe = Json[Order | None](Order)
+from_a_file = Avro[Invoice]("invoice.avsc", type=Invoice)
+
+app = App("billing", dead_letter_topic="orders.dead-letters")
+producer = Producer(value=invoices, key=str)
+
+
+@app.handler("orders", value=orders, key=Str(), ordering="key", concurrency=4)
+def bill(order: Order) -> Delivery:
+    return producer.send("invoices", Invoice(order.id, round(order.total * 100)), key=str(order.id))
+
+
+@app.handler("orders-2", value=orders, key=Str)
+def with_key_and_context(order: Order, key: str, context: Context) -> Outcome | None:
+    return Skip(f"{key} at {context.attempt}") if order.total == 0 else None
+
+
+@app.handler("orders-3", value=orders)
+async def with_keywords(order: Order, *, key: bytes, headers: list[tuple[str, bytes | None]]) -> None: ...
+
+
+@app.handler("orders-4", value=orders)
+def a_record(record: Record[Order]) -> float:
+    return record.value.total
+
+
+@app.handler("orders-5", value=orders)
+def with_malformed(order: Order | Malformed) -> Outcome | None:
+    return Dead(order.error, kind="invalid") if isinstance(order, Malformed) else None
+
+
+@app.handler("orders-6", value=orders)
+def with_malformed_records(record: Record[Order | Malformed], context: Context) -> str:
+    return record.value.error if isinstance(record.value, Malformed) else str(record.value.id)
+
+
+@app.handler("orders-7", value=orders)
+def with_tombstones(order: Order | None, key: bytes) -> None: ...
+
+
+@app.handler("orders-8", value=maybe)
+def with_tombstones_of_the_serde(order: Order | None) -> None: ...
+
+
+@app.handler("orders-9", value=orders)
+def key_first(key: bytes, order: Order) -> None: ...
+
+
+@app.handler("orders-10", value=orders)
+def context_first(context: Context, record: Record[Order]) -> None: ...
+
+
+@app.handler("orders-11", value=orders, batch=True, max_batch=100, fair_by="bytes")
+def many(orders: list[Order]) -> list[Outcome | None]:
+    return [None if order.id else Dead("no id") for order in orders]
+
+
+@app.handler("orders-12", value=orders, batch=True)
+def many_records(records: list[Record[Order]], context: Context) -> None:
+    context.state["total"] = sum(record.value.total for record in records)
+
+
+@app.handler("orders-13", value=orders, batch=True)
+def many_or_malformed(records: list[Record[Order | Malformed]]) -> None: ...
+
+
+@app.handler("numbers", value=Int64())
+def a_number(number: int) -> None: ...
+
+
+@app.handler("texts", value=str)
+def a_text(text: str) -> None: ...
+
+
+@app.handler("bytes", value=Bytes)
+def as_bytes(data: bytes) -> None: ...
+
+
+@app.handler("plain")
+def no_serde(data: bytes) -> None: ...
+
+
+@app.handler("typed")
+def serde_from_the_annotation(order: Order) -> None: ...
+
+
+@app.handler("anything", value=anything)
+def untyped(value: dict[str, int]) -> None: ...
+
+
+class Ledger:
+    def add(self, order: Order) -> None: ...
+
+
+app.handler("orders-14", value=orders)(Ledger().add)
+
+
+def direct_calls() -> None:
+    bill(Order(1, 9.5))
+    with_key_and_context(
+        Order(1, 9.5), "42", context=Context(group="g", handler="h", topic_partition=P0, attempt=1, state={})
+    )
+    with_malformed(Malformed(part="value", raw=b"", error="cut", error_type="DecodeError"))
+
+
+P0 = TopicPartition("orders", 0)
+
+
+def send_all(producer: Producer[Order, str], raw: Producer) -> None:
+    producer.send("orders", Order(1, 9.5), key="42", headers=[("trace", b"1")])
+    producer.send("orders", None, key="42")
+    producer.send_many("orders", [(Order(2, 1.0), "43")])
+    raw.send("raw", bytearray(b"1"), key=b"42")
+
+
+def consume() -> float:
+    total = 0.0
+    with Consumer("orders", group="a", value=orders, dead_letter_topic="dead") as consumer:
+        for record in consumer:
+            total += record.value.total
+            consumer.dead(record, "refused", kind="invalid")
+    with Consumer("orders", group="b", value=Json(Order)) as consumer_of_all:
+        for either in consumer_of_all.poll(timeout_s=1.0, max_records=10):
+            if isinstance(either.value, Malformed):
+                consumer_of_all.dead(either, either.value.error)
+            else:
+                total += either.value.total
+    raw = Consumer("raw", group="c")
+    return total + sum(len(record.value) for record in raw.poll())
+
+
+async def with_asyncio() -> None:
+    async with AsyncProducer(
+        "localhost:9092", value=Json(Order), partitioner="sticky", profile="low_latency"
+    ) as sender:
+        delivery = await sender.send("orders", Order(1, 9.5), key=b"42")
+        print(delivery.offset)
+    async with AsyncConsumer("orders", group="a", value=str, dead_letter_topic="dead") as consumer:
+        async for record in consumer:
+            print(record.value.upper())
+
+
+def steer() -> None:
+    app.runner.pause(P0)
+    app.runner.resume()
+    app.runner.seek(P0, 0)
+    print(app.runner.health().is_ready, app.runner.drain(5.0))
+
+
+if __name__ == "__main__":
+    app.run()
