@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ottla.aio.producer import AsyncProducer
+from ottla.config import dead_letter_arguments
 from ottla.consumer.effects import Write
 from ottla.delivery.dead_letter import without_details
 from ottla.errors import DeliveryError, RecordTooLarge
@@ -33,8 +34,8 @@ class ProducerSink:
 
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
-        self._settings = settings
         self._producer: AsyncProducer[Any, Any] | None = None
+        self._arguments = dead_letter_arguments(settings)
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -74,7 +75,7 @@ class ProducerSink:
     async def _started(self) -> AsyncProducer[Any, Any]:
         async with self._starting:
             if self._producer is None:
-                producer = AsyncProducer(self._bootstrap_servers, profile="low_latency", settings=self._settings)
+                producer = AsyncProducer(self._bootstrap_servers, profile="low_latency", **self._arguments)
                 try:
                     await producer.start()
                 except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ class Reports:
         for callback in callbacks:
             try:
                 callback(delivery)
-            except Exception as error:  # a caller's mistake must not end what serves everybody
+            except (Exception, asyncio.CancelledError) as error:  # a caller's mistake: the next records are settled too
                 log_event(
                     "delivery_callback_failed",
                     "error",

@@ -27,6 +27,7 @@ from ottla.config.checks import (
 from ottla.config.clients import (
     admin_settings,
     consumer_settings,
+    dead_letter_arguments,
     for_admin,
     producer_settings,
     security_of,
@@ -70,6 +71,7 @@ __all__ = [
     "check_servers",
     "consumer_settings",
     "create_command",
+    "dead_letter_arguments",
     "declared_topics",
     "for_admin",
     "known_names",

@@ -26,6 +26,8 @@ _PER_BATCH_OVERHEAD = 61  # bytes of a v2 record batch's header
 def check_producer(settings: Settings) -> None:
     """Raise ConfigError on the first rule that the producer's settings break."""
     _idempotence(settings)
+    if settings.get("queuing.strategy", "fifo") != "fifo":
+        raise _broken(settings, "queuing.strategy", "fifo: records of a key keep their order, whatever is tried again")
     _delivery_time(settings)
     _sizes(settings)
     _transaction(settings)
@@ -34,6 +36,7 @@ def check_producer(settings: Settings) -> None:
 
 def check_consumer(settings: Settings) -> None:
     """Raise ConfigError on the first rule that the consumer's settings break."""
+    _offsets_are_ours(settings)
     next_generation = settings.get("group.protocol") == "consumer"
     if next_generation:
         for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
@@ -97,6 +100,25 @@ def fit_transaction_timeout(settings: Settings) -> Settings:
             "transaction.timeout.ms: a record that is not delivered by then belongs to an aborted transaction",
         )
     )
+
+
+def _offsets_are_ours(settings: Settings) -> None:
+    """A client that commits by itself commits what was fetched: a crash would lose what was not handled yet (C4)."""
+    if settings["enable.auto.commit"]:
+        raise _broken(
+            settings,
+            "enable.auto.commit",
+            "false: the client would commit records that nobody has handled yet. Offsets are committed when their "
+            "records are done; to commit before handling, declare commit=AtMostOnce()",
+        )
+    if settings["enable.auto.offset.store"]:
+        raise _broken(settings, "enable.auto.offset.store", "false: an offset is stored when its record is done")
+    if settings.was_chosen("auto.commit.interval.ms"):
+        raise _broken(
+            settings,
+            "auto.commit.interval.ms",
+            "unset: the client commits nothing by itself; declare commit=CommitPolicy(every_s=...)",
+        )
 
 
 def _idempotence(settings: Settings) -> None:

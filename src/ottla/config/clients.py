@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ottla.config.catalog import Role, known_names
+from ottla.config.catalog import ALIASES, Role, known_names
 from ottla.config.checks import check_admin, check_consumer, check_producer, fit_transaction_timeout
 from ottla.config.defaults import (
     COMMON_DEFAULTS,
@@ -19,7 +19,15 @@ from ottla.config.profiles import PROFILES
 from ottla.config.settings import Settings, resolve
 from ottla.errors import ConfigError
 
-__all__ = ["admin_settings", "consumer_settings", "for_admin", "producer_settings", "security_of", "settings_beside"]
+__all__ = [
+    "admin_settings",
+    "consumer_settings",
+    "dead_letter_arguments",
+    "for_admin",
+    "producer_settings",
+    "security_of",
+    "settings_beside",
+]
 
 BootstrapServers = str | Sequence[str] | None
 
@@ -86,8 +94,11 @@ def admin_settings(
 
 
 def for_admin(settings: Settings) -> Settings:
-    """What an admin client beside a producer or consumer needs of its settings: addresses, security, timeouts."""
-    known = known_names(Role.ADMIN)
+    """What an admin client beside a producer or consumer needs of its settings: addresses, security, timeouts.
+
+    Not the callbacks: they are about the client that they were given to.
+    """
+    known = known_names(Role.ADMIN) - _OF_ONE_CLIENT
     return Settings(Role.ADMIN, {setting.name: setting for setting in settings.explain() if setting.name in known})
 
 
@@ -100,6 +111,37 @@ def settings_beside(settings: Mapping[str, Any] | None, own: Mapping[str, Any] |
     """What the producer beside a consumer is given: its `own` settings and, where those say nothing of security, that
     of the consumer's `settings`. Both talk to the same cluster."""
     return {**({} if security_of(own) else security_of(settings)), **(own or {})}
+
+
+def dead_letter_arguments(own: Mapping[str, Any] | None, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the producer of dead letters and retry topics is made with: `own` settings, and an environment.
+
+    An offset is committed when its dead letter is acknowledged. So an acknowledgement means every in-sync replica here,
+    whatever the environment says of producers in general, and it never shares the `transactional.id` of the service's
+    own producer, which it would fence. Raises ConfigError when `own` asks for either.
+    """
+    given = {ALIASES.get(name, name): value for name, value in (own or {}).items()}
+    if given.get("transactional.id") is not None:
+        raise ConfigError(
+            f"transactional.id: found {given['transactional.id']!r} for the producer of dead letters, wanted it unset: "
+            "they are written outside of transactions"
+        )
+    for name, wanted in _ACKNOWLEDGED.items():
+        if name in given and str(given[name]).lower() not in wanted:
+            raise ConfigError(
+                f"{name}: found {given[name]!r} for the producer of dead letters, wanted {wanted[0]}: an offset is "
+                "committed when its dead letter is acknowledged, and must not be lost then"
+            )
+    settings = {"acks": "all", "enable.idempotence": True, **(own or {})}
+    kept = {
+        name: text for name, text in (os.environ if environ is None else environ).items() if name not in _NOT_BESIDE
+    }
+    return {"settings": settings, "environ": kept}
+
+
+_OF_ONE_CLIENT = frozenset({"error_cb", "stats_cb", "throttle_cb", "statistics.interval.ms"})
+_ACKNOWLEDGED = {"acks": ("all", "-1"), "enable.idempotence": ("true", "1", "yes", "on")}
+_NOT_BESIDE = frozenset({"OTTLA_PRODUCER_TRANSACTIONAL_ID", "OTTLA_CLIENT_TRANSACTIONAL_ID"})
 
 
 def _profile(name: str | None) -> tuple[str, Mapping[str, Any]] | None:

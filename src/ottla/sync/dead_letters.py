@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from ottla.config import dead_letter_arguments
 from ottla.consumer.effects import Write
 from ottla.delivery.dead_letter import DeadLetterRecord, without_details
 from ottla.errors import DeliveryError, RecordTooLarge
@@ -34,8 +35,8 @@ class ProducerSink:
 
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
-        self._settings = settings
         self._producer: Producer[Any, Any] | None = None
+        self._arguments = dead_letter_arguments(settings)
         self._lock = threading.Lock()
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
@@ -75,5 +76,5 @@ class ProducerSink:
     def _started(self) -> Producer[Any, Any]:
         with self._lock:
             if self._producer is None:
-                self._producer = Producer(self._bootstrap_servers, profile="low_latency", settings=self._settings)
+                self._producer = Producer(self._bootstrap_servers, profile="low_latency", **self._arguments)
             return self._producer

@@ -49,9 +49,10 @@ from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
-from ottla.errors import BrokerUnavailable, LifecycleError, RetriableError
+from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.producer import forks
 from ottla.records import TopicPartition
+from ottla.sync.callbacks import guarded
 from ottla.sync.client_errors import error_of
 from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
@@ -60,7 +61,7 @@ from ottla.sync.messages import to_batches
 from ottla.sync.poll_calls import PollCalls
 from ottla.sync.reachable import await_broker
 from ottla.sync.subscribed_topics import await_topics
-from ottla.sync.throttled import hearing
+from ottla.sync.throttled import on_throttle
 from ottla.sync.workers import Execute, Workers
 from ottla.telemetry import Hooks, Throttling, log_event
 
@@ -169,14 +170,18 @@ class Engine:
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         self.reach(should_give_up)
-        self._client = Consumer(
-            {
-                **hearing(self.throttling, self._settings.to_confluent()),
-                "on_commit": self._work.on_commit,
-                "error_cb": self._on_client_error,
-                "log_level": 0,
-            }
+        config = guarded(
+            {"log_level": 0, **self._settings.to_confluent()},
+            on_commit=self._work.on_commit,
+            error_cb=self._on_client_error,
+            throttle_cb=on_throttle(self.throttling),
         )
+        try:
+            self._client = Consumer(config)
+        except KafkaException as error:
+            raise ConfigError(f"librdkafka refuses the settings: {error.args[0].str()}") from error
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
         try:
             check_reachable(self._client, self._settings["bootstrap.servers"], _ANSWER_S)
             await_topics(

@@ -43,6 +43,7 @@ from ottla.producer.size_policy import SizePolicy
 from ottla.records import Headers
 from ottla.serdes.base import SerdeOf
 from ottla.sync.bulk import Bulk, send_bulk
+from ottla.sync.callbacks import guarded
 from ottla.sync.cluster_watch import ClusterWatch
 from ottla.sync.delivery import Delivery
 from ottla.sync.outbound import Outbound
@@ -50,7 +51,7 @@ from ottla.sync.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
 from ottla.sync.reachable import first_listening, metadata_of
 from ottla.sync.reports import SERVE_EVERY, ReportService
-from ottla.sync.throttled import hearing
+from ottla.sync.throttled import on_throttle
 from ottla.sync.transaction import Transaction, TransactionRunner
 from ottla.telemetry import Throttling, log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
@@ -542,17 +543,11 @@ class Producer(Generic[V_contra, K_contra]):
             self.sizes.check_batch_size_of_broker(self._watch.broker_limit_now(broker_id, left_s))
 
     def _make_client(self, config: dict[str, Any]) -> Any:
-        users_error_cb = config.pop("error_cb", None)
-
-        def on_error(error: Any) -> None:
-            self._errors.heard(error)
-            if users_error_cb is not None:
-                users_error_cb(error)
-
-        config.setdefault("log_level", 0)  # librdkafka writes to stderr; its errors arrive in on_error
-        config["error_cb"] = on_error
+        config.setdefault("log_level", 0)  # librdkafka writes to stderr; its errors arrive in error_cb
         try:
-            return ConfluentProducer(hearing(self.throttling, config))
+            return ConfluentProducer(
+                guarded(config, error_cb=self._errors.heard, throttle_cb=on_throttle(self.throttling))
+            )
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0].str()}") from error
         except (TypeError, ValueError) as error:

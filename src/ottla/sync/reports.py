@@ -26,6 +26,9 @@ from ottla.telemetry import log_event
 SERVE_EVERY: Final = 256
 """Sends between two polls of a sending thread. A power of two."""
 
+_PAUSE_S: Final = 0.05
+"""After an error that nobody expected: it may come again at once."""
+
 
 class ReportService:
     """The tracker of one producer and the thread that feeds it."""
@@ -45,6 +48,7 @@ class ReportService:
         self._explain = explain
         self._served_inline = 0
         self._wake = threading.Event()
+        self._pause = threading.Event()
         self._stopping = False
         self._callbacks: SimpleQueue[tuple[Tracked, Callable[[Any], None]]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"{name}-reports", daemon=True)
@@ -60,6 +64,7 @@ class ReportService:
     def stop(self) -> None:
         """Serve what is left of the callbacks and end the thread."""
         self._stopping = True
+        self._pause.set()
         self._wake.set()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=10)
@@ -153,17 +158,21 @@ class ReportService:
         poll, wake = self.poll, self._wake
         seen = 0
         while not self._stopping:
-            if seen != self._served_inline:  # somebody sends flat out and polls in passing
-                seen = self._served_inline
-                if wake.wait(0.005):
+            try:
+                if seen != self._served_inline:  # somebody sends flat out and polls in passing
+                    seen = self._served_inline
+                    if wake.wait(0.005):
+                        wake.clear()
+                        poll(0)
+                else:
                     wake.clear()
-                    poll(0)
-            else:
-                wake.clear()
-                poll(0.05)
-            self._call_back()
-            self.tracker.sweep()
-            self.keep_house()
+                    poll(0.05)
+                self._call_back()
+                self.tracker.sweep()
+                self.keep_house()
+            except BaseException as error:  # without this thread no delivery would ever be settled
+                log_event("delivery_reports_failed", "error", {"error": repr(error), "exc_info": error})
+                self._pause.wait(_PAUSE_S)
         self._call_back()
 
     def _call_back(self) -> None:
@@ -174,7 +183,7 @@ class ReportService:
                 return
             try:
                 callback(delivery)
-            except Exception as error:  # a caller's mistake must not end the thread that serves everybody
+            except BaseException as error:  # a caller's mistake must not end the thread that serves everybody
                 log_event(
                     "delivery_callback_failed",
                     "error",

@@ -37,6 +37,7 @@ SERVERS = "127.0.0.1:9092"
             {"transactional.id": "t", "delivery.timeout.ms": 90_000},
             r"delivery.timeout.ms: found 90000 \(argument\), wanted at most transaction.timeout.ms=60000",
         ),
+        ({"queuing.strategy": "lifo"}, r"queuing.strategy: found lifo \(argument\), wanted fifo"),
         ({"sasl.username": "u"}, r"security.protocol: found PLAINTEXT \(default\), wanted SASL_SSL"),
         ({"ssl.ca.location": "f"}, r"security.protocol: found PLAINTEXT \(default\), wanted SSL or SASL_SSL"),
         (
@@ -53,6 +54,18 @@ def test_a_producers_broken_rule_names_setting_found_and_wanted(settings: dict[s
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        (
+            {"enable.auto.commit": True},
+            r"enable.auto.commit: found true \(argument\), wanted false: .* declare commit=AtMostOnce\(\)",
+        ),
+        (
+            {"enable.auto.offset.store": "true"},
+            r"enable.auto.offset.store: found true \(argument\), wanted false: an offset is stored when its record",
+        ),
+        (
+            {"auto.commit.interval.ms": 100},
+            r"auto.commit.interval.ms: found 100 \(argument\), wanted unset: .* declare commit=CommitPolicy\(every_s=",
+        ),
         ({"heartbeat.interval.ms": 20_000}, r"heartbeat.interval.ms: found 20000 \(argument\), wanted at most a third"),
         ({"max.poll.interval.ms": 10_000}, r"max.poll.interval.ms: found 10000 \(argument\), wanted at least session"),
         ({"fetch.max.bytes": 1_000}, r"fetch.max.bytes: found 1000 \(argument\), wanted at least max.partition.fetch"),
@@ -65,6 +78,11 @@ def test_a_producers_broken_rule_names_setting_found_and_wanted(settings: dict[s
 def test_a_consumers_broken_rule_names_setting_found_and_wanted(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         consumer_settings(SERVERS, group_id="g", settings=settings, environ={})
+
+
+def test_auto_commit_is_refused_out_of_the_environment_as_well() -> None:
+    with pytest.raises(ConfigError, match=r"found true \(OTTLA_CONSUMER_ENABLE_AUTO_COMMIT\), wanted false"):
+        consumer_settings(SERVERS, group_id="g", environ={"OTTLA_CONSUMER_ENABLE_AUTO_COMMIT": "true"})
 
 
 def test_giving_up_safety_takes_two_settings_said_aloud() -> None:

@@ -1,0 +1,49 @@
+"""The caller's own callbacks of the client (`error_cb`, `stats_cb`, ...): called, and unable to end what calls them.
+
+What a callback raises, librdkafka's binding raises out of the poll that ran it: out of a send, or in the thread that
+every delivery report depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.telemetry import log_event
+
+_GUARDED: Final = ("error_cb", "stats_cb", "throttle_cb", "on_commit")
+
+
+def guarded(config: Mapping[str, Any], **own: Callable[..., None]) -> dict[str, Any]:
+    """The configuration with callbacks that do not raise. Where `own` has one as well, that is called first."""
+    result = dict(config)
+    for name in _GUARDED:
+        users, ours = config.get(name), own.get(name)
+        if users is not None and not callable(users):
+            continue  # the client refuses it, with its own words
+        if users is not None:
+            result[name] = _both(ours, _quiet(name, users))
+        elif ours is not None:
+            result[name] = ours
+    return result
+
+
+def _both(first: Callable[..., None] | None, then: Callable[..., None]) -> Callable[..., None]:
+    if first is None:
+        return then
+
+    def call(*arguments: Any) -> None:
+        first(*arguments)
+        then(*arguments)
+
+    return call
+
+
+def _quiet(name: str, callback: Callable[..., Any]) -> Callable[..., None]:
+    def call(*arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            log_event("client_callback_failed", "error", {"callback": name, "error": repr(error), "exc_info": error})
+
+    return call
