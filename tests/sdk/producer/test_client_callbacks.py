@@ -11,6 +11,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from broker_embedded.cluster import EmbeddedCluster
 from ottla import Consumer, Producer
 from ottla.testing import Kafka
 
@@ -108,25 +109,20 @@ def test_a_consumers_callbacks_are_called_and_may_raise(kafka: Kafka, kafka_topi
     assert [(each.topic, each.offset) for each in partitions] == [(kafka_topic, 1)]
 
 
-def test_a_consumers_error_callback_is_called(
-    kafka: Kafka, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ottla.sync import engine
-
-    monkeypatch.setattr(engine, "check_reachable", lambda *_: None)
+def test_a_consumers_error_callback_is_called(make_cluster: Callable[..., EmbeddedCluster]) -> None:
+    cluster = make_cluster(brokers=1)
+    cluster.create_topic("orders")
     errors = Heard(ZeroDivisionError())
-    listener = kafka.bootstrap_servers
-    with capture_logs():
-        consumer = Consumer(
-            make_topic(),
-            group="g",
-            bootstrap_servers=listener,
-            settings={"error_cb": errors, "security.protocol": "SSL"},
-        )
-        consumer.start()
+    with (
+        capture_logs(),
+        Consumer(
+            "orders", group="g", bootstrap_servers=cluster.bootstrap_servers, settings={"error_cb": errors}
+        ) as consumer,
+    ):
+        cluster.kill(1)
         assert errors.is_called.wait(30)
         assert consumer.health().is_alive
-        consumer.close()
+        cluster.start_broker(1)
 
 
 def poll(consumer: Consumer) -> list[Any]:
