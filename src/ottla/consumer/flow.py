@@ -10,6 +10,12 @@ way without it, up to `fetch.max.wait.ms` (500), and what is buffered must last 
 given ones or, when that is more, `lead_s` seconds of work at the pace the partition is handled at. (Measured with one
 hot partition of 16 and a handler of 30 µs: as fast as without any limit, where 4,000 and 1,000 for all gave a third.)
 
+All partitions of a group member share one room (`total_records`, `total_bytes`), by the rule by which switches share
+their memory: a buffer may be as large as what is free (Choudhury and Hahne, 1998). So one hot partition may have half
+of the room, n of them get 1/(n + 1) each, and some is always left for a partition that had nothing. The room is
+exceeded only by batches that were under way. A partition that is paused because the room is short resumes at half of
+what it had.
+
 Somebody else may want a partition paused as well (a user, a stopped partition): the ledger remembers each reason, and
 the client hears of the first and of the last.
 """
@@ -26,7 +32,13 @@ from ottla.records import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """The buffer of one partition, in records and in bytes: from fetched to done."""
+    """What may be buffered, in records and in bytes, from fetched to done: by one partition, and by all partitions of
+    a group member together (`total_records`, `total_bytes`).
+
+    A record counts with its key, its value and 100 bytes. The totals bound when more is asked for; what the client has
+    fetched by then comes in addition. Its own settings bound that: `queued.max.messages.kbytes` (64 MiB) in threads,
+    `fetch.max.bytes` (50 MiB per broker) in asyncio.
+    """
 
     high_records: int = 4_000
     low_records: int = 2_000
@@ -36,8 +48,13 @@ class FlowLimits:
     lead_s: float = 1.0
     most_records: int = 100_000
     """However fast the handler is."""
+    total_records: int = 300_000
+    total_bytes: int = 128 * 1024 * 1024
 
     def __post_init__(self) -> None:
+        for name in ("total_records", "total_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"FlowLimits: {name} must be 1 or more, got {getattr(self, name)}")
         if not 0 <= self.low_records < self.high_records:
             raise ConfigError(
                 f"FlowLimits: needs 0 <= low_records < high_records, got {self.low_records} and {self.high_records}"
@@ -96,11 +113,25 @@ class PauseReason(Enum):
 class FlowControl:
     """The pause state of the assigned partitions. Call `observe` when a buffer changed, then `changes`."""
 
-    __slots__ = ("_full", "_limits", "_over_since", "_reasons", "_to_pause", "_to_resume")
+    __slots__ = (
+        "_full",
+        "_over_since",
+        "_reasons",
+        "_sizes",
+        "_to_pause",
+        "_to_resume",
+        "_total_bytes",
+        "_total_records",
+        "limits",
+    )
 
     def __init__(self, limits: FlowLimits) -> None:
-        self._limits = limits
-        self._full: set[TopicPartition] = set()
+        self.limits = limits
+        self._sizes: dict[TopicPartition, tuple[int, int]] = {}
+        self._total_records = 0
+        self._total_bytes = 0
+        self._full: dict[TopicPartition, tuple[int, int] | None] = {}
+        """Where a full partition resumes, in records and bytes; None: at its own low watermark."""
         self._reasons: dict[TopicPartition, set[PauseReason]] = {}
         self._over_since: dict[TopicPartition, int] = {}
         self._to_pause: set[TopicPartition] = set()
@@ -110,18 +141,42 @@ class FlowControl:
         self, partition: TopicPartition, *, records: int, size_bytes: int, now_ms: int, records_per_s: float = 0
     ) -> None:
         """The partition's buffer holds this much now, and is handled at this pace."""
-        limits = self._limits
+        limits = self.limits
+        self.count(partition, records=records, size_bytes=size_bytes)
+        free_records = limits.total_records - self._total_records
+        free_bytes = limits.total_bytes - self._total_bytes
         high_records, low_records = limits.watermarks(records_per_s)
         is_over = records >= high_records or size_bytes >= limits.high_bytes
-        if self.is_paused_for(partition, PauseReason.FULL):
-            is_low = records <= low_records and size_bytes <= limits.low_bytes
-            if is_low:
+        is_crowded = records > 0 and (records >= free_records or size_bytes >= free_bytes)
+        if partition in self._full:
+            resumes_at = self._full[partition]
+            low_records, low_bytes = (low_records, limits.low_bytes) if resumes_at is None else resumes_at
+            if records <= low_records and size_bytes <= low_bytes and not is_crowded:
                 self.resume(partition, PauseReason.FULL)
-        elif not is_over:
+        elif not is_over and not is_crowded:
             self._over_since.pop(partition, None)
         elif now_ms - self._over_since.setdefault(partition, now_ms) >= limits.hold_ms:
             del self._over_since[partition]
             self.pause(partition, PauseReason.FULL)
+            if not is_over:
+                self._full[partition] = (records // 2, size_bytes // 2)
+
+    def count(self, partition: TopicPartition, *, records: int, size_bytes: int) -> None:
+        """The partition's buffer holds this much now: it counts for all, and is not bounded here."""
+        before_records, before_bytes = self._sizes.get(partition, (0, 0))
+        self._total_records += records - before_records
+        self._total_bytes += size_bytes - before_bytes
+        self._sizes[partition] = (records, size_bytes)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether less is buffered than all partitions may hold together."""
+        return self._total_records < self.limits.total_records and self._total_bytes < self.limits.total_bytes
+
+    @property
+    def buffered(self) -> tuple[int, int]:
+        """What all partitions hold together, in records and in bytes."""
+        return self._total_records, self._total_bytes
 
     @property
     def has_full(self) -> bool:
@@ -142,7 +197,7 @@ class FlowControl:
                 self._to_pause.add(partition)
         reasons.add(reason)
         if reason is PauseReason.FULL:
-            self._full.add(partition)
+            self._full.setdefault(partition, None)
 
     def resume(self, partition: TopicPartition, reason: PauseReason) -> None:
         reasons = self._reasons.get(partition)
@@ -150,7 +205,7 @@ class FlowControl:
             return
         reasons.discard(reason)
         if reason is PauseReason.FULL:
-            self._full.discard(partition)
+            self._full.pop(partition, None)
         if not reasons:
             del self._reasons[partition]
             if partition in self._to_pause:
@@ -168,7 +223,9 @@ class FlowControl:
         """The partition is gone; a client forgets the pause state of a revoked partition too."""
         self._reasons.pop(partition, None)
         self._over_since.pop(partition, None)
-        self._full.discard(partition)
+        self._full.pop(partition, None)
+        self.count(partition, records=0, size_bytes=0)
+        del self._sizes[partition]
         self._to_pause.discard(partition)
         self._to_resume.discard(partition)
 

@@ -135,7 +135,7 @@ class RetryLines:
                 stage.refetch_from = None
             return records
         kept = records
-        if stage.refetch_from is not None or state.tracker.window_records >= _MOST_RESTORED:
+        if stage.refetch_from is not None or not self._may_keep(state):
             if stage.refetch_from is None:
                 stage.refetch_from = first
             for record in records:
@@ -146,6 +146,11 @@ class RetryLines:
         if stage.end is not None and last + 1 >= stage.end:
             self._restored(state, stage, effects)
         return kept
+
+    def _may_keep(self, state: PartitionState) -> bool:
+        tracker, flow = state.tracker, self._flow
+        is_full = tracker.window_records >= _MOST_RESTORED or tracker.window_bytes >= flow.limits.high_bytes
+        return not is_full and flow.has_room
 
     def put(self, state: PartitionState, records: Sequence[AnyRecord], now_ms: int) -> None:
         """Taken in: records of a retry topic wait until they are due."""

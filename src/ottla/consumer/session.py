@@ -397,9 +397,11 @@ class Session:
         self._observe(state, now_ms)
 
     def _observe(self, state: PartitionState, now_ms: int) -> None:
-        if state.stage is not None and not state.stage.is_restored:
-            return  # A retry topic is looked through to its end first; what is kept of it is bounded there.
         tracker = state.tracker
+        if state.stage is not None and not state.stage.is_restored:
+            # A retry topic is looked through to its end first; what is kept of it is bounded there.
+            self._flow.count(state.topic_partition, records=tracker.window_records, size_bytes=tracker.window_bytes)
+            return
         self._flow.observe(
             state.topic_partition,
             records=tracker.window_records,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -129,6 +130,84 @@ def test_the_pace_is_the_peak_and_fades() -> None:
     assert pace.records_per_s == 9_000
 
 
+SHARED = FlowLimits(high_bytes=1_000, low_bytes=500, total_bytes=1_200, hold_ms=0)
+
+
+def hold(flow: FlowControl, number: int, size_bytes: int) -> TopicPartition:
+    name = TopicPartition("orders", number)
+    flow.observe(name, records=size_bytes // 10, size_bytes=size_bytes, now_ms=0)
+    return name
+
+
+def test_one_partition_may_have_half_of_the_room_and_two_have_a_third_each() -> None:
+    flow = FlowControl(SHARED)
+    hold(flow, 0, 590)
+    assert flow.changes() == ([], [])
+    first = hold(flow, 0, 600)
+    assert flow.changes() == ([first], [])
+
+    second = hold(flow, 1, 200)
+    assert flow.changes() == ([], []), "the other one has room"
+    hold(flow, 0, 400)
+    hold(flow, 1, 390)
+    assert flow.changes() == ([], [])
+    hold(flow, 1, 400)
+    assert flow.changes() == ([second], [])
+
+
+def test_a_partition_that_the_room_was_too_small_for_resumes_at_half_of_what_it_had() -> None:
+    flow = FlowControl(SHARED)
+    first = hold(flow, 0, 600)
+    flow.changes()
+    hold(flow, 0, 310)
+    assert flow.changes() == ([], [])
+    hold(flow, 0, 300)
+    assert flow.changes() == ([], [first])
+
+
+def test_a_partition_with_nothing_buffered_is_never_kept_waiting_by_the_others() -> None:
+    flow = FlowControl(FlowLimits(high_bytes=1_000, low_bytes=500, total_bytes=100, hold_ms=0))
+    first, second = hold(flow, 0, 90), hold(flow, 1, 90)
+    assert flow.changes() == ([first, second], []), "two batches that came at the same time"
+    hold(flow, 0, 0)
+    assert flow.changes() == ([], [first])
+
+
+def test_a_revoked_partition_gives_its_room_back() -> None:
+    flow = FlowControl(SHARED)
+    first = hold(flow, 0, 600)
+    flow.forget(first)
+    assert flow.buffered == (0, 0)
+    hold(flow, 1, 590)
+
+    assert flow.changes() == ([], [])
+
+
+@given(
+    partitions=st.integers(1, 80),
+    steps=st.lists(st.tuples(st.integers(0, 79), st.integers(1, 300)), min_size=1, max_size=300),
+)
+def test_all_partitions_together_hold_no_more_than_the_room_and_the_batch_that_filled_it(
+    partitions: int, steps: list[tuple[int, int]]
+) -> None:
+    """Whoever is not paused gets more; nothing is ever done. What is over the room was under way when it was full."""
+    flow = FlowControl(FlowLimits(high_bytes=5_000, low_bytes=1, total_bytes=10_000, hold_ms=0))
+    sizes: dict[int, int] = {}
+    paused: set[TopicPartition] = set()
+    for number, size_bytes in steps:
+        number %= partitions
+        if TopicPartition("orders", number) in paused:
+            continue
+        before = flow.buffered[1]
+        sizes[number] = sizes.get(number, 0) + size_bytes
+        hold(flow, number, sizes[number])
+        paused.update(flow.changes()[0])
+        assert flow.buffered[1] == sum(sizes.values())
+        is_first = sizes[number] == size_bytes
+        assert before < 10_000 or is_first
+    assert flow.buffered[1] < 10_000 + 300 * partitions
+
+
 class PauseLedger(RuleBasedStateMachine):
     """What the client was told always equals whether anybody wants the pause."""
 
@@ -174,6 +253,8 @@ TestPauseLedger = PauseLedger.TestCase
         ({"high_bytes": 10, "low_bytes": 20}, "low_bytes"),
         ({"hold_ms": -1}, "hold_ms"),
         ({"lead_s": -1}, "lead_s"),
+        ({"total_records": 0}, "total_records"),
+        ({"total_bytes": 0}, "total_bytes"),
     ],
 )
 def test_limits_that_make_no_sense_are_refused_by_name(values: dict[str, int], named: str) -> None:
