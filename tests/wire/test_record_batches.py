@@ -244,3 +244,13 @@ def test_old_message_formats_are_refused():
     batch[16] = 1
     with pytest.raises(ProtocolError, match="magic 1, wanted 2"):
         decode_batch(batch)
+
+
+@given(st.lists(st.binary(max_size=12), min_size=1, max_size=4))
+def test_header_keys_that_are_not_utf8_keep_their_bytes(keys: list[bytes]) -> None:
+    headers = [(str(key, "utf-8", "surrogateescape"), key) for key in keys]
+    batch = encode_batch([RecordData(0, 0, None, None, headers)])
+    (record,) = decode_batch(batch)
+    assert record.headers == headers
+    assert encode_batch([record]) == batch
+    assert all(key in batch for key in keys)

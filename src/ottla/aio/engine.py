@@ -13,7 +13,7 @@ tasks: only the coordinator waits, and it goes on with its heartbeats.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from time import monotonic
 from typing import Any, Final
@@ -31,10 +31,11 @@ from ottla.aio.lookups import (
     connect,
     offset_at_time,
 )
-from ottla.aio.messages import to_batches
+from ottla.aio.messages import slices_of, to_batches
 from ottla.aio.reachable import await_broker
 from ottla.aio.subscribed_topics import await_topics, create_no_topics
 from ottla.aio.throttled import hear_throttling
+from ottla.aio.unreadable import Unreadable
 from ottla.aio.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
@@ -63,6 +64,7 @@ from ottla.consumer.static_members import SharedInstanceId
 from ottla.errors import RetriableError
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.wire_client.errors import CorruptBatch
 
 START_TIMEOUT_S = 10.0
 """How long `start` waits for something to listen at the address, if nobody chose."""
@@ -141,6 +143,7 @@ class Engine:
         self._client: Any = None
         self._error_log = ErrorLog(group, self._clock)
         self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
+        self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._work = ClientWork(group=group, step=self._step, error_log=self._error_log, hooks=hooks)
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
@@ -183,6 +186,7 @@ class Engine:
                 servers=self._servers,
                 should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
             )
+            self._unreadable.guard(self._client)
             self._client.subscribe(topics=self._topics, listener=_Listener(self))
         except BaseException:
             await self._client.stop()
@@ -314,18 +318,36 @@ class Engine:
         epochs = {TopicPartition(*name): self._session.epoch_of(TopicPartition(*name)) for name in fetched}
         for client_partition, messages in fetched.items():
             name = TopicPartition(*client_partition)
-            for batch in to_batches(name, messages):
-                if self._session.epoch_of(name) != epochs[name]:
-                    break  # Sought, or revoked and assigned again, while earlier slices were taken in.
-                self._step(batch)
-                if self._hooks is not None:
-                    self._hooks.fetched(
-                        group=self.group,
-                        topic=client_partition.topic,
-                        records=len(batch.records),
-                        size_bytes=batch.size_bytes,
-                    )
-                await asyncio.sleep(0)
+            await self._take_in(to_batches(name, messages), name, epochs[name])
+        for name, error in self._unreadable.take().items():
+            await self._read_past(name, error)
+
+    async def _take_in(self, batches: Iterable[events.Fetched], name: TopicPartition, epoch: int | None) -> bool:
+        """Whether all of the batches count."""
+        for batch in batches:
+            if self._session.epoch_of(name) != epoch:
+                return False  # Sought, or revoked and assigned again, while earlier slices were taken in.
+            self._step(batch)
+            if self._hooks is not None:
+                self._hooks.fetched(
+                    group=self.group, topic=name.topic, records=len(batch.records), size_bytes=batch.size_bytes
+                )
+            await asyncio.sleep(0)
+        return self._session.epoch_of(name) == epoch
+
+    async def _read_past(self, name: TopicPartition, error: Exception) -> None:
+        """Read a partition where the client cannot, and move the client behind that."""
+        epoch = self._session.epoch_of(name)
+        if epoch is None:
+            return
+        try:
+            chunk = await self._unreadable.read(name)
+        except CorruptBatch as corrupt:
+            self._error_log.write("error", "records_unreadable", f"{corrupt} ({type(error).__name__}: {error})")
+            await asyncio.sleep(_FETCH_S)
+            return
+        if await self._take_in(slices_of(name, chunk.records), name, epoch):
+            self._client.seek(ClientPartition(*name), chunk.next_offset)
 
     async def _tick_forever(self) -> None:
         while True:

@@ -45,3 +45,10 @@ def to_batches(name: TopicPartition, messages: Sequence[Any]) -> Iterator[Fetche
                 )
             )
         yield Fetched(name, records, size_bytes)
+
+
+def slices_of(name: TopicPartition, records: Sequence[Record[Any]]) -> Iterator[Fetched]:
+    """The same of records that are ours already."""
+    for start in range(0, len(records), SLICE_RECORDS):
+        part = list(records[start : start + SLICE_RECORDS])
+        yield Fetched(name, part, sum(RECORD_OVERHEAD_BYTES + len(record.raw_value or b"") for record in part))

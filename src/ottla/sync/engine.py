@@ -51,11 +51,12 @@ from ottla.consumer.run import Run
 from ottla.consumer.session import Session
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.producer import forks
-from ottla.records import TopicPartition
+from ottla.records import Header, TopicPartition
 from ottla.sync.callbacks import guarded
 from ottla.sync.client_errors import error_of
 from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
+from ottla.sync.headers import HeaderReader
 from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
 from ottla.sync.messages import to_batches
 from ottla.sync.poll_calls import PollCalls
@@ -81,6 +82,8 @@ _HOLD_S: Final = 0.001
 _MOST_MESSAGES: Final = 999
 """Beside the one that a poll gave. Each batch has a price of its own, whatever its size: a lock, a step, a turn."""
 _LAST_COMMIT_MS: Final = 3_000
+_UNREAD_S: Final = 0.1
+"""How long a message waits whose headers could not be read again."""
 
 
 class Engine:
@@ -135,6 +138,9 @@ class Engine:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._calls = PollCalls()
+        self._headers = HeaderReader(settings)
+        self._unread: dict[TopicPartition, int] = {}
+        """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
         self._is_stopping = threading.Event()
         self._is_stopped = threading.Event()
         self._poll_thread: threading.Thread | None = None
@@ -343,7 +349,7 @@ class Engine:
         self._take_in([message, *self._client.consume(_MOST_MESSAGES, 0)])
 
     def _take_in(self, messages: list[Any]) -> None:
-        batches, errors = to_batches(messages, only_topic=self._only_topic)
+        batches, errors = to_batches(messages, only_topic=self._only_topic, read_again=self._read_again)
         later: list[Effect] = []
         with self._lock:
             sought = self._work.sought()
@@ -352,7 +358,12 @@ class Engine:
             now_ms = self._clock.monotonic_ms()
             for fetched in batches:
                 later += self._perform_now(self._session.step(fetched, now_ms))
+            for name in self._unread.keys() - sought:
+                self._work.add(SeekPartition(name, self._unread[name]))
         self._perform_later(later)
+        if self._unread:
+            self._unread.clear()
+            self._is_stopping.wait(_UNREAD_S)
         if self._hooks is not None:
             for fetched in batches:
                 self._hooks.fetched(
@@ -363,6 +374,15 @@ class Engine:
                 )
         for error in errors:
             self._on_message_error(error)
+
+    def _read_again(self, message: Any) -> list[Header] | None:
+        """The headers of a message that cannot show them, or None to be given it again a little later."""
+        try:
+            return self._headers.read_again(message)
+        except RetriableError as error:
+            self._unread[TopicPartition(message.topic(), message.partition())] = message.offset()
+            self._error_log.write("warning", "headers_unread", str(error))
+            return None
 
     def _close(self) -> None:
         """Drain, commit, leave. Polling goes on meanwhile: a rebalance that is under way must not wait for us."""
@@ -378,6 +398,7 @@ class Engine:
             self._work.serve()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
             close_client(self._client, group=self.group)
+            self._headers.close()
         except BaseException as error:
             self.error = self.error or error
         finally:

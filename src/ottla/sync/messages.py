@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message
 
 from ottla.consumer.events import Fetched
 from ottla.records import Record, TimestampType, TopicPartition
+from ottla.sync.headers import ReadAgain, all_headers
 
 RECORD_OVERHEAD_BYTES: Final = 100
 """What a record takes in memory beyond its value, roughly: buffers are bounded in bytes too."""
@@ -19,10 +20,14 @@ RECORD_OVERHEAD_BYTES: Final = 100
 _TIMESTAMP_TYPES: Final = (TimestampType.NOT_AVAILABLE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
-def to_batches(messages: list[Any], *, only_topic: str | None = None) -> tuple[list[Fetched], list[KafkaError]]:
+def to_batches(
+    messages: list[Any], *, only_topic: str | None = None, read_again: ReadAgain = lambda _message: None
+) -> tuple[list[Fetched], list[KafkaError]]:
     """The records per partition, in order of arrival, and the errors the client reported among them.
 
     `only_topic`: the one topic that the client is subscribed to, where it is one; then no message is asked for its own.
+    `read_again` gives the headers of a message that cannot be asked for them; where it has none, the records of that
+    partition end before it.
     """
     errors: list[KafkaError] = []
     if any(map(Message.error, messages)):
@@ -36,22 +41,29 @@ def to_batches(messages: list[Any], *, only_topic: str | None = None) -> tuple[l
     topic, partition = topics[0], partitions[0]
     if partitions.count(partition) == count and topics.count(topic) == count:
         # Usual: the client hands out a whole fetch of one partition at a time.
-        return [_fetched(TopicPartition(topic, partition), messages)], errors
+        return _with_records([_fetched(TopicPartition(topic, partition), messages, read_again)]), errors
     by_partition: dict[TopicPartition, list[Any]] = {}
     start = 0
     for name, same in groupby(zip(topics, partitions, strict=True)):
         end = start + sum(1 for _ in same)
         by_partition.setdefault(TopicPartition(*name), []).extend(messages[start:end])
         start = end
-    return [_fetched(name, each) for name, each in by_partition.items()], errors
+    return _with_records([_fetched(name, each, read_again) for name, each in by_partition.items()]), errors
 
 
-def _fetched(name: TopicPartition, messages: list[Any]) -> Fetched:
+def _with_records(batches: list[Fetched]) -> list[Fetched]:
+    return [fetched for fetched in batches if fetched.records]
+
+
+def _fetched(name: TopicPartition, messages: list[Any], read_again: ReadAgain) -> Fetched:
     topic, partition = name
     kinds = _TIMESTAMP_TYPES
     records: list[Record[Any]] = []
     append = records.append
-    for message in messages:
+    found = all_headers(messages, read_again)
+    if len(found) < len(messages):
+        messages = messages[: len(found)]
+    for message, headers in zip(messages, found, strict=True):
         kind, timestamp_ms = message.timestamp()
         key = message.key()
         value = message.value()
@@ -63,7 +75,7 @@ def _fetched(name: TopicPartition, messages: list[Any]) -> Fetched:
                 timestamp_ms,
                 key,
                 value,
-                message.headers(),
+                headers,
                 key,
                 value,
                 kinds[kind],

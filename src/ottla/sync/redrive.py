@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from ottla.delivery.foreign import describe_dead_letter
 from ottla.delivery.redrive import Redrive, build_redrive
 from ottla.delivery.selection import DeadLetterFilter
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from ottla.sync.headers import HeaderReader
 from ottla.sync.producer import Producer
 
 COMMIT_EVERY: Final = 500
@@ -64,7 +65,12 @@ def redrive(
     memory = [f"ottla-redrive.{topic}", chosen.label, f"to={to_topic}" if to_topic else ""]
     group = ".".join(part for part in memory if part)
     report = RedriveReport()
-    with _reader(bootstrap_servers, group, settings) as consumer, _producer(bootstrap_servers, settings) as producer:
+    reader = HeaderReader({**(settings or {}), "bootstrap.servers": bootstrap_servers})
+    with (
+        closing(reader),
+        _reader(bootstrap_servers, group, settings) as consumer,
+        _producer(bootstrap_servers, settings) as producer,
+    ):
         uncommitted: dict[int, int] = {}
         next_at_s = time.monotonic()
 
@@ -77,7 +83,7 @@ def redrive(
 
         for message in _unread(consumer, bootstrap_servers, topic):
             report.seen += 1
-            headers = list(message.headers() or [])
+            headers = reader.headers_of(message)
             view = describe_dead_letter(headers)
             record = None
             if view is not None and not chosen.matches(view):

@@ -24,8 +24,9 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.errors import BrokerUnavailable, LifecycleError, UnknownTopic
-from ottla.records import Header, Record, TimestampType
+from ottla.records import Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
+from ottla.sync.headers import HeaderReader
 from ottla.sync.topics import addresses_of
 
 _TIMESTAMP_TYPES: Final = {
@@ -55,6 +56,7 @@ class TopicReader:
         self._value, self._value_ctx = as_serde(value), SerdeContext(topic, "value")
         self._waiting: list[Record[Any]] = []
         addresses_of(bootstrap_servers)
+        self._headers = HeaderReader({**(settings or {}), "bootstrap.servers": bootstrap_servers})
         self._consumer: Consumer | None = Consumer(
             {
                 "log_level": 0,  # its errors are raised; on stderr they would come once per attempt
@@ -146,6 +148,7 @@ class TopicReader:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
+            self._headers.close()
 
     def _partitions(self, bootstrap_servers: str, timeout_s: float) -> Sequence[int]:
         assert self._consumer is not None
@@ -185,7 +188,7 @@ class TopicReader:
             timestamp_ms,
             self._key.deserialize(raw_key, self._key_ctx),
             self._value.deserialize(raw_value, self._value_ctx),
-            cast(list[Header], message.headers() or []),
+            self._headers.headers_of(message),
             raw_key,
             raw_value,
             _TIMESTAMP_TYPES.get(kind, TimestampType.NOT_AVAILABLE),

@@ -103,7 +103,7 @@ class Cluster:
         known = self._topics.get(name)
         if known is not None and self.now() - self._fetched_at[name] < self.settings.metadata_max_age_ms / 1000:
             return known
-        return self._until(lambda: self._require(name, create), what=f"metadata of {name}")
+        return self.until(lambda: self._require(name, create), what=f"metadata of {name}")
 
     def topics_matching(self, pattern: str) -> list[str]:
         """The names of all topics that match the regular expression as a whole, internal ones left out."""
@@ -135,7 +135,7 @@ class Cluster:
                 groups.setdefault(leader, []).append(partition)
             return groups
 
-        return self._until(grouped, what="leaders")
+        return self.until(grouped, what="leaders")
 
     # Connections
 
@@ -190,7 +190,7 @@ class Cluster:
                 raise PartitionUnavailable(f"no offsets for {', '.join(missing[:5])}")
             return answers
 
-        return self._until(ask, what="offsets")
+        return self.until(ask, what="offsets")
 
     def _list_offsets_of(
         self,
@@ -230,7 +230,7 @@ class Cluster:
         """Wait as long as one try should stay behind the one before it (`retry.backoff.ms`)."""
         self._sleep(self.settings.retry_backoff_ms / 1000)
 
-    def _until(self, attempt: Callable[[], T], *, what: str) -> T:
+    def until(self, attempt: Callable[[], T], *, what: str) -> T:
         """Repeat `attempt` while it fails retriably, until `default.api.timeout.ms` is over."""
         deadline = self.now() + self.settings.api_timeout_ms / 1000
         while True:

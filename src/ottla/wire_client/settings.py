@@ -249,6 +249,16 @@ def _whole_number(name: str, value: object) -> int:
         raise ConfigError(f"{name}: found {value!r}, wanted a whole number") from None
 
 
+def connection_settings(settings: Mapping[str, Any], **changes: Any) -> WireSettings:
+    """How another client of Kafka's setting names connects, for a connection beside it; nothing else of its settings.
+
+    ConfigError when this client cannot connect that way (`sasl.mechanism=GSSAPI`, ...).
+    """
+    names = {name for name in settings if name.startswith(("security.", "sasl.", "ssl.", "enable.ssl."))}
+    taken = {name: settings[name] for name in names | (settings.keys() & {"bootstrap.servers", "client.id"})}
+    return wire_settings(taken).with_changes(**changes)
+
+
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """(host, port) of every address of `host:port,host:port`; the port is 9092 where none is given."""
     try:

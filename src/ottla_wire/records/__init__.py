@@ -22,7 +22,7 @@ from ottla_wire.records.compression import (
     decompress,
 )
 from ottla_wire.records.crc32c import crc32c
-from ottla_wire.records.record import RecordData, decode_batch, encode_batch
+from ottla_wire.records.record import RecordData, decode_batch, encode_batch, shown_key
 
 __all__ = [
     "BATCH_OVERHEAD",
@@ -44,4 +44,5 @@ __all__ = [
     "parse_header",
     "patch_batch",
     "patch_log_append_time",
+    "shown_key",
 ]

@@ -27,6 +27,8 @@ from ottla_wire.records.crc32c import crc32c
 
 Buffer = bytes | bytearray | memoryview
 RecordHeader = tuple[str, bytes | None]
+"""A key and a value. A key that is not UTF-8 keeps its bytes as lone surrogates (PEP 383): what was decoded is encoded
+to the same bytes again. `shown_key` makes text of it."""
 
 LEAST_RECORD_BYTES = 7  # length, attributes, two deltas, null key, null value, no headers
 NO_TIMESTAMP = -1
@@ -69,10 +71,6 @@ def _decode_records(data: bytes, header: BatchHeader) -> list[RecordData]:
             records.append(record)
     except IndexError:
         raise ProtocolError("a record is cut off", message="record batch", position=position) from None
-    except UnicodeDecodeError as error:
-        raise ProtocolError(
-            f"not valid UTF-8 ({error.reason})", message="record", field="header key", position=position
-        ) from None
     if position != len(data):
         raise ProtocolError(
             f"{len(data) - position} bytes are left behind {count} records", message="record batch", position=position
@@ -128,8 +126,13 @@ def _decode_headers(data: bytes, p: int, end: int) -> tuple[list[RecordHeader], 
         if name is None:
             raise ProtocolError("it is null", message="record", field="header key", position=p)
         content, p = _decode_bytes(data, p)
-        headers.append((name.decode(), content))
+        headers.append((str(name, "utf-8", "surrogateescape"), content))
     return headers, p
+
+
+def shown_key(key: str) -> str:
+    """A header's key as text that can be printed and sent: bytes that are not UTF-8 are shown as `\\xff`."""
+    return key.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _decode_bytes(data: bytes, p: int) -> tuple[bytes | None, int]:
@@ -223,7 +226,7 @@ def _encode_record(record: RecordData, offset_delta: int, timestamp_delta: int, 
     _append_bytes(body, record.value)
     body += encode_varint(len(record.headers))
     for name, content in record.headers:
-        _append_bytes(body, name.encode())
+        _append_bytes(body, name.encode("utf-8", "surrogateescape"))
         _append_bytes(body, content)
     pieces += (encode_varint(len(body)), bytes(body))
 

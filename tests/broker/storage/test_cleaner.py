@@ -47,6 +47,20 @@ def test_only_the_last_value_of_a_key_stays_and_keeps_its_offset(make_store: Cal
     assert store.append(b"next").base_offset == 20
 
 
+def test_header_keys_that_are_not_utf8_survive_a_cleaning_with_their_bytes(make_store: Callable[..., Any]) -> None:
+    store = compacted(make_store)
+    headers = [("caf\udce9", b"\xff")]
+    records = [
+        RecordData(0, store.clock.now_ms(), b"a", b"1"),
+        RecordData(1, store.clock.now_ms(), b"b", b"2", headers),
+    ]
+    store.append_raw(encode_batch(records))
+    put(store, (b"a", b"3"))
+    store.log.roll()
+    clean(store)
+    assert [(record.offset, record.headers) for record in store.records()] == [(1, headers), (2, [])]
+
+
 def test_the_active_segment_is_not_cleaned(make_store: Callable[..., Any]) -> None:
     store = compacted(make_store, segment_bytes=100_000)
     put(store, (b"k", b"1"))

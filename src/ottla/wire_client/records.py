@@ -1,0 +1,140 @@
+"""Records out of the bytes of a Fetch response, for what another client cannot read: a header key that is not UTF-8, a
+batch that it takes for corrupt. Record by record, checked, without its speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.errors import OttlaError
+from ottla.records import Header, Record, TimestampType, TopicPartition
+from ottla.wire_client.aborted import AbortedFilter, AbortedTransaction
+from ottla.wire_client.cluster import LEADER_MOVED, Cluster, refused
+from ottla.wire_client.errors import CorruptBatch, PartitionUnavailable
+from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError
+from ottla_wire.records import BatchHeader, RecordData, check_crc, decode_batch, iter_batches, shown_key
+
+MOST_PLAIN_BYTES = 16 * 1024 * 1024
+"""How much a chunk decompresses before it ends at the next batch: a few kilobytes may claim gigabytes."""
+
+_BY_NAME = 12
+"""The last version of Fetch that names topics instead of their ids (KIP-516)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Records of one partition in offset order, and where the next chunk begins.
+
+    Gaps (compaction, aborted transactions, control records) are behind `next_offset` too.
+    """
+
+    records: list[Record[Any]]
+    next_offset: int
+
+
+def read_chunk(cluster: Cluster, place: TopicPartition, offset: int) -> Chunk:
+    """What one Fetch brings from `offset` on, as `isolation.level` shows it. Nothing there yet is an empty chunk.
+
+    Raises `PartitionUnavailable` or `BrokerUnavailable` after `default.api.timeout.ms`, `CorruptBatch` for bytes that
+    are no batch, `BrokerRefused` for an offset that is not there.
+    """
+    entry = cluster.until(lambda: _fetch(cluster, place, offset), what=f"{place} at offset {offset}")
+    aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in entry.aborted_transactions or ()]
+    return decode_chunk(entry.records or b"", place=place, offset=offset, aborted=aborted)
+
+
+def decode_chunk(
+    data: bytes | bytearray | memoryview,
+    *,
+    place: TopicPartition,
+    offset: int,
+    aborted: Sequence[AbortedTransaction] = (),
+    most_plain_bytes: int = MOST_PLAIN_BYTES,
+) -> Chunk:
+    """The records at and behind `offset` in the batches of a Fetch response, whole batches at a time."""
+    shows = AbortedFilter(aborted).shows
+    view = memoryview(data)
+    records: list[Record[Any]] = []
+    next_offset = offset
+    plain_bytes = 0
+    try:
+        for position, header in iter_batches(view):
+            if not check_crc(view, position, header):
+                raise CorruptBatch(f"{place}: the batch at offset {header.base_offset} does not match its CRC")
+            is_shown = shows(view, position, header)
+            if header.next_offset <= next_offset:
+                continue
+            if is_shown:
+                for each in decode_batch(view, position):
+                    plain_bytes += len(each.key or b"") + len(each.value or b"")
+                    if each.offset >= next_offset:  # a batch may begin before it, and a forged one may be in disorder
+                        records.append(_record(place, header, each))
+                        next_offset = each.offset + 1
+            next_offset = max(next_offset, header.next_offset)
+            if plain_bytes > most_plain_bytes:
+                break
+    except ProtocolError as error:
+        raise CorruptBatch(f"{place}: the batch at or behind offset {next_offset} cannot be read: {error}") from None
+    return Chunk(records=records, next_offset=next_offset)
+
+
+def shown_headers(headers: Iterable[Header]) -> list[Header]:
+    """The same headers with keys that are text: bytes that are not UTF-8 are escaped, as in `\\xff`."""
+    return [(shown_key(key), value) for key, value in headers]
+
+
+def _record(place: TopicPartition, header: BatchHeader, found: RecordData) -> Record[Any]:
+    is_appended = header.timestamp_type == TimestampType.LOG_APPEND_TIME.value
+    return Record(
+        place.topic,
+        place.partition,
+        found.offset,
+        found.timestamp_ms,
+        found.key,
+        found.value,
+        shown_headers(found.headers),
+        found.key,
+        found.value,
+        TimestampType.LOG_APPEND_TIME if is_appended else TimestampType.CREATE_TIME,
+    )
+
+
+def _fetch(cluster: Cluster, place: TopicPartition, offset: int) -> Any:
+    settings = cluster.settings
+    (leader,) = cluster.by_leader([place])
+    connection = cluster.broker(leader)
+    wanted = {
+        "partition": place.partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": settings.max_partition_fetch_bytes,
+    }
+    body = {
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": settings.fetch_max_bytes,
+        "isolation_level": settings.isolation.value,
+        "topics": [{"topic": place.topic, "partitions": [wanted]}],
+    }
+    connection.send(ApiKey.FETCH, body, newest=_BY_NAME)
+    response = connection.receive()
+    for topic in response.responses:
+        for entry in topic.partitions:
+            code = ErrorCode.of(entry.error_code)
+            if TopicPartition(topic.topic, entry.partition_index) != place:
+                continue
+            if code is ErrorCode.NONE:
+                return entry
+            if code in LEADER_MOVED:
+                cluster.forget_leaders(place.topic)
+                raise PartitionUnavailable(f"{place}: {code.name}")
+            raise refused(f"fetch from {place} at offset {offset}", code)
+    raise _unanswered(place, response)
+
+
+def _unanswered(place: TopicPartition, response: Any) -> OttlaError:
+    code = ErrorCode.of(response.error_code)
+    if code is not ErrorCode.NONE:
+        return refused(f"fetch from {place}", code)
+    return PartitionUnavailable(f"{place}: the broker's answer does not have it")
