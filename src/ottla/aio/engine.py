@@ -13,6 +13,7 @@ tasks: only the coordinator waits, and it goes on with its heartbeats.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from time import monotonic
@@ -313,7 +314,9 @@ class Engine:
             self._step(events.Tick())
             return
         # Everything that is prefetched, of all partitions: with `max_records` aiokafka would serve the first one only.
-        fetched = await self._client.getmany(timeout_ms=round(_FETCH_S * 1_000))
+        # The client's own method, behind what an instrumentor wrapped around it: the wrapper decodes headers and keys.
+        getmany = inspect.unwrap(self._client.getmany)
+        fetched = await getmany(timeout_ms=round(_FETCH_S * 1_000))
         await self._is_assigned.wait()
         epochs = {TopicPartition(*name): self._session.epoch_of(TopicPartition(*name)) for name in fetched}
         for client_partition, messages in fetched.items():

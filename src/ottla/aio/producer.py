@@ -53,6 +53,7 @@ from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
+from ottla.producer.tracing import context_adder
 from ottla.records import Header, Headers
 from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Throttling, log_event
@@ -178,6 +179,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         self.throttling = Throttling({"servers": self.settings["bootstrap.servers"]}, now_ms=self._clock.monotonic_ms)
         """How often, and how long in all, brokers have held this client for its quotas."""
         transactional_id = self.settings.get("transactional.id")
+        self._add_context = context_adder(is_instrumented=hasattr(AIOKafkaProducer.send, "__wrapped__"))
         self._states = None if transactional_id is None else TransactionStates(transactional_id)
         self.transactions: TransactionRunner | None = None
 
@@ -215,6 +217,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         try:
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
+            if self._add_context is not None:
+                headers = self._add_context(topic, headers)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = Delivery(topic, None, self._reports, on_delivery)
@@ -250,6 +254,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         try:
             for record in records:
                 value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
+                if self._add_context is not None:
+                    headers = self._add_context(topic, headers)
                 record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
                 if self._out.must_wait(size_bytes):
                     await self._out.room(topic, size_bytes)

@@ -23,8 +23,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of

@@ -14,8 +14,9 @@ from random import Random
 from types import GenericAlias, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
+import confluent_kafka
 from confluent_kafka import KafkaException
-from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, for_admin, parse_addresses, producer_settings
@@ -40,6 +41,7 @@ from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
+from ottla.producer.tracing import context_adder
 from ottla.records import Headers
 from ottla.serdes.base import SerdeOf
 from ottla.sync.bulk import Bulk, send_bulk
@@ -214,12 +216,14 @@ class Producer(Generic[V_contra, K_contra]):
             if transactional_id is None
             else TransactionRunner(self, self.client, TransactionStates(transactional_id), self._errors)
         )
+        self._add_context = context_adder(is_instrumented=confluent_kafka.Producer is not ConfluentProducer)
         # Everything that the hot path of `send` leaves out, as one flag.
         self.is_plain = (
             not self._out.places_itself
             and self.transactions is None
             and not self._warn_null_keys
             and not self._must_name_partition
+            and self._add_context is None
         )
         self._produce = self.client.produce
         self.reports.keep_house = self._out.keep_house
@@ -288,6 +292,8 @@ class Producer(Generic[V_contra, K_contra]):
                 if key.__class__ is not bytes:
                     key = as_bytes(topic, "key", key)
                 most += len(key)
+            if self._add_context is not None:
+                headers = self._add_context(topic, headers)
             if headers:
                 headers, size = header_list(topic, headers)
                 most += size

@@ -13,8 +13,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.config import consumer_settings, security_of
 from ottla.delivery.foreign import describe_dead_letter

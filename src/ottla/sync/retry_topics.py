@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import Consumer, NewPartitions, NewTopic  # an instrumentor replaces the package's Consumer
 
 from ottla.config import Asking, Settings, TopicWait, for_admin
 from ottla.delivery.retry_topics import TopicShape, missing_topics

@@ -16,12 +16,12 @@ from confluent_kafka import (
     OFFSET_END,
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
-    Consumer,
     KafkaError,
     KafkaException,
     Message,
 )
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.errors import BrokerUnavailable, LifecycleError, UnknownTopic
 from ottla.records import Record, TimestampType

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
+from confluent_kafka.cimpl import Producer  # an instrumentor replaces the package's own
 
 from ottla.errors import DeliveryError, UndeliveredRecord
 from ottla.records import Headers
