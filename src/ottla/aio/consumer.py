@@ -39,6 +39,7 @@ from ottla.delivery.exceptions import ExceptionTable, Failure
 from ottla.delivery.outcomes import Dead, Retry
 from ottla.delivery.retry import RetryPolicy
 from ottla.errors import LifecycleError
+from ottla.producer import forks
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
 from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Hooks
@@ -147,6 +148,8 @@ class AsyncConsumer(Generic[V_co]):
         self._current: Record[Any] | None = None
         self._is_started = False
         self._is_closed = False
+        self._refusal: LifecycleError | None = None
+        forks.refuses(self)
 
     # Taking records
 
@@ -207,6 +210,8 @@ class AsyncConsumer(Generic[V_co]):
 
     async def start(self) -> Self:
         """Connect and subscribe. Raises `BrokerUnavailable` when nobody answers."""
+        if self._refusal is not None:
+            raise self._refusal
         if self._is_closed:
             raise LifecycleError("the consumer is closed: make a new one")
         if not self._is_started:
@@ -216,7 +221,7 @@ class AsyncConsumer(Generic[V_co]):
 
     async def close(self) -> None:
         """Commit what is done and leave the group. Records that were taken and not settled will be delivered again."""
-        if self._is_closed:
+        if self._is_closed or self._refusal is not None:  # after a fork the parent's is not ours to close
             return
         self._is_closed = True
         if not self._is_started:
@@ -314,6 +319,8 @@ class AsyncConsumer(Generic[V_co]):
                 self._engine.finish(finished)
 
     def _settle(self, record: Record[Any], failure: Failure | None) -> None:
+        if self._refusal is not None:
+            raise self._refusal
         if record is self._current:
             self._current = None
         if failure is not None and self._waiting and self._waiting[0][0] is self._book.run_of(record):
@@ -323,6 +330,12 @@ class AsyncConsumer(Generic[V_co]):
         finished = self._book.settle(record, failure)
         if finished is not None:
             self._engine.finish(finished)
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: records that were taken are the parent's, and nothing polls here."""
+        if self._is_started:
+            self._refusal = forks.carried_over("consumer", "event loop and connections")
+            self._engine = forks.Refusing(self._refusal)  # type: ignore[assignment]
 
     def _give_back_cancelled(self) -> None:
         for finished in self._book.close_cancelled():

@@ -63,6 +63,7 @@ from ottla.consumer.run import Run
 from ottla.consumer.session import Session
 from ottla.consumer.static_members import SharedInstanceId
 from ottla.errors import RetriableError
+from ottla.producer import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.wire_client.errors import CorruptBatch
@@ -160,6 +161,8 @@ class Engine:
         )
         self.error: BaseException | None = None
         """What ended the engine, if not `stop`."""
+
+        forks.refuses(self)
 
     # Life
 
@@ -269,6 +272,13 @@ class Engine:
         error = await self._work.commit(offsets) if offsets else None
         if error is not None:
             raise commit_error_of(error, self._servers, self.asking) from error
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: the event loop and its connections stayed in the parent."""
+        if self._client is None:
+            return
+        self.error = forks.carried_over("consumer", "event loop and connections")
+        self._main = None
 
     # The fetch task
 

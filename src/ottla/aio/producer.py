@@ -579,10 +579,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
     def _forked(self) -> None:
         """Runs in a child process after fork: the event loop and its connections stayed in the parent."""
         self._is_over = True
-        self._refusal = LifecycleError(
-            "this producer was carried over a fork: its event loop and connections stayed in the parent process; "
-            "make a producer in each process, after the fork"
-        )
+        self._refusal = forks.carried_over("producer", "event loop and connections")
 
 
 def _closed_before(topic: str) -> LifecycleError:

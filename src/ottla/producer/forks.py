@@ -7,6 +7,10 @@ nothing per send, unlike asking for the process id.
 Nor may the child free what it was carried: librdkafka's destructors join threads, which are not there, and wait for
 ever. That also holds for clients that are closed and for those that are garbage already but not yet collected; the
 child's first collection would find them.
+
+A process that ends gives its producers a few seconds. `atexit` says when, except in the children of multiprocessing:
+they leave by `os._exit`, and run the finalizers of `multiprocessing.util` before. A `Pool` is ended with SIGTERM when
+its block is left, so in such a child SIGTERM waits for the producers as well, unless it means something else there.
 """
 
 from __future__ import annotations
@@ -14,14 +18,29 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import signal
+import sys
+import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from ottla.errors import LifecycleError
+from ottla.telemetry import log_event
+
+__all__ = ["Refusing", "carried_over", "owns", "refuses", "unwatch", "watch"]
+
+_FIRST: Final = 100
+"""Among multiprocessing's finalizers: before those that end its queues and managers."""
+
+_LONGEST_END_S: Final = 10.0
 
 
 class _Forkable(Protocol):
     def _forked(self) -> None: ...
 
+
+class _Watched(_Forkable, Protocol):
     def _at_exit(self) -> None: ...
 
 
@@ -29,17 +48,36 @@ class _Owner(Protocol):
     def _c_clients(self) -> Iterable[object | None]: ...
 
 
+class Refusing:
+    """Stands where something was that a fork carried over: whatever is asked of it raises."""
+
+    def __init__(self, error: LifecycleError) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()
+_refusing: weakref.WeakSet[Any] = weakref.WeakSet()
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
+_finalized_pid = 0
+"""The child of multiprocessing that was told to end its producers."""
 
 
-def watch(client: _Forkable) -> None:
+def watch(client: _Watched) -> None:
     """Have `client._forked()` called in every child process, and `client._at_exit()` when this one ends."""
     _alive.add(client)
+    _watch_the_end_of_a_child()
 
 
-def unwatch(client: _Forkable) -> None:
+def unwatch(client: _Watched) -> None:
     _alive.discard(client)
+
+
+def refuses(client: _Forkable) -> None:
+    """Have `client._forked()` called in every child process. For as long as the client's memory lives."""
+    _refusing.add(client)
 
 
 def owns(owner: _Owner) -> None:
@@ -47,18 +85,53 @@ def owns(owner: _Owner) -> None:
     _owners.add(owner)
 
 
+def carried_over(what: str, stayed: str) -> LifecycleError:
+    """The error of a client in the child of a fork. `stayed`: what of it is in the parent."""
+    return LifecycleError(
+        f"this {what} was carried over a fork: its {stayed} stayed in the parent process; "
+        f"make a {what} in each process, after the fork"
+    )
+
+
 def _in_the_child() -> None:
     for owner in list(_owners):
         for client in owner._c_clients():
             if client is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
-    for client in list(_alive):
+    carried = [*_alive, *_refusing]
+    _alive.clear()  # the parent ends them
+    for client in carried:
         client._forked()
+
+
+def _watch_the_end_of_a_child() -> None:
+    global _finalized_pid
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is None or multiprocessing.parent_process() is None or _finalized_pid == os.getpid():
+        return
+    from multiprocessing.util import Finalize
+
+    _finalized_pid = os.getpid()
+    Finalize(None, _at_the_end, exitpriority=_FIRST)
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number: int, _frame: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    # In another thread: this one may have been interrupted with a lock in its hands.
+    ending = threading.Thread(target=_at_the_end, name="ottla-terminated", daemon=True)
+    ending.start()
+    ending.join(_LONGEST_END_S)
+    os.kill(os.getpid(), number)
 
 
 def _at_the_end() -> None:
     for client in list(_alive):
-        client._at_exit()
+        try:
+            client._at_exit()
+        except Exception as error:  # the others are ended all the same
+            log_event("client_not_ended", "error", {"error": repr(error), "exc_info": error})
 
 
 atexit.register(_at_the_end)

@@ -130,6 +130,11 @@ class TransactionStates:
         return self.state in states
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the producer can go away without leaving anything for the transaction timeout to end."""
+        return self.is_in(_S.NOT_INITIALIZED, _S.READY, _S.FENCED, _S.BROKEN)
+
+    @property
     def left_open(self) -> TransactionEvent | None:
         """What the last transaction still needs before the next can begin: the commit or the abort again whose answer
         did not come. Asking again tells what became of it, and is never done twice."""

@@ -162,6 +162,7 @@ class Engine:
         self.error: BaseException | None = None
         """What ended the engine, if not `stop`."""
         forks.owns(self)
+        forks.refuses(self)
 
     # Life
 
@@ -311,6 +312,19 @@ class Engine:
             is_over=self._is_stopped.is_set,
             closed=lambda: LifecycleError(f"consumer of group {self.group!r} is closed"),
         )
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork. The threads are not there, and may have held a lock: nothing may wait."""
+        if self._client is None:
+            return
+        self.error = forks.carried_over("consumer", "threads and connections")
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._is_stopping, self._is_stopped = threading.Event(), threading.Event()
+        self._is_stopping.set()
+        self._is_stopped.set()
+        self._calls = PollCalls()
+        self._poll_thread = None
 
     def _c_clients(self) -> Iterable[object | None]:
         return (self._client,)

@@ -561,7 +561,7 @@ class Producer(Generic[V_contra, K_contra]):
 
     def _at_exit(self) -> None:
         """The process ends and nobody has closed this: what is on its way still gets a few seconds, and a word."""
-        if not len(self):
+        if not len(self) and (self.transactions is None or self.transactions.states.is_settled):
             return
         log_event("producer_not_closed", "warning", {"records": len(self), "servers": self._errors.servers})
         try:
@@ -571,10 +571,7 @@ class Producer(Generic[V_contra, K_contra]):
 
     def _forked(self) -> None:
         """Runs in a child process after fork: librdkafka's threads are not there, so nothing here can work."""
-        self._closed = LifecycleError(
-            "this producer was carried over a fork: its threads and connections stayed in the parent process; "
-            "make a producer in each process, after the fork"
-        )
+        self._closed = forks.carried_over("producer", "threads and connections")
 
     def _c_clients(self) -> Iterable[object | None]:
         return (self.client,)
