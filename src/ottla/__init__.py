@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ottla.delivery import RetryPolicy as RetryPolicy
     from ottla.delivery import RetryTopics as RetryTopics
     from ottla.delivery import Skip as Skip
+    from ottla.errors import AuthenticationError as AuthenticationError
     from ottla.errors import BrokerUnavailable as BrokerUnavailable
     from ottla.errors import BufferFull as BufferFull
     from ottla.errors import ConfigError as ConfigError
@@ -99,6 +100,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Skip",
         ],
         "ottla.errors": [
+            "AuthenticationError",
             "BrokerUnavailable",
             "BufferFull",
             "ConfigError",

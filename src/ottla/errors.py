@@ -2,7 +2,8 @@
 
 OttlaError
 ├── InputError           fix what was passed or configured; a retry gives the same answer
-│   ├── ConfigError (└── NoCommittedOffset)     ├── RecordTooLarge     ├── SerializationError     └── UnknownTopic
+│   ├── ConfigError (├── AuthenticationError └── NoCommittedOffset)
+│   └── RecordTooLarge · SerializationError · UnknownTopic
 ├── RetriableError       try again later; nothing is wrong with the input
 │   ├── BrokerUnavailable   ├── BufferFull   └── RegistryUnavailable
 ├── DeliveryError        some records did not arrive: the error lists them
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = [
+    "AuthenticationError",
     "BrokerUnavailable",
     "BufferFull",
     "ConfigError",
@@ -44,6 +46,10 @@ class InputError(OttlaError):
 
 class ConfigError(InputError, ValueError):
     """Fix the setting that the message names."""
+
+
+class AuthenticationError(ConfigError):
+    """Fix the password, user, mechanism or certificate: cluster and client do not accept each other. Never retry."""
 
 
 class NoCommittedOffset(ConfigError):

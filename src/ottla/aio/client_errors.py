@@ -28,8 +28,14 @@ _NOT_ALLOWED: Final = (
     errors.GroupAuthorizationFailedError,
     errors.ClusterAuthorizationFailedError,
     errors.TransactionalIdAuthorizationFailed,
-    errors.AuthenticationFailedError,
 )
+NOT_ACCEPTED: Final = (
+    errors.AuthenticationFailedError,
+    errors.AuthenticationMethodNotSupported,
+    errors.SaslAuthenticationFailed,
+    errors.UnsupportedSaslMechanismError,
+)
+"""A login that failed."""
 _CODES: Final = {29: "TOPIC", 30: "GROUP", 31: "CLUSTER", 53: "TRANSACTIONAL_ID"}
 _MISCONFIGURED: Final = (
     errors.InvalidSessionTimeoutError,
@@ -70,6 +76,9 @@ def error_of(
     if isinstance(error, _NOT_ALLOWED):
         who = asking or Asking(topics=topics)
         return who.refused(code_of(error), f"{type(error).__name__}: {error}", servers=servers)
+    if isinstance(error, NOT_ACCEPTED):
+        who = asking or Asking(topics=topics)
+        return who.not_accepted(f"{type(error).__name__}: {error}", servers=servers)
     if isinstance(error, _MISCONFIGURED):
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error}")
     if getattr(error, "errno", None) == 82:  # FENCED_INSTANCE_ID

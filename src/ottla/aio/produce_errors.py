@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka import errors
 
-from ottla.aio.client_errors import code_of
+from ottla.aio.client_errors import NOT_ACCEPTED, code_of
 from ottla.errors import FencedError, InputError, LifecycleError, OttlaError, RetriableError
 from ottla.producer.explain import Explain
 
@@ -26,9 +26,7 @@ _REFUSED: Final = (
     errors.TopicAuthorizationFailedError,
     errors.GroupAuthorizationFailedError,
     errors.ClusterAuthorizationFailedError,
-    errors.AuthenticationFailedError,
     errors.TransactionalIdAuthorizationFailed,
-    errors.UnsupportedSaslMechanismError,
 )
 _TOO_FEW_REPLICAS: Final = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
 _CLOSED: Final = (errors.ProducerClosed, asyncio.CancelledError)
@@ -59,6 +57,8 @@ class ErrorTranslator(Explain):
             return FencedError(f"{what}: a newer producer with the same transactional.id took over ({error})")
         if isinstance(error, _UNREACHABLE):
             return self.unavailable(f"{what}: {error!r}")
+        if isinstance(error, NOT_ACCEPTED):
+            return self.not_accepted(f"{what}: {error}")
         if isinstance(error, _REFUSED):
             return self.refused(what, error, code=code_of(error), topic=topic)
         if isinstance(error, errors.OutOfOrderSequenceNumber | errors.UnknownProducerId):

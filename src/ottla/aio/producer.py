@@ -23,7 +23,7 @@ from ottla.aio.cluster_watch import ClusterWatch
 from ottla.aio.delivery import Delivery
 from ottla.aio.outbound import Outbound
 from ottla.aio.produce_errors import ErrorTranslator
-from ottla.aio.reachable import first_listening, start_client
+from ottla.aio.reachable import first_answering, start_client
 from ottla.aio.renewal import Renewal, stop_client
 from ottla.aio.reports import Reports
 from ottla.aio.schemas import Schemas, Unserialized
@@ -324,7 +324,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             raise self._refusal or LifecycleError("this producer is started already")
         if self._refusal is not None and "closed" in str(self._refusal):
             raise self._refusal
-        problem = await first_listening(parse_addresses(self._errors.servers), timeout_s=timeout_s)
+        problem = await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
         if problem is not None:
             raise self._errors.unavailable(problem)
         client = await self.new_client(timeout_s)

@@ -17,6 +17,7 @@ from ottla.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ANSWER_S = 5.0
 DEFAULT_SERVERS = "localhost:9092"
 _SECRETS = "OTTLA_CLIENT_SASL_PASSWORD=... in the environment is sasl.password."
 
@@ -44,11 +45,19 @@ def parse_pairs(pairs: Iterable[str], *, wanted: str, example: str, option: str 
 
 
 def reaches_a_cluster(command: F) -> F:
-    """Give a command the two options. It is called with `kafka`, the settings of an admin client."""
+    """Give a command the two options. It is called with `kafka`, the settings of an admin client.
+
+    Whether something answers there that takes them is known before: a wrong password or port is one line, and soon.
+    """
 
     @functools.wraps(command)
     def with_cluster(*args: Any, bootstrap_servers: str | None, settings: dict[str, str], **options: Any) -> Any:
-        return command(*args, kafka=cluster_settings(bootstrap_servers, settings), **options)
+        kafka = cluster_settings(bootstrap_servers, settings)
+        if not options.get("dry_run"):
+            from ottla.sync.reachable import check_answering
+
+            check_answering(kafka["bootstrap.servers"], kafka, timeout_s=_ANSWER_S)
+        return command(*args, kafka=kafka, **options)
 
     for option in (
         set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.errors import ConfigError
+from ottla.errors import AuthenticationError, ConfigError
 
 
 def principal_of(settings: Mapping[str, Any]) -> str:
@@ -36,6 +36,10 @@ class Asking:
             f"the cluster at {servers} refused {self.principal} ({code}: {text}). It needs {what}; who may, grants it "
             f"with `ottla acls create --allow-principal {who} {options}`"
         )
+
+    def not_accepted(self, text: str, *, servers: str) -> AuthenticationError:
+        """The login failed, or one side's certificate. `text`: what the client says of it."""
+        return AuthenticationError(f"the cluster at {servers} and {self.principal} do not accept each other: {text}")
 
     def _missing(self, code: str) -> tuple[str, str] | None:
         """What has to be allowed, and the options that allow it."""

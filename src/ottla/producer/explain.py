@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.config import Asking, Settings, create_command, principal_of
 from ottla.errors import (
+    AuthenticationError,
     BrokerUnavailable,
     BufferFull,
     ConfigError,
@@ -26,11 +27,15 @@ class Explain:
         self.settings = settings
         self.limits = limits
         self.servers = str(settings.get("bootstrap.servers", ""))
+        self.login_problem = ""
+        """What the client last said about a login or a certificate that was not accepted."""
         self.last_problem = ""
         """What the client last said about a connection. Empty while all is well."""
 
-    def unavailable(self, text: str) -> BrokerUnavailable:
-        """No broker answered: the addresses, what was seen there, and what to look at."""
+    def unavailable(self, text: str) -> BrokerUnavailable | AuthenticationError:
+        """No broker answered: the addresses, what was seen there, and what to look at. Or none accepts the login."""
+        if self.login_problem:
+            return self.not_accepted(f"{self.login_problem} ({text.rstrip('.')})")
         seen = f" The last problem: {self.last_problem}." if self.last_problem else ""
         protocol = self.settings.get("security.protocol", "PLAINTEXT")
         return BrokerUnavailable(
@@ -74,7 +79,11 @@ class Explain:
             f"queue.buffering.max.messages={settings['queue.buffering.max.messages']:,}).{problem}"
         )
 
-    def timed_out(self, topic: str) -> BrokerUnavailable:
+    def not_accepted(self, text: str) -> AuthenticationError:
+        """The login failed, or one side's certificate."""
+        return Asking(principal=principal_of(self.settings)).not_accepted(text, servers=self.servers)
+
+    def timed_out(self, topic: str) -> BrokerUnavailable | AuthenticationError:
         """delivery.timeout.ms passed."""
         return self.unavailable(
             f"{topic}: not acknowledged within delivery.timeout.ms={self.settings['delivery.timeout.ms']}"

@@ -15,8 +15,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from ottla.config import Asking, Settings, principal_of
 from ottla.errors import BrokerUnavailable, ConfigError
-from ottla.sync.reachable import first_listening
-from ottla.sync.topics import addresses_of
+from ottla.sync.reachable import addresses_of, first_answering
 
 T = TypeVar("T")
 
@@ -61,7 +60,7 @@ class Acls:
         self._settings = settings
         self._servers = str(settings.get("bootstrap.servers", ""))
         self._timeout_s = timeout_s
-        problem = first_listening(addresses_of(self._servers), timeout_s=timeout_s)
+        problem = first_answering(addresses_of(self._servers), settings, timeout_s=timeout_s)
         if problem is not None:
             raise BrokerUnavailable(f"no Kafka broker answered at {problem}")
         self._admin = AdminClient({**settings.to_confluent(), "log_level": 0})

@@ -43,10 +43,17 @@ _NOT_ALLOWED: Final = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError._AUTHENTICATION,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
+NOT_ACCEPTED: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    }
+)
+"""A login that failed, or a certificate."""
 _MISCONFIGURED: Final = frozenset(
     {
         KafkaError.INVALID_SESSION_TIMEOUT,
@@ -85,6 +92,8 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), ask
     if code in _NOT_ALLOWED:
         who = asking or Asking(topics=topics)
         return who.refused(KafkaError(code).name(), error.str(), servers=servers)
+    if code in NOT_ACCEPTED:
+        return (asking or Asking(topics=topics)).not_accepted(error.str(), servers=servers)
     if code in _MISCONFIGURED:
         return ConfigError(f"the group coordinator at {servers} refused the consumer's settings: {error.str()}")
     if error.fatal() or code == KafkaError._FATAL:
@@ -92,7 +101,7 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), ask
     return RetriableError(f"{error.name()}: {error.str()}")
 
 
-_MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *_NOT_ALLOWED)
+_MAY_BE_FATAL: Final = (*_SAME_INSTANCE, *_MISCONFIGURED, *_NOT_ALLOWED, *NOT_ACCEPTED)
 
 
 def _first_code(error: KafkaError) -> int:

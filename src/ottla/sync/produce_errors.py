@@ -17,6 +17,7 @@ from ottla.errors import (
 )
 from ottla.producer import LimitsCache, size_in_own_batch
 from ottla.producer.explain import Explain
+from ottla.sync.client_errors import NOT_ACCEPTED
 from ottla.telemetry import log_event
 
 UNKNOWN_TOPIC: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
@@ -46,9 +47,6 @@ _REFUSED: Final = frozenset(
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
     }
 )
 _TOO_FEW_REPLICAS: Final = frozenset({KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
@@ -74,6 +72,7 @@ class ErrorTranslator(Explain):
             self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.last_problem = error.str()
+            self.login_problem = error.str() if error.code() in NOT_ACCEPTED else ""
             return
         now_s = time.monotonic()
         if now_s >= self._log_again_s:
@@ -116,6 +115,8 @@ class ErrorTranslator(Explain):
             return FencedError(f"{what}: a newer producer with the same transactional.id took over ({error.str()})")
         if code in _UNREACHABLE:
             return self.unavailable(f"{what}: {error.str()}")
+        if code in NOT_ACCEPTED:
+            return self.not_accepted(f"{what}: {error.str()}")
         if code in _REFUSED:
             return self.refused(what, error.str(), code=error.name(), topic=topic)
         if error.fatal():

@@ -51,7 +51,7 @@ from ottla.sync.delivery import Delivery
 from ottla.sync.outbound import Outbound
 from ottla.sync.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
-from ottla.sync.reachable import first_listening, metadata_of
+from ottla.sync.reachable import first_answering, metadata_of
 from ottla.sync.reports import SERVE_EVERY, ReportService
 from ottla.sync.throttled import on_throttle
 from ottla.sync.transaction import Transaction, TransactionRunner
@@ -408,7 +408,7 @@ class Producer(Generic[V_contra, K_contra]):
             raise self._closed
         deadline = time.monotonic() + timeout_s
         if "test.mock.num.brokers" not in self.settings:
-            problem = first_listening(parse_addresses(self._errors.servers), timeout_s=timeout_s)
+            problem = first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
             if problem is not None:
                 raise self._errors.unavailable(problem)
         try:

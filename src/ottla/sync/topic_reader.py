@@ -27,7 +27,7 @@ from ottla.errors import BrokerUnavailable, LifecycleError, UnknownTopic
 from ottla.records import Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
 from ottla.sync.headers import HeaderReader
-from ottla.sync.topics import addresses_of
+from ottla.sync.reachable import addresses_of, check_answering
 
 _TIMESTAMP_TYPES: Final = {
     TIMESTAMP_CREATE_TIME: TimestampType.CREATE_TIME,
@@ -57,6 +57,8 @@ class TopicReader:
         self._waiting: list[Record[Any]] = []
         addresses_of(bootstrap_servers)
         self._headers = HeaderReader({**(settings or {}), "bootstrap.servers": bootstrap_servers})
+        if settings:  # a login is what goes wrong, and librdkafka tries a wrong one for ever
+            check_answering(bootstrap_servers, settings, timeout_s=timeout_s)
         self._consumer: Consumer | None = Consumer(
             {
                 "log_level": 0,  # its errors are raised; on stderr they would come once per attempt

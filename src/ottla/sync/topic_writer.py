@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import Producer  # an instrumentor replaces the packa
 from ottla.errors import DeliveryError, UndeliveredRecord
 from ottla.records import Headers
 from ottla.serdes import SerdeContext, as_serde, serde_of
-from ottla.sync.topics import addresses_of
+from ottla.sync.reachable import addresses_of, check_answering
 
 
 def write_all(
@@ -33,6 +33,8 @@ def write_all(
 ) -> int:
     """Send every value in order and return how many, once all are acknowledged. Raises `DeliveryError` otherwise."""
     addresses_of(bootstrap_servers)
+    if settings:  # a login is what goes wrong, and librdkafka tries a wrong one for ever
+        check_answering(bootstrap_servers, settings, timeout_s=timeout_s)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.config import Address, BadAddress, Settings, parse_addresses
+from ottla.config import Settings
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.client_errors import error_of
-from ottla.sync.reachable import first_listening, metadata_of
+from ottla.sync.reachable import addresses_of, check_answering, metadata_of
 
 
 def create_topic(
@@ -86,28 +86,23 @@ def topic_shapes(settings: Settings, *, timeout_s: float = 10.0) -> dict[str, tu
     }
 
 
-def check_reachable(bootstrap_servers: str, *, timeout_s: float = 5.0) -> int:
-    """The number of brokers that the cluster at this address has. Raises `BrokerUnavailable` when none answers."""
-    problem = first_listening(addresses_of(bootstrap_servers), timeout_s=timeout_s)
-    if problem is not None:
-        raise BrokerUnavailable(f"no Kafka broker answered at {problem}")
+def check_reachable(
+    bootstrap_servers: str, *, timeout_s: float = 5.0, settings: Mapping[str, str] | None = None
+) -> int:
+    """The number of brokers that the cluster at this address has. Raises `BrokerUnavailable` when none answers, and
+    `AuthenticationError` or `ConfigError` when something answers that does not take these settings."""
+    check_answering(bootstrap_servers, settings or {}, timeout_s=timeout_s)
     try:
-        return len(_admin(bootstrap_servers, timeout_s).list_topics(timeout=timeout_s).brokers)
+        return len(_admin(bootstrap_servers, timeout_s, settings).list_topics(timeout=timeout_s).brokers)
     except KafkaException as error:
         raise BrokerUnavailable(
             f"no Kafka broker answered at {bootstrap_servers} within {timeout_s} s ({error.args[0].str()})"
         ) from error
 
 
-def addresses_of(bootstrap_servers: str) -> tuple[Address, ...]:
-    """The addresses, or ConfigError. librdkafka passes over what it cannot read, and waits."""
-    try:
-        return parse_addresses(bootstrap_servers)
-    except BadAddress as error:
-        raise ConfigError(f"bootstrap servers: found {bootstrap_servers!r}, wanted {error}") from None
-
-
 def _admin(bootstrap_servers: str, timeout_s: float, settings: Mapping[str, str] | None = None) -> AdminClient:
+    if settings:  # a login is what goes wrong, and librdkafka tries a wrong one for ever
+        check_answering(bootstrap_servers, settings, timeout_s=timeout_s)
     addresses_of(bootstrap_servers)
     return AdminClient(
         {

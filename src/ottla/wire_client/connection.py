@@ -13,8 +13,8 @@ import time
 from collections import deque
 from typing import Any, NamedTuple
 
-from ottla.errors import BrokerUnavailable
-from ottla.wire_client.errors import BrokerRefused, ResponseTooLarge
+from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.wire_client.errors import AuthenticationRefused, BrokerRefused, ResponseTooLarge
 from ottla.wire_client.sasl import start_exchange
 from ottla.wire_client.settings import WireSettings
 from ottla.wire_client.tls import tls_context
@@ -183,7 +183,7 @@ class Connection:
             return raw
         except ssl.SSLCertVerificationError as error:
             raw.close()
-            raise BrokerRefused(
+            raise AuthenticationRefused(
                 f"{self.address}: its certificate is not trusted: {error.verify_message}"
                 " (ssl.ca.location says who is, ssl.endpoint.identification.algorithm whether its name counts)"
             ) from error
@@ -214,8 +214,13 @@ class Connection:
         settings = self._settings
         mechanism = settings.sasl_mechanism
         shaken = self.call(ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism})
+        if shaken.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise ConfigError(
+                f"security.protocol: found {settings.security_protocol}, but {self.address} does not authenticate by "
+                f"SASL, wanted {settings.security_protocol.removeprefix('SASL_')}"
+            )
         if shaken.error_code != ErrorCode.NONE:
-            raise BrokerRefused(
+            raise AuthenticationRefused(
                 f"{self.address} does not offer sasl.mechanism {mechanism}; it offers {', '.join(shaken.mechanisms)}"
             )
         exchange = start_exchange(mechanism, username=settings.sasl_username, password=settings.sasl_password)
@@ -223,13 +228,15 @@ class Connection:
         while True:
             answer = self.call(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": message})
             if answer.error_code != ErrorCode.NONE:
-                raise BrokerRefused(f"{self.address} refused {settings.sasl_username!r}: {answer.error_message}")
+                raise AuthenticationRefused(
+                    f"{self.address} refused {settings.sasl_username!r}: {answer.error_message}"
+                )
             try:
                 message = exchange.send(answer.auth_bytes)
             except StopIteration:
                 return
             except BrokerRefused as error:
-                raise BrokerRefused(f"{self.address}: {error}") from None
+                raise AuthenticationRefused(f"{self.address}: {error}") from None
 
     def _shared_version(self, api_key: ApiKey) -> int | None:
         if api_key not in self._versions:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.errors import InputError, OttlaError, RetriableError
+from ottla.errors import AuthenticationError, InputError, OttlaError, RetriableError
 
 __all__ = [
+    "AuthenticationRefused",
     "BrokerRefused",
     "CorruptBatch",
     "DecodeLimitExceeded",
@@ -25,6 +26,10 @@ class DecodeLimitExceeded(InputError):
 
 class BrokerRefused(InputError):
     """Fix what the broker refused: authorization, configuration or version; a retry gives the same answer."""
+
+
+class AuthenticationRefused(BrokerRefused, AuthenticationError):
+    """Fix the password, user, mechanism or certificate: broker and client do not accept each other."""
 
 
 class ResponseTooLarge(InputError):

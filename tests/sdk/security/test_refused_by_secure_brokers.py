@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +12,15 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ottla import AsyncProducer
+from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.columnar import read
-from ottla.errors import BrokerUnavailable
+from ottla.config import admin_settings
+from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, DeliveryError
+from ottla.sync.acls import Acls
+from ottla.sync.redrive import redrive
+from ottla.sync.topic_reader import TopicReader
+from ottla.sync.topic_writer import write_all
+from ottla.sync.topics import check_reachable, create_topic
 from ottla.testing import SecureKafka, secure_kafka
 from ottla.wire_client.errors import BrokerRefused
 
@@ -88,12 +95,74 @@ def test_confluent_kafka_is_told(kafka: SecureKafka, wrong: dict[str, str]) -> N
         admin.list_topics(timeout=0.1)
 
 
-async def test_ottlas_asyncio_producer_says_so_when_it_starts(kafka: SecureKafka, wrong: dict[str, str]) -> None:
-    producer = AsyncProducer(kafka.bootstrap_servers, settings=wrong)
-    protocol = wrong["security.protocol"]
-    with pytest.raises(BrokerUnavailable, match=rf"Kafka listener.*security\.protocol={protocol}"):
-        await asyncio.wait_for(producer.start(), 60)
-    await producer.close()
+OTTLA_SAYS: dict[str, tuple[type[ConfigError], str]] = {
+    "password": (AuthenticationError, "refused 'alice': Authentication failed"),
+    "user": (AuthenticationError, "refused 'nobody': Authentication failed"),
+    "mechanism": (AuthenticationError, "does not offer sasl.mechanism PLAIN; it offers SCRAM-SHA-256"),
+    "authority": (AuthenticationError, "its certificate is not trusted: self-signed certificate"),
+    "no certificate": (AuthenticationError, "wants a certificate of the client"),
+    "no tls": (ConfigError, "security.protocol: found SASL_PLAINTEXT, but .* speaks TLS, wanted SASL_SSL"),
+    "no sasl": (
+        ConfigError,
+        "found SSL, but .* wants a login, wanted SASL_SSL with .*SCRAM-SHA-256",
+    ),
+}
+
+
+async def start_async_producer(servers: str, settings: dict[str, str]) -> None:
+    async with AsyncProducer(servers, settings=settings):
+        pass
+
+
+async def start_async_consumer(servers: str, settings: dict[str, str]) -> None:
+    async with AsyncConsumer("orders", group="billing", bootstrap_servers=servers, settings=settings):
+        pass
+
+
+def app_of(servers: str, settings: dict[str, str]) -> App:
+    app = App("billing", bootstrap_servers=servers, settings=settings)
+    app.handler("orders")(lambda value: None)
+    return app
+
+
+CLIENTS: dict[str, Callable[[str, dict[str, str]], Any]] = {
+    "Producer": lambda servers, settings: Producer(servers, settings=settings).start(),
+    "AsyncProducer": lambda servers, settings: asyncio.run(start_async_producer(servers, settings)),
+    "Consumer": lambda servers, settings: Consumer(
+        "orders", group="billing", bootstrap_servers=servers, settings=settings
+    ).start(),
+    "AsyncConsumer": lambda servers, settings: asyncio.run(start_async_consumer(servers, settings)),
+    "App.run": lambda servers, settings: app_of(servers, settings).run(handle_signals=False),
+    "App.serve": lambda servers, settings: asyncio.run(app_of(servers, settings).serve()),
+    "Acls": lambda servers, settings: Acls(admin_settings(servers, settings=settings)),
+    "create_topic": lambda servers, settings: create_topic(servers, "new", settings=settings),
+    "check_reachable": lambda servers, settings: check_reachable(servers, settings=settings),
+    "TopicReader": lambda servers, settings: TopicReader(servers, "orders", settings=settings).close(),
+    "redrive": lambda servers, settings: redrive(servers, "orders", settings=settings),
+    "write_all": lambda servers, settings: write_all(servers, "orders", [b"x"], settings=settings, timeout_s=2),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_says_what_is_wrong_when_it_starts(
+    request: pytest.FixtureRequest, kafka: SecureKafka, wrong: dict[str, str], client: str
+) -> None:
+    kind, said = OTTLA_SAYS[request.node.callspec.params["wrong"]]
+    began = time.monotonic()
+    with pytest.raises(kind, match=said) as caught:
+        CLIENTS[client](kafka.bootstrap_servers, wrong)
+    assert type(caught.value) is not BrokerUnavailable
+    assert time.monotonic() - began < 8, "sooner than a client gives an address up"
+
+
+def test_a_login_that_fails_later_is_the_error_of_what_was_sent(kafka: SecureKafka) -> None:
+    settings = {**kafka.settings, "sasl.password": "guess", "delivery.timeout.ms": 3_000, "request.timeout.ms": 2_000}
+    producer = Producer(kafka.bootstrap_servers, settings=settings)
+    delivery = producer.send("orders", b"x")
+    with pytest.raises(AuthenticationError, match=r"User:alice do not accept each other: .*Authentication failed"):
+        delivery.result(60)
+    with contextlib.suppress(DeliveryError):
+        producer.close(0)
 
 
 def test_the_columnar_client_says_why(
