@@ -94,7 +94,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(run: Run, arguments: list[st
 def test_nobody_there_is_one_line(run: Run) -> None:
     result = run("list", servers="127.0.0.1:1")
     assert result.exit_code == 2
-    assert "no broker answered at 127.0.0.1:1" in result.output
+    assert "no Kafka broker answered at 127.0.0.1:1" in result.output
 
 
 def test_a_broker_that_answers_is_enough(run: Run, cluster: EmbeddedCluster) -> None:
