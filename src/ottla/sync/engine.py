@@ -412,7 +412,7 @@ class Engine:
             self._step(events.Closed())
             self._work.serve()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
-            close_client(self._client, group=self.group)
+            close_client(self._client, group=self.group, is_static=bool(self._settings.get("group.instance.id")))
             self._headers.close()
         except BaseException as error:
             self.error = self.error or error
