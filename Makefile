@@ -7,6 +7,10 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 FLIGHTS ?= 20000
 
+# Compiled modules and tests are kept, whatever the environment says: without them every process that a test starts
+# compiles all of them again, and pytest rewrites 400 files.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test lint torture contract spark-oldest clients bench bench-page soak clean client-suites
 
 help:
@@ -15,7 +19,7 @@ help:
 	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
 	@echo "make simulate clusters in a simulated world, from seeds (SEEDS=20 FIRST=1 BROKERS=3 MINUTES=2)"
 	@echo "make lint     ruff, mypy and import contracts alone"
-	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real: on Apache Kafka (needs Maven)"
+	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real or KAFKA=4.1.0: on Apache Kafka (needs Maven)"
 	@echo "make clients  Kafka clients of other languages on the embedded broker (needs their tools and registries)"
 	@echo "make bench    Ottla beside its peers, a quarter of an hour (ONLY=broker|cluster|sdk|columnar|spark|connector|growth QUICK=1)"
 	@echo "make spark-oldest  the Spark tests on the oldest PySpark, with Spark Connect and Spark's own connector (needs Maven)"
@@ -59,7 +63,8 @@ torture: $(STAMP)
 spark-oldest: setup
 	@$$($(PY) tools/spark_connector.py) -m pytest tests/spark tests/columnar
 
-# The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages: `make test` runs
+# The same tests on the embedded broker and, with KAFKA=real, on Apache Kafka from its Maven packages (the newest that
+# can be had, or the version that KAFKA names): `make test` runs
 # there what one node is enough for, this also what takes three, and the exchange of files.
 contract: $(STAMP)
 	@KAFKA=$(KAFKA) $(PY) -m pytest tests/contract
@@ -81,11 +86,13 @@ simulate: MINUTES ?= 2
 simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
+# Most tests wait for something: more processes than cores.
+test: JOBS ?= 4
 test: setup lint
 	@echo "==> an archive of Spark's classes, once: each of its JVMs starts in half the time"
 	@$(VENV)/bin/ottla pipeline prepare --if-possible
-	@echo "==> tests"
-	@$(PY) -m pytest
+	@echo "==> tests, in $(JOBS) processes"
+	@$(PY) -m pytest -n $(JOBS)
 	@echo "==> what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"
 	@KAFKA=real $(PY) -m pytest -q tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py files.py)
 

@@ -1,11 +1,37 @@
-"""Hypothesis profiles: quick on each run, thorough with `HYPOTHESIS_PROFILE=thorough`."""
+"""Hypothesis profiles (`HYPOTHESIS_PROFILE=thorough` for long runs), and how tests are shared among processes."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from xdist.scheduler.loadscope import LoadScopeScheduling
 
 settings.register_profile("quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+SPARK = "tests/spark"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """A file stays in one process, so that its brokers start once; all of Spark's do, so that one JVM starts."""
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return SPARK if path.startswith(f"{SPARK}/") else path
+
+        def _assign_work_unit(self, node: object) -> None:
+            """Spark first: it takes as long as a third of the rest."""
+            if SPARK in self.workqueue:
+                self.workqueue.move_to_end(SPARK, last=False)
+            super()._assign_work_unit(node)
+
+    return ByFile(config, log)

@@ -3,7 +3,10 @@
 The contract suite runs on it and the benchmarks measure beside it. Needs Java 17 and Maven; the packages are copied
 once into a cache below the user's home. Nothing here is used by the product.
 
-    python tools/apache_kafka.py [--brokers 3]      start it, print the bootstrap servers, stop at Ctrl-C
+    python tools/apache_kafka.py [--brokers 3] [--version 4.1.0]     start it, print its address, stop at Ctrl-C
+
+The environment variable KAFKA names the Kafka of a test run: `real` is the newest version that can be had, a version
+such as `4.1.0` is that one, anything else is the embedded broker.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-VERSION = "4.1.0"
+VERSIONS = ("4.4.0", "4.1.0")
+"""The newest first. The contract holds on all of them, but for what docs/reference/differences.md names."""
+TOOLS_VERSIONS = {"4.4.0": "4.3.1"}
+"""Kafka's command line tools, where the registry lacks those of the same version."""
 KEPT_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 """Of a `data_dir` that the caller keeps: a node refuses a folder that another cluster has written."""
 START_TIMEOUT_S = 90.0
@@ -33,24 +39,59 @@ class Unavailable(Exception):
     """Apache Kafka cannot be had here; the message says what is missing."""
 
 
-def libraries() -> Path:
-    """The folder with Kafka's jars, fetched if this is the first time. Unavailable says what is missing."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla" / f"apache-kafka-{VERSION}"
+def wanted() -> str | None:
+    """The version of Apache Kafka that this run is to use; None for the embedded broker. Unavailable: none is here."""
+    asked = os.environ.get("KAFKA", "")
+    if asked != "real":
+        return asked if asked[:1].isdigit() else None
+    return newest()
+
+
+def newest() -> str:
+    """The newest version that can be had here. Unavailable says why there is none."""
+    for version in VERSIONS[:-1]:
+        try:
+            libraries(version)
+            return version
+        except Unavailable:
+            pass
+    libraries(VERSIONS[-1])
+    return VERSIONS[-1]
+
+
+def libraries(version: str | None = None) -> Path:
+    """The folder with the jars of Kafka's broker and clients, fetched once. Unavailable says what is missing."""
+    return _fetched("apache-kafka", version or newest(), "kafka_2.13")
+
+
+def tools(version: str | None = None) -> Path:
+    """The folder with the jars of Kafka's command line tools, fetched once. Unavailable says what is missing."""
+    version = version or newest()
+    return _fetched("apache-kafka-tools", TOOLS_VERSIONS.get(version, version), "kafka-tools")
+
+
+def _fetched(name: str, version: str, artifact: str) -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla" / f"{name}-{version}"
     if (folder / "complete").exists():
         return folder
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
-            raise Unavailable(f"{program} is not on the PATH: Apache Kafka {VERSION} comes from Maven and runs on Java")
+            raise Unavailable(f"{program} is not on the PATH: Apache Kafka {version} comes from Maven and runs on Java")
     folder.mkdir(parents=True, exist_ok=True)
     pom = Path(__file__).with_suffix(".xml")
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    chosen = [f"-DoutputDirectory={folder}", f"-Dkafka.artifact={artifact}", f"-Dkafka.version={version}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *chosen],
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
     except subprocess.TimeoutExpired:
         raise Unavailable("Maven did not answer within 600 s") from None
     if done.returncode != 0:
-        reason = next((line for line in done.stdout.splitlines() if line.strip()), done.stderr.strip())
-        raise Unavailable(f"Maven could not copy Apache Kafka {VERSION}: {reason[:300]}")
+        reason = next((line for line in done.stdout.splitlines() if "ERROR" in line), done.stderr.strip())
+        raise Unavailable(f"Maven could not copy Apache Kafka {version}: {reason[:300]}")
     (folder / "complete").touch()
     return folder
 
@@ -65,9 +106,12 @@ class ApacheKafka:
         *,
         data_dir: Path | None = None,
         client: Mapping[str, str] | None = None,
+        version: str | None = None,
     ) -> None:
-        """`client`: what a client needs besides the address, if the listener asks who it is."""
-        self._libraries = libraries()
+        """`client`: what a client needs besides the address, if the listener asks who it is. `version`: the one that
+        this run wants, or the newest that can be had."""
+        self.version = version or wanted() or newest()
+        self._libraries = libraries(self.version)
         self._temporary = Path(tempfile.mkdtemp(prefix="ottla-apache-kafka-"))
         self.data_dir = data_dir or self._temporary
         self._nodes = range(1, brokers + 1)
@@ -116,7 +160,7 @@ class ApacheKafka:
         log = (self._temporary / f"node-{node}.log").open("ab")
         with log:
             self._processes[node] = subprocess.Popen(
-                [*self._java("-Xmx1g"), "kafka.Kafka", str(self._properties(node))],
+                [*self._java("-Xmx1g", self._libraries), "kafka.Kafka", str(self._properties(node))],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -133,16 +177,23 @@ class ApacheKafka:
 
     def tool(self, main_class: str, *arguments: str) -> str:
         """Run one of Kafka's command line tools; what it printed. RuntimeError if it failed."""
+        jars = self._libraries if main_class.startswith("kafka.") else tools(self.version)
         done = subprocess.run(
-            [*self._java("-Xmx256m"), main_class, *arguments], capture_output=True, text=True, timeout=120
+            [*self._java("-Xmx256m", jars), main_class, *arguments], capture_output=True, text=True, timeout=120
         )
         if done.returncode != 0:
             raise RuntimeError(f"{main_class} {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
         return done.stdout
 
-    def _java(self, heap: str) -> list[str]:
+    def dump(self, *arguments: str) -> str:
+        """What Kafka's tool for log segments printed."""
+        package = "kafka.tools" if self.version < "4.4" else "org.apache.kafka.tools"
+        return self.tool(f"{package}.DumpLogSegments", *arguments)
+
+    @staticmethod
+    def _java(heap: str, jars: Path) -> list[str]:
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        return ["java", heap, quiet, "-cp", f"{self._libraries}/*"]
+        return ["java", heap, quiet, "-cp", f"{jars}/*"]
 
     def _properties(self, node: int) -> Path:
         return self._temporary / f"node-{node}.properties"
@@ -166,6 +217,7 @@ class ApacheKafka:
             "share.coordinator.state.topic.replication.factor": min(3, count),
             "share.coordinator.state.topic.min.isr": min(2, count),
             "group.initial.rebalance.delay.ms": 0,
+            **({"group.consumer.assignment.interval.ms": 0} if self.version >= "4.4" else {}),
             **self._config,
         }
         self._properties(node).write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -207,9 +259,10 @@ def _new_id() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run Apache Kafka on loopback until Ctrl-C.")
     parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--version", choices=VERSIONS, help="the newest that can be had, unless it is given")
     options = parser.parse_args()
     try:
-        with ApacheKafka(options.brokers) as kafka:
+        with ApacheKafka(options.brokers, version=options.version) as kafka:
             sys.stdout.write(f"ready bootstrap={kafka.bootstrap_servers}\n")
             sys.stdout.flush()
             signal.pause()

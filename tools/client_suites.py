@@ -26,7 +26,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from aiokafka_fixtures import ADDRESS
-from apache_kafka import Unavailable, libraries
+from apache_kafka import Unavailable, tools
 
 from broker_embedded.cluster import EmbeddedCluster
 
@@ -146,7 +146,7 @@ def outcomes(output: str, names: set[str]) -> Iterator[Result]:
 def _kafka_tools() -> Iterator[Path | None]:
     """A folder with those of Kafka's scripts that tests call; None where Apache Kafka's packages cannot be had."""
     try:
-        jars = libraries()
+        jars = tools()
     except Unavailable:
         yield None
         return

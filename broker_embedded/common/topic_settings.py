@@ -77,6 +77,9 @@ class TopicConfig:
         check=at_least(0),
         synonym="log.cleaner.delete.retention.ms",
     )
+    errors_deadletterqueue_group_enable: bool = setting(
+        _BOOLEAN, False, "let share groups write dead letters here (KIP-1191); there are no share groups"
+    )
     file_delete_delay_ms: int = setting(
         _LONG,
         60_000,
@@ -115,6 +118,12 @@ class TopicConfig:
         "longest time a record may stay uncompacted",
         check=at_least(1),
         synonym="log.cleaner.max.compaction.lag.ms",
+    )
+    max_decompressed_message_bytes: int = setting(
+        _INT,
+        2_147_483_639,
+        "largest record of a compressed batch, decompressed",
+        check=between(1, 2_147_483_639),
     )
     max_message_bytes: int = setting(
         _INT, 1_048_588, "largest record batch, after compression", check=at_least(0), synonym="message.max.bytes"
@@ -164,6 +173,10 @@ class TopicConfig:
     preallocate: bool = setting(
         _BOOLEAN, False, "allocate a segment's file at its full size", synonym="log.preallocate"
     )
+    remote_copy_lag_bytes: int = setting(
+        _LONG, -1, "newer bytes before tiered storage copies a segment", check=at_least(-1)
+    )
+    remote_copy_lag_ms: int = setting(_LONG, 0, "age before tiered storage copies a segment", check=at_least(-1))
     remote_log_copy_disable: bool = setting(_BOOLEAN, False, "stop copying to tiered storage")
     remote_log_delete_on_disable: bool = setting(_BOOLEAN, False, "delete what is there when tiered storage goes off")
     remote_storage_enable: bool = setting(

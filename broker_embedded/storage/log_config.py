@@ -8,6 +8,8 @@ from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.facts import fact
 
+NO_DECOMPRESSED_LIMIT = 2_147_483_639
+"""Kafka's default of `max.decompressed.message.bytes`: what an array of Java's can hold."""
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
@@ -24,6 +26,7 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
+    max_decompressed_message_bytes: int = NO_DECOMPRESSED_LIMIT
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = _HOUR_MS
     message_timestamp_before_max_ms: int = LONG_MAX

@@ -1,8 +1,9 @@
 """What a leader checks before it appends a client's batch, in Kafka's order and with Kafka's error codes.
 
 Normally only the 61-byte header and the CRC are looked at. Records are opened only where a setting needs it: compaction
-(keys), timestamps that the header shows to be out of range, `message.timestamp.before.max.ms`, or another
-`compression.type` than the producer's. So a batch whose header tells the truth costs the same for one record or 10,000.
+(keys), timestamps that the header shows to be out of range, `message.timestamp.before.max.ms`, another
+`compression.type` than the producer's, or `max.decompressed.message.bytes`. So a batch whose header tells the truth
+costs the same for one record or 10,000.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.errors import BrokerError, RecordError
 from broker_embedded.storage.append import AppendOrigin
-from broker_embedded.storage.log_config import LogConfig
+from broker_embedded.storage.log_config import NO_DECOMPRESSED_LIMIT, LogConfig
 from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.records.batch import (
     BATCH_OVERHEAD,
@@ -92,6 +93,7 @@ def validate_for_leader(
         or (is_create_time and config.message_timestamp_before_max_ms != LONG_MAX)
         or wants_compression
         or config.is_compacted
+        or (attributes & COMPRESSION_MASK and config.max_decompressed_message_bytes < NO_DECOMPRESSED_LIMIT)
     ):
         return _validate_records(LeaderBatch(header, buffer), config=config, now_ms=now_ms, name=name)
     return LeaderBatch(header, buffer)
@@ -204,12 +206,18 @@ def _record_errors(
     youngest = now_ms + config.message_timestamp_after_max_ms
     is_create_time = not config.is_log_append_time
     claims_append_time = bool(header.attributes & LOG_APPEND_TIME_FLAG)
+    most_bytes = config.max_decompressed_message_bytes if header.compression else NO_DECOMPRESSED_LIMIT
     for index, record in enumerate(records):
         timestamp_ms = record.timestamp_ms
         if config.is_compacted and record.key is None:
             yield (
                 ErrorCode.INVALID_RECORD,
                 RecordError(index, "a record without a key cannot go into a compacted topic"),
+            )
+        elif most_bytes < NO_DECOMPRESSED_LIMIT and (size := _size(record)) > most_bytes:
+            yield (
+                ErrorCode.INVALID_RECORD,
+                RecordError(index, f"{size} bytes decompressed, max.decompressed.message.bytes allows {most_bytes}"),
             )
         elif claims_append_time:
             yield (
@@ -226,6 +234,11 @@ def _record_errors(
                 ErrorCode.INVALID_RECORD,
                 RecordError(index, f"offset delta {record.offset - header.base_offset}, wanted {index}"),
             )
+
+
+def _size(record: RecordData) -> int:
+    """Bytes of the record as it stands in a batch."""
+    return len(encode_batch([record])) - BATCH_OVERHEAD
 
 
 def _refused(errors: list[tuple[ErrorCode, RecordError]], *, name: str) -> BrokerError:

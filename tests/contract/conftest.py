@@ -1,4 +1,4 @@
-"""One suite, two brokers: the embedded one, and Apache Kafka with `make contract KAFKA=real`.
+"""One suite, two brokers: the embedded one, and Apache Kafka with `make contract KAFKA=real` or `KAFKA=4.1.0`.
 
 What these tests say is what Kafka does. Where the embedded broker differs it is wrong, or docs/reference/differences.md
 says why.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafka, Unavailable, libraries
+from apache_kafka import ApacheKafka, Unavailable, libraries, wanted
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
@@ -26,10 +26,9 @@ _numbers = count(1)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where Apache Kafka cannot be had, every test that wants it is skipped for the same reason."""
-    if os.environ.get("KAFKA") != "real":
-        return
     try:
-        libraries()
+        if (version := wanted()) is not None:
+            libraries(version)
     except Unavailable as reason:
         for item in items:
             if Path(__file__).parent in item.path.parents:
@@ -39,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def bootstrap_servers() -> Iterator[str]:
     """One broker with Kafka's own defaults, but for what makes groups start at once."""
-    if os.environ.get("KAFKA") != "real":
+    if wanted() is None:
         with EmbeddedCluster(config={"auto.create.topics.enable": "true"}) as embedded:
             yield embedded.bootstrap_servers
         return

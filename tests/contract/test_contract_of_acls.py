@@ -35,7 +35,7 @@ from acl_client import (
     denials_in,
     errors_in,
 )
-from apache_kafka import ApacheKafka
+from apache_kafka import ApacheKafka, wanted
 
 from broker_embedded.cluster import EmbeddedCluster, Security
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -50,7 +50,7 @@ INVALID = ErrorCode.INVALID_REQUEST
 @pytest.fixture(scope="module")
 def bootstrap_servers() -> Iterator[str]:
     """One broker with an authorizer, whose users are admin, alice and bob. Admin may do everything."""
-    if os.environ.get("KAFKA") != "real":
+    if wanted() is None:
         security = Security("SASL_PLAINTEXT", mechanisms=("PLAIN",), users=USERS)
         with EmbeddedCluster(config={**SETTINGS, "auto.create.topics.enable": "true"}, security=security) as embedded:
             yield embedded.bootstrap_servers

@@ -6,14 +6,13 @@ it, and the other's files take the place of its partition's, but for the id in p
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafka, Unavailable, libraries
+from apache_kafka import ApacheKafka, Unavailable, libraries, wanted
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -30,10 +29,10 @@ Found = list[tuple[int, bytes | None, bytes | None, Any, int]]
 
 @pytest.fixture(autouse=True)
 def _needs_kafka() -> None:
-    if os.environ.get("KAFKA") != "real":
+    if wanted() is None:
         pytest.skip("Apache Kafka is fetched and run with KAFKA=real")
     try:
-        libraries()
+        libraries(wanted())
     except Unavailable as reason:
         pytest.skip(str(reason))
 
@@ -132,15 +131,14 @@ def test_kafkas_dump_tool_reads_every_file_without_complaint(embedded_folder: tu
     assert len(list(partition.glob("*.log"))) > 1
     kafka = ApacheKafka()
     try:
-        dump = "kafka.tools.DumpLogSegments"
         logs = offered(partition, ".log")
-        printed = kafka.tool(dump, "--deep-iteration", "--print-data-log", "--files", logs)
+        printed = kafka.dump("--deep-iteration", "--print-data-log", "--files", logs)
         payloads = re.findall(r"^\| offset: (\d+) .*payload: (.*)$", printed, re.MULTILINE)
         records = [(str(offset), value.decode()) for offset, _, value, _, _ in seen[0]]  # type: ignore[attr-defined]
         assert [pair for pair in payloads if pair[1].startswith(("value", "transaction"))] == records
         assert printed.count("endTxnMarker: COMMIT") == printed.count("endTxnMarker: ABORT") == 3
         assert printed.count("isvalid: true") == printed.count("baseOffset: ") > 0
-        others = kafka.tool(dump, "--files", offered(partition, ".index", ".timeindex", ".txnindex", ".snapshot"))
+        others = kafka.dump("--files", offered(partition, ".index", ".timeindex", ".txnindex", ".snapshot"))
         assert others.count("producerId: ") > 6
         assert others.count("abortedTxn") + others.count("firstOffset: ") >= 3
         for decoder, name in (
@@ -149,9 +147,9 @@ def test_kafkas_dump_tool_reads_every_file_without_complaint(embedded_folder: tu
         ):
             found = [str(log) for log in broker.glob(f"{name}/*.log")]
             if found:
-                others += kafka.tool(dump, decoder, "--files", ",".join(found))
+                others += kafka.dump(decoder, "--files", ",".join(found))
         metadata = folder / "controller-1" / "__cluster_metadata-0"
-        decoded = kafka.tool(dump, "--cluster-metadata-decoder", "--files", offered(metadata, ".log"))
+        decoded = kafka.dump("--cluster-metadata-decoder", "--files", offered(metadata, ".log"))
         assert '"type":"TOPIC_RECORD"' in decoded
         for word in ("ismatch", "Non-consecutive", "Indexed offset", "not found", "Could not", "rror", "orrupt"):
             assert word not in printed + others + decoded, word

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from apache_kafka import wanted
 
 from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.records.compression import CompressionType
 from ottla_wire.records.record import decode_batch
 
 DAY_MS = 86_400_000
@@ -163,3 +165,13 @@ class TestIdempotence:
         newer = {**ids, "producer_epoch": ids["producer_epoch"] + 1}
         answer = kafka.produce(topic, make_records(b"b", base_sequence=3, **newer))
         assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_record_larger_than_the_limit_when_decompressed_is_refused(kafka: Any, make_records: Make) -> None:
+    if (version := wanted()) is not None and version < "4.4":
+        pytest.skip(f"Apache Kafka {version} does not have max.decompressed.message.bytes")
+    topic = kafka.create_topic(configs={"max.decompressed.message.bytes": "1000"})
+    small, large = (make_records(b"x", b"y" * size, compression=CompressionType.GZIP) for size in (900, 2_000))
+    assert kafka.produce(topic, small).error_code == 0
+    assert kafka.produce(topic, large).error_code == ErrorCode.INVALID_RECORD
+    assert kafka.produce(topic, make_records(b"y" * 2_000)).error_code == 0, "what is not compressed is not meant"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafka, Unavailable
+from apache_kafka import ApacheKafka, Unavailable, wanted
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from wire_client import WireClient
@@ -61,7 +60,7 @@ class ThreeNodes:
 @pytest.fixture
 def nodes() -> Iterator[ThreeNodes]:
     with ExitStack() as cleanup:
-        if os.environ.get("KAFKA") != "real":
+        if wanted() is None:
             yield ThreeNodes(cleanup.enter_context(EmbeddedCluster(3)), cleanup)
             return
         try:

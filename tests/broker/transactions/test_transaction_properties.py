@@ -58,7 +58,11 @@ class TransactionsAgainstAModel(RuleBasedStateMachine):
     def begin(self, epoch: int | None) -> None:
         if epoch is not None:
             known = Transaction(
-                transactional_id=ID, producer_id=7, producer_epoch=epoch, timeout_ms=TIMEOUT_MS, updated_ms=0
+                transactional_id=ID,
+                producer_id=7,
+                producer_epoch=epoch,
+                timeout_ms=TIMEOUT_MS,
+                updated_ms=TransactionDriver.WALL_START_MS,  # of 1970 it would expire, at the first look after an hour
             )
             self.driver = TransactionDriver([records.encode(known)]).load()
             self.driver.holds_markers = True

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from apache_kafka import Unavailable, libraries
+from apache_kafka import Unavailable, libraries, wanted
 from transaction_wire import committed_offset, markers_in, read_committed
 from wire_client import WireClient
 
@@ -22,10 +21,10 @@ pytestmark = pytest.mark.real_kafka
 
 @pytest.fixture(scope="module")
 def class_path() -> str:
-    if os.environ.get("KAFKA") != "real":
+    if wanted() is None:
         pytest.skip("the Java client is fetched and run with KAFKA=real")
     try:
-        return f"{libraries()}/*"
+        return f"{libraries(wanted())}/*"
     except Unavailable as reason:
         pytest.skip(str(reason))
 
