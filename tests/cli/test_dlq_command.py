@@ -62,7 +62,7 @@ def dead(kafka: Kafka, make_topic: Callable[..., str], origin: str) -> str:
 def ottla(kafka: Kafka) -> Callable[..., Result]:
     def run(*arguments: str) -> Result:
         environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "COLUMNS": "160"}
-        return CliRunner().invoke(main, ["dlq", *arguments], env=environment)
+        return CliRunner().invoke(main, ["dlq", *arguments], env=environment, input="y\n")
 
     return run
 
@@ -139,7 +139,8 @@ def test_a_secured_cluster_is_reached(make_secure_kafka, given: str, command: st
             options.append(f"--set={name}={value}")
         else:
             environment[f"OTTLA_CLIENT_{name.upper().replace('.', '_')}"] = value
-    result = CliRunner().invoke(main, ["dlq", command, "dead", *options], env=environment)
+    agreed = ["--yes"] if command == "redrive" else []
+    result = CliRunner().invoke(main, ["dlq", command, "dead", *agreed, *options], env=environment)
     assert result.exit_code == 0, result.output
     assert ("1 dead letters" if command == "list" else "1 sent to orders") in result.output
 
@@ -176,6 +177,61 @@ def test_a_dry_run_sends_and_remembers_nothing(ottla, kafka: Kafka, dead: str, o
     assert f"3 would be sent to {origin}" in ottla("redrive", dead, "--dry-run").output
     assert kafka.consume_all(origin) == []
     assert "3 sent" in ottla("redrive", dead).output
+
+
+@pytest.fixture
+def forged(kafka: Kafka, dead: str, make_topic: Callable[..., str]) -> str:
+    """The topic that a letter names which nobody has dead-lettered."""
+    topic = make_topic("payroll")
+    headers = [
+        ("ottla-dlq-topic", topic.encode()),
+        ("ottla-redriven", b"9" * 5_000),
+        ("ottla-dlq-offset", b"9" * 5_000),
+    ]
+    kafka.produce(dead, [b"raise"], headers=headers, partition=0)
+    return topic
+
+
+def test_the_topics_that_headers_name_are_shown_before_anything_is_sent(
+    kafka: Kafka, dead: str, origin: str, forged: str
+):
+    environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    for answer in ("n\n", ""):
+        result = CliRunner().invoke(main, ["dlq", "redrive", dead], env=environment, input=answer)
+        assert result.exit_code == 1
+        assert f"3 would be sent to {origin}" in result.output
+        assert f"1 would be sent to {forged}" in result.output
+    assert kafka.consume_all(forged) == kafka.consume_all(origin) == []
+
+
+def test_a_forged_origin_is_not_followed_where_the_origin_is_named(ottla, kafka: Kafka, dead: str, origin: str, forged):
+    assert f"3 sent to {origin}" in ottla("redrive", dead, "--origin", origin).output
+    report = redrive(kafka.bootstrap_servers, dead, origins={origin})
+    assert (report.redriven, report.refused) == (3, 1)
+    assert report.first_refusal == f"{forged} is not among the topics to send to"
+    assert kafka.consume_all(forged) == []
+
+
+@pytest.mark.parametrize("named", ["__consumer_offsets", "not a topic", "a" * 250, "DEAD"])
+def test_topics_that_no_record_came_from_are_refused(kafka: Kafka, make_topic: Callable[..., str], named: str):
+    topic = make_topic("dead")
+    named = topic if named == "DEAD" else named
+    kafka.produce(topic, [b"x"], headers=[("ottla-dlq-topic", named.encode())])
+    report = redrive(kafka.bootstrap_servers, topic)
+    assert (report.redriven, report.refused) == (0, 1)
+    assert named in (report.first_refusal or "")
+
+
+def test_numbers_in_headers_may_be_of_any_size(ottla, kafka: Kafka, make_topic: Callable[..., str]):
+    topic, other = make_topic("dead"), make_topic("other")
+    for number in (b"9" * 5_000, b"9" * 18, b"-" + b"9" * 18, b"\x7f" + b"\xff" * 7):
+        names = ("ottla-dlq-offset", "ottla-dlq-dead-lettered", "ottla-dlq-attempts", "ottla-redriven")
+        kafka.produce(topic, [b"x"], headers=[(name, number) for name in names])
+        spring = ("kafka_dlt-original-offset", "kafka_dlt-original-timestamp")
+        kafka.produce(topic, [b"x"], headers=[(name, number) for name in spring])
+    assert "8 dead letters" in ottla("list", topic).output
+    assert f"8 sent to {other}" in ottla("redrive", topic, "--to", other).output
+    assert max(int(record.header("ottla-redriven") or 0) for record in kafka.consume_all(other)) == 2**31 - 1
 
 
 def test_a_limit_ends_early_and_the_next_call_goes_on(ottla, kafka: Kafka, dead: str, origin: str):

@@ -429,3 +429,41 @@ def test_credentials_come_from_the_url_or_from_the_arguments(scripted: Any) -> N
 def test_an_address_that_is_not_http_is_a_config_error(url: str) -> None:
     with pytest.raises(ConfigError, match="wanted http://host:port"):
         SchemaRegistry(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:s3cret@127.0.0.1:1",
+        "http://user:s3cret@127.0.0.1:1,http://other:s3cret@127.0.0.1:2/api",
+        "http://user:p%40s3cret@127.0.0.1:1",
+    ],
+)
+def test_a_password_in_the_url_is_shown_nowhere(url: str) -> None:
+    registry = SchemaRegistry(url, attempts=1)
+    assert "127.0.0.1:1" in repr(registry)
+    with pytest.raises(RegistryUnavailable) as caught:
+        registry.schema(1)
+    for shown in (repr(registry), registry.url, str(caught.value), *registry._http.urls):
+        assert "s3cret" not in shown
+    assert registry._http._headers["Authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "user:s3cret@host:8081",
+        "ftp://user:s3cret@host:8081",
+        "http://user:pa/s3cret@host:8081",
+        "http://user:12/s3cret@host:8081",
+        "http://user:12#s3cret@host:8081",
+        "http://user:pa,s3cret@host:8081",
+        "http://user:12,s3cret@host:8081",
+        "http://user:s3cret@host:many",
+    ],
+)
+def test_a_url_that_cannot_be_parsed_does_not_show_its_password_either(url: str) -> None:
+    with pytest.raises(ConfigError, match="schema registry URL") as caught:
+        SchemaRegistry(url)
+    assert "s3cret" not in str(caught.value)
+    assert "pa" not in str(caught.value).split("wanted")[0]

@@ -40,7 +40,7 @@ def test_a_pipelines_dead_letters_are_listed_and_redriven_like_any_other(kafka, 
     assert f"{dead}: 1 dead letters" in listed
     assert f"{origin}-0@1" in listed
     assert "sales-v1" in run("show", dead, "0:0")
-    assert "1 sent" in run("redrive", dead)
+    assert "1 sent" in run("redrive", dead, "--yes")
     back = kafka.consume_all(origin, at_least=3)[-1]
     assert (back.raw_key, back.raw_value) == (b"b", b"{")
     assert back.headers[:2] == [("trace", b"abc"), ("trace", None)]

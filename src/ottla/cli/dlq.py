@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +24,7 @@ from ottla.errors import InputError
 from ottla.records import Record
 
 if TYPE_CHECKING:
+    from ottla.sync.redrive import RedriveReport
     from ottla.sync.topic_reader import TopicReader
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -125,6 +126,7 @@ def show(topic: str, place: str, kafka: Settings) -> None:
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records per second.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent; send and remember nothing.")
+@click.option("--yes", is_flag=True, help="Send to whatever topics the headers name, without a question.")
 def redrive(
     topic: str,
     kafka: Settings,
@@ -132,35 +134,60 @@ def redrive(
     per_second: float | None,
     limit: int | None,
     dry_run: bool,
+    yes: bool,
     **criteria: Any,
 ) -> None:
     """Send the dead letters of TOPIC back to where they came from.
+
+    Headers say where that is, and everyone who may write to TOPIC can write headers. So the command shows the topics
+    and asks first, unless you name the topic with --to or --origin, or agree with --yes.
 
     The same command again goes on where it ended. A record that fails again is dead-lettered again, and says so in the
     header ottla-redriven.
     """
     from ottla.sync.redrive import redrive as send_back
 
-    to: Counter[str] = Counter()
-    report = send_back(
-        kafka["bootstrap.servers"],
-        topic,
-        settings=security_of(kafka),
-        wanted=_filter(**criteria),
-        to_topic=to_topic,
-        per_second=per_second,
-        limit=limit,
-        is_dry_run=dry_run,
-        on_redrive=lambda record: to.update([record.topic]),
-    )
+    def send(origins: Collection[str] | None, *, is_dry_run: bool) -> tuple[RedriveReport, Counter[str]]:
+        to: Counter[str] = Counter()
+        report = send_back(
+            kafka["bootstrap.servers"],
+            topic,
+            settings=security_of(kafka),
+            wanted=_filter(**criteria),
+            to_topic=to_topic,
+            origins=origins,
+            per_second=per_second,
+            limit=limit,
+            is_dry_run=is_dry_run,
+            on_redrive=lambda record: to.update([record.topic]),
+        )
+        return report, to
+
+    origin = criteria["origin"]
+    origins: Collection[str] | None = None if origin is None else {origin}
+    if not (dry_run or yes or to_topic or origin):
+        _, planned = send(None, is_dry_run=True)
+        origins = planned.keys()
+        if planned:
+            _show_destinations(planned, "would be sent")
+            click.confirm("Send them? (--yes does not ask)", abort=True)
+    report, to = send(origins, is_dry_run=dry_run)
     verb = "would be sent" if dry_run else "sent"
-    for destination, count in to.most_common():
-        click.echo(f"{count:,} {verb} to {destination}")
+    _show_destinations(to, verb)
     click.echo(f"{report.redriven:,} {verb}, {report.filtered:,} not meant, {report.homeless:,} without an origin")
+    if report.refused:
+        click.echo(
+            f"{report.refused:,} not sent where their headers say, the first because {report.first_refusal}", err=True
+        )
     if report.homeless:
         click.echo(
             "records without an origin have no dead letter headers: give --to TOPIC to send them as well", err=True
         )
+
+
+def _show_destinations(counts: Counter[str], verb: str) -> None:
+    for destination, count in counts.most_common():
+        click.echo(f"{count:,} {verb} to {destination}")
 
 
 def _reader(kafka: Settings, topic: str) -> TopicReader:
@@ -236,4 +263,9 @@ def _show(record: Record[Any], view: DeadLetterView) -> None:
 
 
 def _time(ms: int | None) -> str:
-    return "?" if ms is None else datetime.fromtimestamp(ms / 1_000, UTC).isoformat(sep=" ", timespec="milliseconds")
+    if ms is None:
+        return "?"
+    try:
+        return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(sep=" ", timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # headers may say any number
+        return f"{ms} ms"

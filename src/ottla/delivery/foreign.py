@@ -44,17 +44,18 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
 
 
+_LONGEST_NUMBER: Final = 20
+"""Characters of the longest int64. What does not fit is no offset and no date, and may have a million digits."""
+
+
 def _number(value: bytes) -> int | None:
+    # Eight ASCII digits are a possible big-endian number too, but one of about 3.5e18: no offset, no date.
     try:
-        return int(value)
+        number = int(value) if len(value) <= _LONGEST_NUMBER else None
     except ValueError:
         is_big_endian = len(value) in (4, 8)
         return int.from_bytes(value, "big", signed=True) if is_big_endian else None
-
-
-def _big_endian_or_digits(value: bytes) -> int | None:
-    # Eight ASCII digits are a possible big-endian number too, but one of about 3.5e18: no offset, no date.
-    return int(value) if value.isdigit() else _number(value)
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 Reader: TypeAlias = Callable[[bytes], Any]
@@ -77,9 +78,9 @@ _OTTLA: Final[Fields] = {
 }
 _SPRING: Final[Fields] = {
     "kafka_dlt-original-topic": ("topic", _text),
-    "kafka_dlt-original-partition": ("partition", _big_endian_or_digits),
-    "kafka_dlt-original-offset": ("offset", _big_endian_or_digits),
-    "kafka_dlt-original-timestamp": ("timestamp_ms", _big_endian_or_digits),
+    "kafka_dlt-original-partition": ("partition", _number),
+    "kafka_dlt-original-offset": ("offset", _number),
+    "kafka_dlt-original-timestamp": ("timestamp_ms", _number),
     "kafka_dlt-original-consumer-group": ("group", _text),
     "kafka_dlt-exception-fqcn": ("error_type", _text),
     "kafka_dlt-exception-cause-fqcn": ("error_type", _text),
@@ -88,14 +89,14 @@ _SPRING: Final[Fields] = {
     "kafka_dlt-key-exception-fqcn": ("error_type", _text),
     "kafka_dlt-key-exception-message": ("message", _text),
     "kafka_dlt-key-exception-stacktrace": ("stack_trace", _text),
-    "retry_topic-attempts": ("attempts", _big_endian_or_digits),
-    "retry_topic-original-timestamp": ("first_failure_ms", _big_endian_or_digits),
+    "retry_topic-attempts": ("attempts", _number),
+    "retry_topic-original-timestamp": ("first_failure_ms", _number),
 }
 _SPRING_CLOUD_STREAM: Final[Fields] = {
     "x-original-topic": ("topic", _text),
-    "x-original-partition": ("partition", _big_endian_or_digits),
-    "x-original-offset": ("offset", _big_endian_or_digits),
-    "x-original-timestamp": ("timestamp_ms", _big_endian_or_digits),
+    "x-original-partition": ("partition", _number),
+    "x-original-offset": ("offset", _number),
+    "x-original-timestamp": ("timestamp_ms", _number),
     "x-exception-fqcn": ("error_type", _text),
     "x-exception-message": ("message", _text),
     "x-exception-stacktrace": ("stack_trace", _text),

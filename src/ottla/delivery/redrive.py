@@ -6,13 +6,17 @@ taken off, so that a second failure tells its own story; `ottla-redriven` counts
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.delivery.foreign import FAMILIES, DeadLetterView, describe_dead_letter
-from ottla.records import Header, Headers, last_header
+from ottla.records import Header, Headers, last_header, topic_problem
 
 REDRIVEN_HEADER: Final = "ottla-redriven"
+
+_MOST_TIMES: Final = 2**31 - 1
+"""Where the count ends. More digits than it has are somebody's forgery, and cost time to read."""
 
 _FAMILY_NAMES: Final = frozenset(name for fields in FAMILIES.values() for name in fields)
 
@@ -47,6 +51,26 @@ def build_redrive(
     return Redrive(topic=topic, key=key, value=value, headers=kept, times=times, origin=view)
 
 
+def refusal(topic: str, *, dead_letter_topic: str, origins: Collection[str] | None) -> str | None:
+    """Why a dead letter does not go to the topic that its headers name, or None when it does.
+
+    Whoever may write to the dead letter topic writes the headers. `origins`: the topics somebody has agreed to.
+    """
+    problem = topic_problem(topic)
+    if problem is not None:
+        return problem
+    if topic == dead_letter_topic:
+        return f"{topic} is the dead letter topic itself"
+    if topic.startswith("__"):
+        return f"{topic} is a topic of Kafka's own"
+    if origins is not None and topic not in origins:
+        return f"{topic} is not among the topics to send to"
+    return None
+
+
 def _times(headers: Headers) -> int:
     given = last_header(headers, REDRIVEN_HEADER)
-    return int(given) if given is not None and given.isdigit() else 0
+    if given is None or not given.isdigit():
+        return 0
+    is_longer = len(given) > len(str(_MOST_TIMES))
+    return _MOST_TIMES - 1 if is_longer else min(int(given), _MOST_TIMES - 1)

@@ -76,7 +76,6 @@ class SchemaRegistry:
         clock: Clock | None = None,
         http: RegistryHttp | None = None,
     ) -> None:
-        self.url = url
         self._http = http or RegistryHttp(
             url.split(","),
             user=user,
@@ -86,6 +85,8 @@ class SchemaRegistry:
             timeout_s=timeout_s,
             attempts=attempts,
         )
+        self.url = ",".join(self._http.urls)
+        """The addresses, without credentials."""
         self._clock = clock or SystemClock()
         self._by_id: dict[int, RegisteredSchema] = {}
         self._unknown_until_ms: dict[int, int] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -59,8 +60,10 @@ class RegistryHttp:
         sleep: Callable[[float], None] = time.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        self.urls = tuple(url.strip().rstrip("/") for url in urls)
-        self._parts = [_split(url) for url in self.urls]
+        given = [url.strip().rstrip("/") for url in urls]
+        self._parts = [_split(url, shown=without_credentials(",".join(given))) for url in given]
+        self.urls = tuple(_shown(parts) for parts in self._parts)
+        """The addresses without credentials, as errors and logs show them."""
         self._tls = tls
         self._timeout_s = timeout_s
         self._attempts = attempts
@@ -140,11 +143,28 @@ class RegistryHttp:
         return bytes(body)
 
 
-def _split(url: str) -> urllib.parse.SplitResult:
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"schema registry URL {url!r}: wanted http://host:port or https://host:port")
+def without_credentials(urls: str) -> str:
+    """URLs as an error may show them that cannot be parsed: nothing between the scheme and the last `@`."""
+    return re.sub(r"^(\w+://)?.*@", r"\1", urls, flags=re.DOTALL)
+
+
+def _split(url: str, *, shown: str) -> urllib.parse.SplitResult:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    # A password with one of these in it ends the host's part for a parser, and would be taken for a path.
+    if not is_whole or "@" in parts.path + parts.query + parts.fragment:
+        raise ConfigError(
+            f"schema registry URL {shown!r}: wanted http://host:port or https://host:port"
+            " (in credentials, '/', '?', '#' and ',' are written %2F, %3F, %23 and %2C)"
+        )
     return parts
+
+
+def _shown(parts: urllib.parse.SplitResult) -> str:
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _credentials(parts: Sequence[urllib.parse.SplitResult]) -> str | None:

@@ -8,7 +8,7 @@ commit interval. Dead letters stay in their topic until retention takes them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the packa
 
 from ottla.config import consumer_settings, security_of
 from ottla.delivery.foreign import describe_dead_letter
-from ottla.delivery.redrive import Redrive, build_redrive
+from ottla.delivery.redrive import Redrive, build_redrive, refusal
 from ottla.delivery.selection import DeadLetterFilter
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.headers import HeaderReader
@@ -31,12 +31,15 @@ _TIMEOUT_S: Final = 10.0
 
 @dataclass(slots=True, kw_only=True)
 class RedriveReport:
-    """What a redrive did. `homeless` are records whose headers do not say where they came from."""
+    """What a redrive did. `homeless` are records whose headers do not say where they came from, `refused` those whose
+    headers name a topic that nothing is sent to; `first_refusal` says why the first of them is."""
 
     seen: int = 0
     redriven: int = 0
     filtered: int = 0
     homeless: int = 0
+    refused: int = 0
+    first_refusal: str | None = None
 
 
 def redrive(
@@ -45,6 +48,7 @@ def redrive(
     *,
     wanted: DeadLetterFilter | None = None,
     to_topic: str | None = None,
+    origins: Collection[str] | None = None,
     per_second: float | None = None,
     limit: int | None = None,
     is_dry_run: bool = False,
@@ -53,6 +57,9 @@ def redrive(
     sleep: Callable[[float], None] = time.sleep,
 ) -> RedriveReport:
     """Send the dead letters of `topic` that are `wanted` back to their origin, or all of them `to_topic`.
+
+    Their headers name the origin, and everyone who may write to the dead letter topic can write headers: give
+    `origins`, the topics that you agree to. Without them the dead letter topic itself and Kafka's own are refused.
 
     Ends at the end of the topic as it was at the start, or after `limit` records. `per_second` bounds the rate. A dry
     run sends and remembers nothing. Raises `DeliveryError` when a record is not acknowledged: it will be tried again by
@@ -92,6 +99,11 @@ def redrive(
             else:
                 record = build_redrive(key=message.key(), value=message.value(), headers=headers, to_topic=to_topic)
                 report.homeless += record is None
+            if record is not None and to_topic is None:
+                problem = refusal(record.topic, dead_letter_topic=topic, origins=origins)
+                if problem is not None:
+                    record, report.refused = None, report.refused + 1
+                    report.first_refusal = report.first_refusal or problem
             if record is not None:
                 if per_second is not None and not is_dry_run:
                     next_at_s = max(next_at_s, time.monotonic() - 1) + 1 / per_second
