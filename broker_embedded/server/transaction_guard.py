@@ -4,8 +4,11 @@ A producer that is in the middle of its transaction at a partition is let throug
 proof. Otherwise the coordinator, here or on another broker, confirms that the partition is part of the transaction, or,
 for a client that leaves it to the leader (Produce 12 and later, TxnOffsetCommit 5), adds it.
 
-While another broker is being asked, the transaction may end. So what was confirmed counts only if no marker of this
-producer came to the partition meanwhile.
+While another broker is being asked, a marker of this producer may come to the partition. Then nothing is appended on
+the strength of that answer. Where the client added its partitions itself, the marker ended this very transaction: the
+client could add them only when the last one's markers were written. Where they are left to the leader, the marker may
+be the last transaction's, since EndTxn is answered before markers are written: the coordinator is asked again, and a
+client is told CONCURRENT_TRANSACTIONS if that goes on for too long (KAFKA-18575).
 """
 
 from __future__ import annotations
@@ -31,6 +34,12 @@ if TYPE_CHECKING:
 
 PRODUCE_WITH_ABORTABLE_ERROR = 11
 PRODUCE_ADDS_PARTITIONS = 12
+
+_A_MARKER_CAME = {
+    Enlisting.VERIFY: ErrorCode.TRANSACTION_ABORTABLE,
+    Enlisting.ADD: ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+"""What a confirmation is worth when a marker of the producer came between the question and the answer."""
 
 Refusals = Mapping[TopicPartition, BrokerError]
 NO_REFUSALS: Refusals = {}
@@ -120,15 +129,15 @@ def enlist(
 
         def checked(answer: PartitionsChecked) -> None:
             errors = {each: answer.error_of(each) for each in partitions}
+            for each, error in errors.items():
+                if error is ErrorCode.NONE and _last_marker(replicas, each, producer) != markers_before[each]:
+                    errors[each] = _A_MARKER_CAME[how]
             is_too_early = ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
             if is_too_early and how is Enlisting.ADD and loop.time() < adds_until:
                 # The last transaction's markers are being written, or another leader's partition is just being added.
                 # A client that is told so may not come again for seconds.
                 loop.call_later(config.add_again_ms / 1000, ask)
                 return
-            for each, error in errors.items():
-                if error is ErrorCode.NONE and _last_marker(replicas, each, producer) != markers_before[each]:
-                    errors[each] = ErrorCode.TRANSACTION_ABORTABLE
             on_done(errors)
 
         broker.transactions.enlistment.ask(how, transactional_id, producer, partitions, checked)
