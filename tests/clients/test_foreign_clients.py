@@ -5,18 +5,20 @@ Only kafka-python's is part of `make test`; `make clients` runs all that the mac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 
 import pytest
 from apache_kafka import Unavailable
 from confluent_kafka import Consumer, Producer, TopicPartition
-from foreign_client import CLIENTS, KAFKA_PYTHON, ForeignClient, Program
+from foreign_client import CLIENTS, KAFKA_PYTHON, WAIT_S, ForeignClient, Program
 from transaction_wire import read_committed
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla.columnar import read
 from ottla_wire.records.batch import iter_batches
 from ottla_wire.records.record import RecordData, decode_batch
 
@@ -215,3 +217,45 @@ def test_only_committed_transactions_are_read_after_leader_and_producer_were_kil
             assert read_committed(wire, "t", partition=partition) == [each.encode() for each in wanted[partition]]
     if client.commits_offsets_in_transactions:
         assert committed_offsets(cluster, "id-group")[0] == 5
+
+
+CHAIN = ("t", "t1", "t2")
+RECORDS = 600
+
+
+@pytest.mark.parametrize(("client", "protocol"), cases([(CLIENTS["franz-go"], p) for p in ("classic", "consumer")]))
+def test_a_chain_of_short_transactions_moves_each_record_once(
+    cluster: EmbeddedCluster, client: ForeignClient, protocol: str
+) -> None:
+    """Transactions of a few records at full speed: each begins while the markers of the one before are written."""
+    for topic in CHAIN:
+        cluster.create_topic(topic, partitions=3, replication_factor=3, config={"min.insync.replicas": 2})
+    produce(cluster, KAFKA_PYTHON, 0, RECORDS)
+    with ExitStack() as running:
+        stages = [
+            running.enter_context(run(client, "chain", cluster.bootstrap_servers, a, b, f"{b}-{member}", protocol))
+            for a, b in pairwise(CHAIN)
+            for member in range(2)
+        ]
+        for members in (stages[:2], stages[2:]):
+            wait_until(lambda m=members: moved_by(m) >= RECORDS, lambda m=members: f"{moved_by(m)} moved")
+        for stage in stages:
+            stage.tell()
+            stage.wait_for("closed")
+            stage.wait()
+        refused = [line for stage in stages for line in stage.said("failed")]
+        assert not [line for line in refused if "ABORTABLE" in line[0]], refused
+    for topic in CHAIN[1:]:
+        found = read(topic, bootstrap_servers=cluster.bootstrap_servers, columns=["key"]).read_all()
+        assert sorted(found.column("key").to_pylist()) == sorted(b"k%d" % n for n in range(RECORDS))
+
+
+def moved_by(programs: list[Program]) -> int:
+    return sum(int(number) for program in programs for (number,) in program.said("moved"))
+
+
+def wait_until(condition: Callable[[], bool], found: Callable[[], str]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, found()
+        time.sleep(0.05)

@@ -14,6 +14,10 @@ PARTITION OFFSET KEY HEADER NUMBER`) and commits it (`committed PARTITION OFFSET
 aborted; where the client can, each commits the offset N + 1 for the group `ID-group`. After three: `half`, and on when
 told. Then one that stays open (`open`), until the program is killed. `second`: the same id commits `taken-over-n`, then
 all is read with read_committed (`value VALUE`, `closed`).
+
+`chain BOOTSTRAP FROM TO ID PROTOCOL` (franz-go's only): a member of a group that moves what is committed from one topic
+to the next in short transactions (`moved RECORDS`, `aborted RECORDS`, `failed REASON` of a record), until told
+(`closed`).
 """
 
 from __future__ import annotations
