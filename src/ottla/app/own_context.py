@@ -1,7 +1,7 @@
 """Each record is handled in a copy of its worker's context: context variables that a handler sets end with the record.
 
 Without it a handler that binds an order's id to its log lines, and fails before it takes it off again, writes the id on
-the lines of every later record. A copy costs 40 ns; a coroutine that is stepped in it 0.2 µs.
+the lines of every later record. For plain handlers it is `copy_context().run`; here is the same for what is awaited.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ async def call_in_own_context(call: Callable[..., Any], *arguments: Any) -> Any:
             waits_for = run(returned.send, None)
         except StopIteration as ended:
             return ended.value
-        return await rest_of(returned, waits_for, run)
+        return await _rest_of(returned, waits_for, run)
     return await returned if inspect.isawaitable(returned) else returned
 
 
 @types.coroutine
-def rest_of(coroutine: Coroutine[Any, Any, Any], waits_for: Any, run: RunIn) -> Generator[Any, Any, Any]:
+def _rest_of(coroutine: Coroutine[Any, Any, Any], waits_for: Any, run: RunIn) -> Generator[Any, Any, Any]:
     """Await the rest of a coroutine that was begun in the context of `run`, and waits for `waits_for` now."""
     while True:
         try:

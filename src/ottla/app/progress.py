@@ -23,14 +23,14 @@ class Progress:
         "_malformed",
         "_ordering",
         "_position",
-        "_run",
         "_untouched",
         "pending",
+        "run",
         "skipped",
     )
 
     def __init__(self, run: Run, ordering: Ordering, done: Sequence[AnyRecord] = ()) -> None:
-        self._run = run
+        self.run = run
         self._ordering = ordering
         self._done = list(done)
         self._position = run.reached = len(self._done)
@@ -45,7 +45,7 @@ class Progress:
 
     def takes(self, record: AnyRecord) -> bool:
         """Whether the record may be delivered now; if not, it is noted as untouched."""
-        is_next = not self._is_held and not self._run.is_cancelled and record.raw_key not in self._failed_keys
+        is_next = not self._is_held and not self.run.is_cancelled and record.raw_key not in self._failed_keys
         if is_next:
             self.reaches_next()
         else:
@@ -56,7 +56,7 @@ class Progress:
     def reaches_next(self) -> None:
         """The next record of the run is handed out."""
         self._position += 1
-        self._run.reached = self._position
+        self.run.reached = self._position
 
     def returned(self, record: AnyRecord, outcome: Any) -> None:
         """The handler returned: the record is done, failed, or waits for an acknowledgement."""
@@ -82,7 +82,7 @@ class Progress:
         self._done.append(record)
         # `done` counts a prefix of the run, read by the session at any time: a record that waits ends the prefix.
         if not self._failures and not self.pending:
-            self._run.done = len(self._done)
+            self.run.done = len(self._done)
 
     def failed(self, record: AnyRecord, failure: Failure) -> None:
         if isinstance(failure.outcome, Ack | Skip):
