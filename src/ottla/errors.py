@@ -43,6 +43,9 @@ class OttlaError(Exception):
 class InputError(OttlaError):
     """Fix what was passed or configured; a retry gives the same answer."""
 
+    is_too_large = False
+    """Whether a limit on sizes is the reason, whichever it is."""
+
 
 class ConfigError(InputError, ValueError):
     """Fix the setting that the message names."""
@@ -66,6 +69,8 @@ class UnknownTopic(InputError, LookupError):
 
 class RecordTooLarge(InputError, ValueError):
     """Send less: the encoded record is over a limit, and the message names the setting that set it (P2)."""
+
+    is_too_large = True
 
     def __init__(self, *, topic: str, size_bytes: int, limit_bytes: int, setting: str) -> None:
         self.topic = topic

@@ -1,22 +1,21 @@
 """Writes dead letters, and records for retry topics, with a producer of their own.
 
-It says of each when it is acknowledged, or that it is not.
+It says of each when it is acknowledged, and in which form, or that it is not. Records are not held to a limit on their
+uncompressed size here: what their own topic took compressed its dead letter topic takes as well. Only a broker that
+refuses one as too large has it sent again in its next, smaller form.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.aio.producer import AsyncProducer
 from ottla.config import dead_letter_arguments
-from ottla.consumer.effects import Write
-from ottla.delivery.dead_letter import without_details
-from ottla.errors import DeliveryError, RecordTooLarge
-
-OnWritten = Callable[[Write, str | None], None]
-"""Called once per dead letter with the error, None when it is acknowledged. On the event loop."""
+from ottla.consumer.effects import OnWritten, Write
+from ottla.delivery.letter_settings import letter_settings
+from ottla.errors import DeliveryError, InputError
 
 
 class DeadLetterSink(Protocol):
@@ -35,7 +34,7 @@ class ProducerSink:
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._producer: AsyncProducer[Any, Any] | None = None
-        self._arguments = dead_letter_arguments(settings)
+        self._arguments = dead_letter_arguments(letter_settings(settings))
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -57,25 +56,28 @@ class ProducerSink:
                 pass  # Each failure was told to the session, which has not committed those records.
 
     async def _write(self, letter: Write, on_written: OnWritten) -> None:
-        dead = letter.build()
         error: Exception | None = None
-        for shape in (dead, without_details(dead)):
-            error = None
+        for form, dead in letter.forms():
             try:
                 producer = await self._started()
                 await producer.send(
-                    letter.target, shape.value, key=shape.key, headers=shape.headers, partition=letter.target_partition
+                    letter.target, dead.value, key=dead.key, headers=dead.headers, partition=letter.target_partition
                 )
             except Exception as problem:  # whatever it is: a letter that is never answered is never tried again
                 error = problem
-            if not isinstance(error, RecordTooLarge):
-                break
-        on_written(letter, None if error is None else f"{type(error).__name__}: {error}")
+            else:
+                on_written(letter, None, form=form)
+                return
+            if not (isinstance(error, InputError) and error.is_too_large):
+                on_written(letter, f"{type(error).__name__}: {error}")
+                return
+        on_written(letter, f"{type(error).__name__}: {error}", fits=False)
 
     async def _started(self) -> AsyncProducer[Any, Any]:
         async with self._starting:
             if self._producer is None:
                 producer = AsyncProducer(self._bootstrap_servers, profile="low_latency", **self._arguments)
+                producer.sizes.leave_to_broker()
                 try:
                     await producer.start()
                 except BaseException:

@@ -62,6 +62,7 @@ from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
 from ottla.consumer.static_members import SharedInstanceId
+from ottla.delivery.dead_letter import Form
 from ottla.errors import RetriableError
 from ottla.producer import forks
 from ottla.records import TopicPartition
@@ -465,12 +466,14 @@ class Engine:
                         self._hooks.event(group=self.group, event=event)
         return runs
 
-    def _on_dead_letter(self, letter: Write, error: str | None) -> None:
+    def _on_dead_letter(
+        self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+    ) -> None:
         name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
         if error is None:
-            self._step(events.DeadLetterWritten(name, epoch, offset))
+            self._step(events.DeadLetterWritten(name, epoch, offset, form))
         else:
-            self._step(events.DeadLetterFailed(name, epoch, offset, error))
+            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
 
     # Small parts
 

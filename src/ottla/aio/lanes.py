@@ -60,6 +60,11 @@ class LaneOwner(Protocol):
 
     def explain(self, error: BaseException, topic: str, partition: int, batch: Batch) -> OttlaError: ...
 
+    def refused(
+        self, error: BaseException, topic: str, partition: int, batch: Batch, fail: Callable[[Batch, OttlaError], None]
+    ) -> None:
+        """The client gave a batch up: `fail` it once the error can be explained."""
+
     async def ready_to_send(self) -> None:
         """Wait while the client is being replaced."""
         ...
@@ -189,7 +194,7 @@ class Lane:
         if batch.is_settled:
             return
         if error is not None:
-            self._fail(batch, self._owner.explain(error, self.topic, self.partition, batch))
+            self._owner.refused(error, self.topic, self.partition, batch, self._fail)
             return
         metadata = future.result()
         if metadata is None:  # acks=0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ottla.aio.lanes import Batch, Lane
@@ -36,6 +36,7 @@ class Outbound:
         errors: ErrorTranslator,
         clock: Clock,
         look_again: Callable[[str], None],
+        learn: Callable[[str], Awaitable[None]],
     ) -> None:
         self.client = client
         self.linger_s: float = settings["linger.ms"] / 1000
@@ -49,6 +50,8 @@ class Outbound:
         self._errors = errors
         self._clock = clock
         self._look_again = look_again
+        self._learn = learn
+        self._asking: set[asyncio.Task[None]] = set()
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._unsettled = 0
         self._buffered_bytes = 0
@@ -164,14 +167,28 @@ class Outbound:
         self._made_progress()
 
     def explain(self, error: BaseException, topic: str, partition: int, batch: Batch) -> OttlaError:
-        is_alone = len(batch.keys) == 1
-        explained = self._errors.of_batch(error, topic, partition, size_bytes=batch.encoded_bytes if is_alone else 0)
+        explained = self._errors.of_batch(error, topic, partition, size_bytes=_size_alone(batch))
         if isinstance(error, TOO_LARGE):
             self._look_again(topic)
         leaves_a_gap = not isinstance(explained, FencedError | LifecycleError | BrokerUnavailable)
         if leaves_a_gap and self._settings["enable.idempotence"] and self.renewal is not None:
             self.renewal.wanted()
         return explained
+
+    def refused(
+        self, error: BaseException, topic: str, partition: int, batch: Batch, fail: Callable[[Batch, OttlaError], None]
+    ) -> None:
+        if not (isinstance(error, TOO_LARGE) and self._errors.contradicts_limit(topic, _size_alone(batch))):
+            fail(batch, self.explain(error, topic, partition, batch))
+            return
+
+        async def ask_and_fail() -> None:
+            await self._learn(topic)  # the limit was lowered, or is not known: the text names the one that holds
+            fail(batch, self.explain(error, topic, partition, batch))
+
+        task = asyncio.get_running_loop().create_task(ask_and_fail(), name=f"ottla-refused-{topic}")
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
     async def ready_to_send(self) -> None:
         if self.renewal is not None:
@@ -238,9 +255,18 @@ class Outbound:
         if self.renewal is not None:
             await self.renewal.stop()
         await self._topics.stop()
+        asking = list(self._asking)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
         for lane in list(self._lanes.values()):
             await lane.stop()
 
     def _made_progress(self) -> None:
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
+
+
+def _size_alone(batch: Batch) -> int:
+    """The encoded size of a batch of one record; 0 for more, of which none is known to be the reason."""
+    return batch.encoded_bytes if len(batch.keys) == 1 else 0

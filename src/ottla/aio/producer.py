@@ -552,6 +552,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             errors=self._errors,
             clock=self._clock,
             look_again=self._watch.look_again,
+            learn=self._watch.learn,
         )
         self._out.renewal = Renewal(self._out, self.new_client, by_itself=self._states is None)
         self._was_opened = True

@@ -179,6 +179,11 @@ def redrive(
         click.echo(
             f"{report.refused:,} not sent where their headers say, the first because {report.first_refusal}", err=True
         )
+    if report.gone:
+        click.echo(
+            f"{report.gone:,} not sent: the dead letter has no value, and its record is not in its topic any more",
+            err=True,
+        )
     if report.homeless:
         click.echo(
             "records without an origin have no dead letter headers: give --to TOPIC to send them as well", err=True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from ottla.consumer.run import AnyRecord, Run
-from ottla.delivery.dead_letter import DeadLetterReason, DeadLetterRecord, build_dead_letter
+from ottla.delivery.dead_letter import DeadLetterReason, DeadLetterRecord, Form, build_dead_letter, forms_of
 from ottla.delivery.retry_headers import RetryState, original_of
 from ottla.records import TopicPartition
 
@@ -62,7 +62,7 @@ class WriteDeadLetter:
         return None
 
     def build(self) -> DeadLetterRecord:
-        """The record to produce: one out of a retry topic as it was in its own topic."""
+        """The whole record to produce: one out of a retry topic as it was in its own topic."""
         record = original_of(self.record)
         return build_dead_letter(
             topic=record.topic,
@@ -74,6 +74,10 @@ class WriteDeadLetter:
             headers=record.headers,
             reason=self.reason,
         )
+
+    def forms(self) -> Iterator[tuple[Form, DeadLetterRecord]]:
+        """What to produce: the first of these that the topic takes."""
+        return forms_of(self.build())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,23 @@ class WriteRetry:
         record = self.record
         return DeadLetterRecord(record.raw_key, record.raw_value, self.state.to_headers(record.headers))
 
+    def forms(self) -> Iterator[tuple[Form, DeadLetterRecord]]:
+        """What to produce: the first of these that the topic takes. A record without its value cannot be handled."""
+        yield Form.WHOLE, self.build()
+        if self.state.error_type or self.state.message:
+            short = self.state.without_error().to_headers(self.record.headers)
+            yield Form.BARE, DeadLetterRecord(self.record.raw_key, self.record.raw_value, short)
+
 
 Write: TypeAlias = WriteDeadLetter | WriteRetry
 """A record that is settled here once it is acknowledged there."""
+
+
+class OnWritten(Protocol):
+    """How a sink answers: once per letter, with None when it is acknowledged, else with the error."""
+
+    def __call__(self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
+        """`form`: in which form it was acknowledged. `fits`: False when the topic takes it in none."""
 
 
 @dataclass(frozen=True, slots=True)

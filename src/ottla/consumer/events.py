@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.delivery.dead_letter import Form
 from ottla.records import TopicPartition
 
 
@@ -66,21 +67,23 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterWritten:
-    """The dead letter topic acknowledged this record."""
+    """The dead letter topic acknowledged this record, in this form."""
 
     topic_partition: TopicPartition
     epoch: int
     offset: int
+    form: Form = Form.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFailed:
-    """The dead letter of this record could not be written."""
+    """The dead letter of this record could not be written. `fits` is False when no form of it is small enough."""
 
     topic_partition: TopicPartition
     epoch: int
     offset: int
     error: str
+    fits: bool = True
 
 
 @dataclass(frozen=True, slots=True)

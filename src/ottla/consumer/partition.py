@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ottla.consumer.effects import Write
+from ottla.consumer.effects import Notice, Write
 from ottla.consumer.events import Fetched
 from ottla.consumer.flow import Pace
 from ottla.consumer.lanes import lanes_for
 from ottla.consumer.linger import Linger
 from ottla.consumer.offsets import OffsetTracker
 from ottla.consumer.plan import RoutePlan
-from ottla.consumer.retry_line import Stage
+from ottla.consumer.retry_line import KeyedWrites, Stage
 from ottla.consumer.run import AnyRecord, Run
+from ottla.delivery.exceptions import Failure
 from ottla.records import TopicPartition
 
 
@@ -41,6 +42,12 @@ class PendingWrite:
     effect: Write
     since_ms: int = 0
     """Monotonic time of the decision to write it."""
+    notice: Notice | None = None
+    """What is logged once it is acknowledged."""
+    failure: Failure | None = None
+    """Why it is written; None for a record that only follows an earlier one of its key."""
+    error: str = ""
+    """Why the last write failed."""
     failed_writes: int = 0
     is_writing: bool = True
     """False while a write that failed waits for its next try, or for someone to resume the partition."""
@@ -73,6 +80,7 @@ class PartitionState:
         "is_draining",
         "lanes",
         "late",
+        "letter_order",
         "linger",
         "pace",
         "plan",
@@ -95,6 +103,8 @@ class PartitionState:
         self.attempts: dict[int, Attempts] = {}
         self.dead_letters: dict[int, PendingWrite] = {}
         """What is on its way to the dead letter topic or to a retry topic, by offset."""
+        self.letter_order: KeyedWrites[bytes] = KeyedWrites()
+        """The dead letters of one key are written one after the other: sent back, they come in the order they had."""
         self.stage: Stage | None = None
         """Its place among the retry topics, where there are any."""
         self.stopped: StoppedAt | None = None

@@ -117,6 +117,11 @@ class RetryLine:
         if key is not None and self.keeps_key_order:
             self._expected[index][key] += 1
 
+    def expect_no_more(self, key: bytes | None, index: int) -> None:
+        """A record of this key that was expected in stage `index` goes another way."""
+        if key is not None and self.keeps_key_order:
+            _take_one(self._expected[index], key)
+
     def arrive(self, key: bytes | None, index: int) -> None:
         """A record of this key was read in stage `index`."""
         if key is not None and self.keeps_key_order:

@@ -207,6 +207,14 @@ class RetryLines:
             following.is_writing = True
             effects.append(following.effect)
 
+    def leave_out(self, state: PartitionState, letter: PendingWrite, effects: list[Effect]) -> None:
+        """A record will not be written to its retry topic after all: the next one of its key may be."""
+        effect = letter.effect
+        if state.stage is None or not isinstance(effect, WriteRetry):
+            return
+        state.stage.line.expect_no_more(effect.record.raw_key, effect.number)
+        self.written(state, letter, effects)
+
     def _restored(self, state: PartitionState, stage: Stage, effects: list[Effect]) -> None:
         stage.is_restored = True
         if stage.refetch_from is not None:

@@ -24,6 +24,7 @@ from ottla.consumer.effects import (
     PausePartitions,
     ResumePartitions,
     SeekPartition,
+    WriteRetry,
 )
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
@@ -254,12 +255,19 @@ class Session:
         if state is None or letter is None:
             return
         state.settle([letter.effect.record])
+        self._settlement.written(state, letter, event.form, effects)
         self._lines.written(state, letter, effects)
         self._progressed(state, 1, now_ms)
 
     def _dead_letter_failed(self, event: events.DeadLetterFailed, now_ms: int, effects: list[Effect]) -> None:
         state = self._current(event.topic_partition, event.epoch)
         if state is None or event.offset not in state.dead_letters:
+            return
+        if not event.fits and isinstance(state.dead_letters[event.offset].effect, WriteRetry):
+            self._lines.leave_out(state, state.dead_letters[event.offset], effects)
+            wall_ms = now_ms + self._epoch_offset_ms
+            if self._settlement.retry_does_not_fit(state, event.offset, event.error, now_ms, wall_ms, effects):
+                self._flow.pause(state.topic_partition, PauseReason.STOPPED)
             return
         wait_ms = self._settlement.dead_letter_failed(state, event.offset, event.error, effects)
         if wait_ms is None:

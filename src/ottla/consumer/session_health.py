@@ -38,6 +38,8 @@ def session_health(
                 f"{state.topic_partition}: offset {state.tracker.position} is unfinished for "
                 f"{age_ms / 1_000:.0f} s, the limit is {unready_after_ms / 1_000:g} s (unready_after_s)"
             )
+        if state.stopped is None and state.has_failing_dead_letter:
+            problems += _failing_writes(state)
         if state.stage is not None and state.stage.absent:
             absent = ", ".join(map(str, state.stage.absent))
             problems.append(f"{state.topic_partition} waits for {absent}, which another member has or nobody")
@@ -56,3 +58,14 @@ def session_health(
         partitions=tuple(partitions),
         problems=tuple(problems),
     )
+
+
+def _failing_writes(state: PartitionState) -> list[str]:
+    """The first of each topic: behind it others only wait."""
+    failing = [letter for letter in state.dead_letters.values() if letter.failed_writes]
+    firsts = {letter.effect.target: letter for letter in reversed(failing)}
+    name = state.topic_partition
+    return [
+        f"{name}: offset {letter.effect.record.offset} could not be written to {target}: {letter.error}"
+        for target, letter in firsts.items()
+    ]

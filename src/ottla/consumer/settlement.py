@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from ottla.consumer.effects import Effect, Notice, WriteDeadLetter, WriteRetry
+from ottla.consumer.lanes import Ordering
+from ottla.consumer.notices import notice_of, place_fields, trace_fields
 from ottla.consumer.partition import Attempts, PartitionState, PendingWrite, StoppedAt
 from ottla.consumer.run import AnyRecord, Run, RunResult
 from ottla.delivery.budget import BudgetMeter
-from ottla.delivery.dead_letter import DeadLetterReason
+from ottla.delivery.dead_letter import DeadLetterReason, Form
 from ottla.delivery.exceptions import Failure
 from ottla.delivery.failure import DeadLetter, Decision, Finish, Postpone, RetryAt, Stop
 from ottla.delivery.outcomes import Dead, Retry
@@ -49,6 +52,7 @@ class Settlement:
         due: list[int] = []
         is_once = state.plan.is_at_most_once
         is_shared = result.is_batch_failure and len(run.records) > 1 and not is_once
+        told: Failure | None = None
         for record, failure in result.failures:
             decision = self._decide(state, record, failure, now_ms, wall_ms)
             if is_once and isinstance(decision, Stop):
@@ -61,9 +65,10 @@ class Settlement:
                 due.append(decision.due_ms)
                 if state.stage is not None:
                     state.stage.due_ms = max(state.stage.due_ms, decision.due_ms)
-                effects.append(
-                    _notice("record_retried", "warning", state, record, failure, in_ms=decision.due_ms - now_ms)
-                )
+                trace = "" if failure is told else failure.stack_trace  # a batch fails with one error
+                told = failure
+                in_ms = decision.due_ms - now_ms
+                effects.append(notice_of("record_retried", "warning", state, record, failure, trace=trace, in_ms=in_ms))
             else:
                 free_ms = self._give_up(state, record, failure, decision, now_ms, wall_ms, effects)
                 if free_ms is not None:
@@ -103,7 +108,7 @@ class Settlement:
         not_handed_out = 0 if state.plan.is_batch else len(run.records) - run.handed_out
         at = max(0, len(left) - not_handed_out)
         for record in left[:at]:
-            effects.append(_notice("record_dropped", "warning", state, record, fatal))
+            effects.append(notice_of("record_dropped", "warning", state, record, fatal))
         state.settle(left[:at])
         return left[at:]
 
@@ -125,15 +130,17 @@ class Settlement:
             state.lanes.end_run(parked, ())
         return run if run.records else None
 
-    def stop(self, state: PartitionState, group: list[AnyRecord], reason: str, effects: list[Effect]) -> None:
-        """Hold the partition at these records until someone resumes it."""
+    def stop(
+        self, state: PartitionState, group: list[AnyRecord], reason: str, effects: list[Effect], *, trace: str = ""
+    ) -> None:
+        """Hold the partition at these records until someone resumes it. `trace`: where the handler failed."""
         if group:
             state.lanes.hold(group)
         if state.stopped is None:
             offset = group[0].offset if group else state.tracker.position or 0
             state.stopped = StoppedAt(reason=reason, offset=offset)
             fields = {"partition": str(state.topic_partition), "offset": offset, "reason": reason}
-            effects.append(Notice("partition_stopped", "error", fields))
+            effects.append(Notice("partition_stopped", "error", {**fields, **trace_fields(trace)}))
         if group:
             state.stopped.groups.append(group)
 
@@ -142,6 +149,7 @@ class Settlement:
         letter = state.dead_letters[offset]
         letter.failed_writes += 1
         letter.is_writing = False
+        letter.error = error
         fields = {"partition": str(state.topic_partition), "offset": offset, "error": error}
         if letter.failed_writes >= DEAD_LETTER_WRITE_ATTEMPTS:
             kind = "dead letter" if isinstance(letter.effect, WriteDeadLetter) else "retry"
@@ -194,65 +202,115 @@ class Settlement:
             if free_ms is not None:
                 attempts = state.attempts[record.offset]
                 attempts.failed = max(0, attempts.failed - 1)
-                notice = _notice("dead_letter_budget_spent", "error", state, record, failure, in_ms=free_ms - now_ms)
+                notice = notice_of("dead_letter_budget_spent", "error", state, record, failure, in_ms=free_ms - now_ms)
                 effects.append(notice)
                 return free_ms
-            topic = decision.topic
-            effects.append(_notice("record_dead_lettered", "warning", state, record, failure, dead_letter_topic=topic))
-            self._write_dead_letter(state, record, topic, failure, now_ms, wall_ms, effects)
-        elif isinstance(decision, Postpone):
+            fields = {"dead_letter_topic": decision.topic}
+            notice = notice_of(
+                "record_dead_lettered", "warning", state, record, failure, trace=failure.stack_trace, **fields
+            )
             attempts = state.attempts.pop(record.offset)
-            effects.append(
-                _notice(
-                    "record_postponed",
-                    "warning",
-                    state,
-                    record,
-                    failure,
-                    in_ms=decision.delay_ms,
-                    attempts=attempts.total,
-                )
+            reason = DeadLetterReason.of(
+                failure,
+                attempts=max(1, attempts.total),
+                group=self._group,
+                first_failure_ms=attempts.first_failure_ms,
+                dead_lettered_ms=wall_ms,
             )
-            not_before_ms = wall_ms + decision.delay_ms
-            self._write_retry(
-                state, record, decision.number, not_before_ms, now_ms, effects, attempts=attempts, failure=failure
+            self._write_dead_letter(state, record, decision.topic, reason, notice, now_ms, effects)
+        elif isinstance(decision, Postpone):
+            in_ms = decision.delay_ms
+            notice = notice_of(
+                "record_postponed", "warning", state, record, failure, trace=failure.stack_trace, in_ms=in_ms
             )
+            attempts = state.attempts.pop(record.offset)
+            letter = self._write_retry(
+                state, record, decision.number, wall_ms + in_ms, now_ms, effects, attempts=attempts, failure=failure
+            )
+            letter.notice = notice
         elif isinstance(decision, Stop):
-            self.stop(state, [record], decision.reason, effects)
+            self.stop(state, [record], decision.reason, effects, trace=failure.stack_trace)
         else:
             state.attempts.pop(record.offset, None)
             state.settle([record])
             is_dropped = state.plan.is_at_most_once and isinstance(failure.outcome, Retry | Dead)
             event = "record_dropped" if is_dropped else "record_skipped"
-            effects.append(_notice(event, "warning", state, record, failure))
+            effects.append(notice_of(event, "warning", state, record, failure))
         return None
+
+    def written(self, state: PartitionState, letter: PendingWrite, form: Form, effects: list[Effect]) -> None:
+        """A dead letter or a record for a retry topic was acknowledged: say so, and write the next one of its key."""
+        if letter.notice is not None:
+            fields = {} if form is Form.WHOLE else {"form": form.value}
+            effects.append(replace(letter.notice, fields={**letter.notice.fields, **fields}))
+        effect = letter.effect
+        record = effect.record
+        if form.is_claim:
+            event = "dead_letter_without_value"
+            size = {"key_bytes": len(record.raw_key or b""), "value_bytes": len(record.raw_value or b"")}
+            effects.append(Notice(event, "error", {**place_fields(state, record), "topic": effect.target, **size}))
+        if isinstance(effect, WriteDeadLetter) and record.raw_key is not None:
+            following = state.letter_order.acknowledged(record.raw_key)
+            if isinstance(following, PendingWrite):
+                following.is_queued = False
+                following.is_writing = True
+                effects.append(following.effect)
+
+    def retry_does_not_fit(
+        self, state: PartitionState, offset: int, error: str, now_ms: int, wall_ms: int, effects: list[Effect]
+    ) -> bool:
+        """A retry topic does not take a record in any form: it is a dead letter, or stops its partition. Returns
+        whether it stops."""
+        letter = state.dead_letters.pop(offset)
+        effect = letter.effect
+        assert isinstance(effect, WriteRetry)
+        record, story = effect.record, effect.state
+        message = f"{story.message}; the retry topic {effect.target!r} does not take the record: {error}".lstrip("; ")
+        topic = state.plan.failures.dead_letter_topic
+        if topic is None:
+            self.stop(state, [record], message, effects)
+            return True
+        failure = letter.failure or Failure(outcome=Dead(reason=message), error_type="RecordTooLarge")
+        failure = replace(failure, message=message)
+        reason = DeadLetterReason.of(
+            failure,
+            attempts=max(1, story.attempts),
+            group=self._group,
+            first_failure_ms=story.first_failure_ms or wall_ms,
+            dead_lettered_ms=wall_ms,
+        )
+        notice = notice_of(
+            "record_dead_lettered",
+            "warning",
+            state,
+            record,
+            failure,
+            trace=failure.stack_trace,
+            attempts=story.attempts,
+            dead_letter_topic=topic,
+        )
+        self._write_dead_letter(state, record, topic, reason, notice, now_ms, effects)
+        return False
 
     def _write_dead_letter(
         self,
         state: PartitionState,
         record: AnyRecord,
         topic: str,
-        failure: Failure,
+        reason: DeadLetterReason,
+        notice: Notice,
         now_ms: int,
-        wall_ms: int,
         effects: list[Effect],
     ) -> None:
-        attempts = state.attempts.pop(record.offset)
-        effect = WriteDeadLetter(
-            state.topic_partition,
-            state.epoch,
-            record,
-            topic,
-            DeadLetterReason.of(
-                failure,
-                attempts=max(1, attempts.total),
-                group=self._group,
-                first_failure_ms=attempts.first_failure_ms,
-                dead_lettered_ms=wall_ms,
-            ),
-        )
-        state.dead_letters[record.offset] = PendingWrite(effect, now_ms)
-        effects.append(effect)
+        effect = WriteDeadLetter(state.topic_partition, state.epoch, record, topic, reason)
+        letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms, notice)
+        key = record.raw_key
+        has_order = key is not None and state.plan.ordering is not Ordering.UNORDERED
+        if not has_order or state.letter_order.ask(key or b"", letter):
+            effects.append(effect)
+        else:
+            letter.is_writing = False
+            letter.is_queued = True
 
     def _write_retry(
         self,
@@ -265,7 +323,7 @@ class Settlement:
         *,
         attempts: Attempts | None = None,
         failure: Failure | None = None,
-    ) -> None:
+    ) -> PendingWrite:
         """Write the record to retry topic `number`; without `attempts` it has not failed, and keeps its story."""
         assert state.stage is not None
         line = state.stage.line
@@ -287,7 +345,7 @@ class Settlement:
             message="" if failure is None else failure.message,
         )
         effect = WriteRetry(state.topic_partition, state.epoch, record, target.topic, target.partition, number, story)
-        letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms)
+        letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms, failure=failure)
         key = record.raw_key
         line.expect(key, number)
         if key is None or not line.keeps_key_order or line.writes.ask((number, key), letter):
@@ -295,6 +353,7 @@ class Settlement:
         else:
             letter.is_writing = False
             letter.is_queued = True
+        return letter
 
     def _meter_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:
         plan = state.plan
@@ -304,21 +363,3 @@ class Settlement:
         if meter is None:
             meter = self._meters[plan.name] = BudgetMeter(plan.budget, now_ms)
         return meter
-
-
-def _notice(
-    event: str, level: str, state: PartitionState, record: AnyRecord, failure: Failure, **fields: object
-) -> Notice:
-    attempts = state.attempts.get(record.offset)
-    return Notice(
-        event,
-        level,
-        {
-            "partition": str(state.topic_partition),
-            "offset": record.offset,
-            "kind": failure.kind,
-            "error": f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message,
-            "attempts": attempts.failed if attempts is not None else 0,
-            **fields,
-        },
-    )

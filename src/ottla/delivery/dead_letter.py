@@ -12,11 +12,18 @@ any tool can show it. A record that is dead-lettered again keeps one family only
 | `ottla-dlq-attempts` | failed deliveries, the last one included |
 | `ottla-dlq-group` | the consumer group, or the name of the pipeline |
 | `ottla-dlq-first-failure`, `-dead-lettered` | epoch milliseconds |
+| `ottla-dlq-omitted` | what of the record is missing because the topic did not take it: `value`, `key,value,headers` |
+
+A record that was just within its own topic's limit may be over that of the dead letter topic with our headers on, and a
+dead letter topic may take less. So a dead letter has several `Form`s, each smaller than the one before; the first that
+the broker takes is the one that is written. The last two are claims: they say where the record is, not what it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.delivery.exceptions import MESSAGE_LIMIT_BYTES, STACK_TRACE_LIMIT_BYTES, Failure, cap_text
@@ -26,6 +33,30 @@ PREFIX: Final = "ottla-dlq-"
 VERSION: Final = "1"
 
 KINDS: Final = ("malformed", "invalid", "failed", "expired")
+
+OMITTED_HEADER: Final = PREFIX + "omitted"
+
+_POSITION: Final = frozenset(
+    PREFIX + name for name in ("version", "topic", "partition", "offset", "timestamp", "kind", "group")
+)
+
+
+_BRIEF_MESSAGE_BYTES: Final = 200
+
+
+class Form(Enum):
+    """How much of a record and of its story a dead letter has, from all of it to its position."""
+
+    WHOLE = "whole"
+    BRIEF = "without stack trace, the message in 200 bytes"
+    BARE = "without the error's text"
+    CLAIM = "without value"
+    POSITION = "without key, value and headers of its own"
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether the record's value is not in it."""
+        return self in (Form.CLAIM, Form.POSITION)
 
 
 class DeadLetterRecord(NamedTuple):
@@ -99,18 +130,26 @@ def build_dead_letter(
     return DeadLetterRecord(key, value, without_dead_letter_headers(headers) + family)
 
 
-def without_details(dead: DeadLetterRecord) -> DeadLetterRecord:
-    """The same dead letter with a shorter story: no stack trace, the message in 200 bytes.
+def forms_of(dead: DeadLetterRecord) -> Iterator[tuple[Form, DeadLetterRecord]]:
+    """The same dead letter in ever fewer bytes. A form that would leave out nothing more is left out itself."""
+    own = without_dead_letter_headers(dead.headers)
+    family = [header for header in dead.headers if header[0].startswith(PREFIX)]
+    brief = [_brief(header) for header in family if header[0] != PREFIX + "stack-trace"]
+    bare = [header for header in family if header[0] in _POSITION]
+    yield Form.WHOLE, dead
+    if brief != family:
+        yield Form.BRIEF, DeadLetterRecord(dead.key, dead.value, own + brief)
+    yield Form.BARE, DeadLetterRecord(dead.key, dead.value, own + bare)
+    if dead.value is not None:
+        yield Form.CLAIM, DeadLetterRecord(dead.key, None, [*own, *brief, (OMITTED_HEADER, b"value")])
+    yield Form.POSITION, DeadLetterRecord(None, None, [*bare, (OMITTED_HEADER, b"key,value,headers")])
 
-    A record just under the topic's limit goes over it with our headers on; its own bytes matter more than the trace.
-    """
-    headers: list[Header] = []
-    for name, value in dead.headers:
-        if name == PREFIX + "error-message" and value is not None:
-            value = cap_text(value.decode(), 200).encode()
-        if name != PREFIX + "stack-trace":
-            headers.append((name, value))
-    return DeadLetterRecord(dead.key, dead.value, headers)
+
+def _brief(header: Header) -> Header:
+    name, value = header
+    if name != PREFIX + "error-message" or value is None:
+        return header
+    return name, cap_text(value.decode(), _BRIEF_MESSAGE_BYTES).encode()
 
 
 def without_dead_letter_headers(headers: Headers) -> list[Header]:

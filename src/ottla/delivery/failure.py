@@ -102,7 +102,8 @@ class FailurePolicy:
         if isinstance(outcome, Retry | Dead):
             if self.dead_letter_topic is not None:
                 return DeadLetter(self.dead_letter_topic)
-            tried = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
+            total = carried + attempts
+            tried = f"after {total} attempts" if total > 1 else "at the first attempt"
             what = f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message
             return Stop(f"{failure.kind} {tried} and no dead letter topic is declared ({what})")
         return Finish()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from ottla.delivery.dead_letter import PREFIX
+from ottla.delivery.dead_letter import OMITTED_HEADER, PREFIX
 from ottla.records import Headers
 
 
@@ -32,6 +32,8 @@ class DeadLetterView:
     first_failure_ms: int | None = None
     dead_lettered_ms: int | None = None
     version: str | None = None
+    omitted: str | None = None
+    """What of the record is not in the dead letter: ``"value"`` or ``"key,value,headers"``. Ottla's own only."""
 
     @property
     def origin(self) -> str:
@@ -75,6 +77,7 @@ _OTTLA: Final[Fields] = {
     PREFIX + "group": ("group", _text),
     PREFIX + "first-failure": ("first_failure_ms", _number),
     PREFIX + "dead-lettered": ("dead_lettered_ms", _number),
+    OMITTED_HEADER: ("omitted", _text),
 }
 _SPRING: Final[Fields] = {
     "kafka_dlt-original-topic": ("topic", _text),

@@ -1,7 +1,8 @@
 """Building the record that takes a dead letter back to where it came from.
 
 The value and the key are the dead letter's own bytes, which are the original's; every family of dead letter headers is
-taken off, so that a second failure tells its own story; `ottla-redriven` counts how often it was sent back.
+taken off, so that a second failure tells its own story; `ottla-redriven` counts how often it was sent back. A claim (a
+dead letter without its value) is sent back as the record that its position names, which has to be fetched first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,16 @@ _FAMILY_NAMES: Final = frozenset(name for fields in FAMILIES.values() for name i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """A record as it was produced, read at the position that a claim names."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
     """What to produce, and where to. `partition` is None: the key decides, as it did the first time."""
 
@@ -34,9 +45,17 @@ class Redrive:
 
 
 def build_redrive(
-    *, key: bytes | None, value: bytes | None, headers: Headers, to_topic: str | None = None
+    *,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    to_topic: str | None = None,
+    original: Original | None = None,
 ) -> Redrive | None:
-    """The record to send back, or None when neither the headers nor `to_topic` say where to."""
+    """The record to send back, or None when neither the headers nor `to_topic` say where to.
+
+    None as well for a claim without its `original`: what is left of it would be a tombstone, which deletes.
+    """
     view = describe_dead_letter(headers)
     if view is None:
         if to_topic is None:
@@ -45,6 +64,10 @@ def build_redrive(
     topic = to_topic or view.topic
     if topic is None:
         return None
+    if view.omitted is not None:
+        if original is None or original.timestamp_ms != view.timestamp_ms:
+            return None
+        key, value, headers = original.key, original.value, original.headers
     times = _times(headers) + 1
     kept = [header for header in headers if header[0] not in _FAMILY_NAMES and header[0] != REDRIVEN_HEADER]
     kept.append((REDRIVEN_HEADER, str(times).encode()))

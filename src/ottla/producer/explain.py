@@ -55,6 +55,16 @@ class Explain:
 
     def too_large(self, topic: str, size_bytes: int) -> OttlaError:
         """A broker refused what had passed the check: the limit was not known yet, or it has changed."""
+        error = self._too_large(topic, size_bytes)
+        error.is_too_large = True
+        return error
+
+    def contradicts_limit(self, topic: str, size_bytes: int) -> bool:
+        """Whether a refusal as too large cannot be explained by what is known: the limit must be asked for first."""
+        limit = self.limits.topic_limit(topic)
+        return limit is None or size_bytes <= limit.limit_bytes
+
+    def _too_large(self, topic: str, size_bytes: int) -> InputError:
         limit = self.limits.topic_limit(topic)
         if limit is None:
             return InputError(

@@ -23,15 +23,24 @@ class SizePolicy:
             client_limit_bytes=settings["max.request.size"], max_age_ms=settings["metadata.max.age.ms"]
         )
         self._refused: dict[str, ConfigError] = {}
+        self._is_brokers = False
+
+    def leave_to_broker(self) -> None:
+        """Refuse nothing here: only the broker knows what is left of a record once it is compressed."""
+        self._is_brokers = True
 
     def check(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """The exact check, for records near a limit. Raises RecordTooLarge, or ConfigError for a refused topic."""
+        if self._is_brokers:
+            return
         if topic in self._refused:
             raise self._refused[topic]
         self.limits.check(topic, size_in_own_batch(key, value, headers))
 
     def limit_heard(self, topic: str, limit: Limit) -> None:
         """The cluster has said a topic's limit (and `limits` knows it): is `batch.size` within it?"""
+        if self._is_brokers:
+            return
         try:
             self.check_batch_size({topic: limit})
         except ConfigError as error:

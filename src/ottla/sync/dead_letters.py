@@ -1,23 +1,23 @@
 """Writes dead letters, and records for retry topics, with a producer of their own.
 
-It says of each when it is acknowledged, or that it is not.
+It says of each when it is acknowledged, and in which form, or that it is not. Records are not held to a limit on their
+uncompressed size here: what their own topic took compressed its dead letter topic takes as well. Only a broker that
+refuses one as too large has it sent again in its next, smaller form.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from ottla.config import dead_letter_arguments
-from ottla.consumer.effects import Write
-from ottla.delivery.dead_letter import DeadLetterRecord, without_details
-from ottla.errors import DeliveryError, RecordTooLarge
+from ottla.consumer.effects import OnWritten, Write
+from ottla.delivery.dead_letter import DeadLetterRecord, Form
+from ottla.delivery.letter_settings import letter_settings
+from ottla.errors import DeliveryError, InputError
 from ottla.sync.delivery import Delivery
 from ottla.sync.producer import Producer
-
-OnWritten = Callable[[Write, str | None], None]
-"""Called once per dead letter with the error, None when it is acknowledged. From any thread."""
 
 
 class DeadLetterSink(Protocol):
@@ -36,11 +36,11 @@ class ProducerSink:
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._producer: Producer[Any, Any] | None = None
-        self._arguments = dead_letter_arguments(settings)
+        self._arguments = dead_letter_arguments(letter_settings(settings))
         self._lock = threading.Lock()
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
-        self._send(letter, letter.build(), on_written, may_shorten=True)
+        self._send(letter, letter.forms(), on_written, None)
 
     def close(self, timeout_s: float) -> None:
         if self._producer is None:
@@ -50,16 +50,30 @@ class ProducerSink:
         except DeliveryError:
             pass  # Each failure was told to the session, which has not committed those records.
 
-    def _send(self, letter: Write, dead: DeadLetterRecord, on_written: OnWritten, *, may_shorten: bool) -> None:
+    def _send(
+        self,
+        letter: Write,
+        forms: Iterator[tuple[Form, DeadLetterRecord]],
+        on_written: OnWritten,
+        refusal: Exception | None,
+    ) -> None:
+        """Send the next form; `refusal` is what became of the one before."""
+        form, dead = next(forms, (None, None))
+        if form is None or dead is None:
+            on_written(letter, f"{type(refusal).__name__}: {refusal}", fits=False)
+            return
+
         def delivered(delivery: Delivery) -> None:
             delivery.mark_handled()  # the session hears of it
             settle(delivery.exception())
 
         def settle(error: Exception | None) -> None:
-            if isinstance(error, RecordTooLarge) and may_shorten:
-                self._send(letter, without_details(dead), on_written, may_shorten=False)
+            if isinstance(error, InputError) and error.is_too_large:
+                self._send(letter, forms, on_written, error)
+            elif error is None:
+                on_written(letter, None, form=form)
             else:
-                on_written(letter, None if error is None else f"{type(error).__name__}: {error}")
+                on_written(letter, f"{type(error).__name__}: {error}")
 
         try:
             self._started().send(
@@ -77,4 +91,5 @@ class ProducerSink:
         with self._lock:
             if self._producer is None:
                 self._producer = Producer(self._bootstrap_servers, profile="low_latency", **self._arguments)
+                self._producer.sizes.leave_to_broker()
             return self._producer

@@ -50,6 +50,7 @@ from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
+from ottla.delivery.dead_letter import Form
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.producer import forks
 from ottla.records import Header, TopicPartition
@@ -526,12 +527,14 @@ class Engine:
                 case _:
                     raise AssertionError(f"no shell code for {effect!r}")
 
-    def _on_dead_letter(self, letter: Write, error: str | None) -> None:
+    def _on_dead_letter(
+        self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+    ) -> None:
         name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
         if error is None:
-            self._step(events.DeadLetterWritten(name, epoch, offset))
+            self._step(events.DeadLetterWritten(name, epoch, offset, form))
         else:
-            self._step(events.DeadLetterFailed(name, epoch, offset, error))
+            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
 
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""

@@ -33,6 +33,7 @@ from ottla.producer import (
     TransactionStates,
     delivery_error,
     forks,
+    size_in_own_batch,
     unsettled,
 )
 from ottla.producer.bulk import Outgoing
@@ -536,10 +537,13 @@ class Producer(Generic[V_contra, K_contra]):
         elif error.code() in UNKNOWN_TOPIC:
             self._watch.look_for_partitions(topic, once=True)  # it may be created yet: have the client look again
 
-    def _wants_limit_first(self, error: Any, topic: str, then: Callable[[], None]) -> bool:
-        """A broker's "too large" names no limit: ask for it, unless it is known."""
-        is_unexplained = error.code() == TOO_LARGE and self.sizes.limits.topic_limit(topic) is None
-        return is_unexplained and self._watch.after_limit(topic, then)
+    def _wants_limit_first(self, error: Any, message: Any, then: Callable[[], None]) -> bool:
+        """A broker's "too large" names no limit: ask for it, unless what is known explains the refusal."""
+        if error.code() != TOO_LARGE:
+            return False
+        topic = message.topic()
+        size_bytes = size_in_own_batch(message.key(), message.value(), message.headers() or [])
+        return self._errors.contradicts_limit(topic, size_bytes) and self._watch.after_limit(topic, then)
 
     def _check_batch_size(self, broker_id: int, deadline: float) -> None:
         left_s = max(0.1, deadline - time.monotonic())

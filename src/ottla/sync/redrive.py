@@ -19,10 +19,12 @@ from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the packa
 
 from ottla.config import consumer_settings, security_of
 from ottla.delivery.foreign import describe_dead_letter
+from ottla.delivery.letter_settings import letter_settings
 from ottla.delivery.redrive import Redrive, build_redrive, refusal
 from ottla.delivery.selection import DeadLetterFilter
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.headers import HeaderReader
+from ottla.sync.originals import Originals
 from ottla.sync.producer import Producer
 
 COMMIT_EVERY: Final = 500
@@ -32,7 +34,8 @@ _TIMEOUT_S: Final = 10.0
 @dataclass(slots=True, kw_only=True)
 class RedriveReport:
     """What a redrive did. `homeless` are records whose headers do not say where they came from, `refused` those whose
-    headers name a topic that nothing is sent to; `first_refusal` says why the first of them is."""
+    headers name a topic that nothing is sent to; `first_refusal` says why the first of them is. `gone` are claims whose
+    record is not in its topic any more."""
 
     seen: int = 0
     redriven: int = 0
@@ -40,6 +43,7 @@ class RedriveReport:
     homeless: int = 0
     refused: int = 0
     first_refusal: str | None = None
+    gone: int = 0
 
 
 def redrive(
@@ -78,6 +82,7 @@ def redrive(
         closing(reader),
         _reader(bootstrap_servers, group, settings) as consumer,
         _producer(bootstrap_servers, settings) as producer,
+        Originals(bootstrap_servers, settings, reader) as originals,
     ):
         uncommitted: dict[int, int] = {}
         next_at_s = time.monotonic()
@@ -97,13 +102,24 @@ def redrive(
             if view is not None and not chosen.matches(view):
                 report.filtered += 1
             else:
-                record = build_redrive(key=message.key(), value=message.value(), headers=headers, to_topic=to_topic)
-                report.homeless += record is None
-            if record is not None and to_topic is None:
-                problem = refusal(record.topic, dead_letter_topic=topic, origins=origins)
+                is_claim = view is not None and view.omitted is not None
+                place = view.topic if view is not None else None
+                problem = None
+                if place is not None and (to_topic is None or is_claim):  # a claim's record is read from there
+                    problem = refusal(place, dead_letter_topic=topic, origins=origins)
                 if problem is not None:
-                    record, report.refused = None, report.refused + 1
+                    report.refused += 1
                     report.first_refusal = report.first_refusal or problem
+                else:
+                    record = build_redrive(
+                        key=message.key(),
+                        value=message.value(),
+                        headers=headers,
+                        to_topic=to_topic,
+                        original=originals.find(view) if is_claim and view is not None else None,
+                    )
+                    report.gone += record is None and is_claim
+                    report.homeless += record is None and not is_claim
             if record is not None:
                 if per_second is not None and not is_dry_run:
                     next_at_s = max(next_at_s, time.monotonic() - 1) + 1 / per_second
@@ -134,7 +150,9 @@ def _reader(bootstrap_servers: str, group: str, settings: Mapping[str, Any] | No
 
 
 def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Producer:
-    return Producer(bootstrap_servers, settings=security_of(settings))
+    producer = Producer(bootstrap_servers, settings=letter_settings(security_of(settings)))
+    producer.sizes.leave_to_broker()  # as where they were written: some fit compressed only
+    return producer
 
 
 def _unread(consumer: Consumer, bootstrap_servers: str, topic: str) -> Iterator[Any]:

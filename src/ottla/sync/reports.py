@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
+from ottla.delivery.exceptions import stack_trace_of
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryTracker, Failure
 from ottla.producer.deliveries import Tracked
@@ -40,7 +41,7 @@ class ReportService:
         self.longest_wait_s = longest_wait_s
         self.on_failure: Callable[[Any, str], None] = lambda error, topic: None
         self.on_fatal: Callable[[Any], None] = lambda error: None
-        self.wants_to_know_first: Callable[[Any, str, Callable[[], None]], bool] = lambda error, topic, then: False
+        self.wants_to_know_first: Callable[[Any, Any, Callable[[], None]], bool] = lambda error, message, then: False
         """Whether an error needs an answer of the cluster; if so, calls `then` when it is there, or will not come."""
         self.keep_house: Callable[[], None] = lambda: None
         """Called by the background thread, about twenty times per second."""
@@ -120,7 +121,7 @@ class ReportService:
     def explain_then(self, error: Any, message: Any, settle: Callable[[OttlaError], None]) -> None:
         """Settle a failed record with its error, at once or as soon as the cluster has said what the error names."""
         topic = message.topic()
-        if not self.wants_to_know_first(error, topic, lambda: settle(self._explain(error, message))):
+        if not self.wants_to_know_first(error, message, lambda: settle(self._explain(error, message))):
             settle(self._explain(error, message))
         self.on_failure(error, topic)
 
@@ -187,5 +188,5 @@ class ReportService:
                 log_event(
                     "delivery_callback_failed",
                     "error",
-                    {"topic": delivery.topic, "error": repr(error), "exc_info": error},
+                    {"topic": delivery.topic, "error": repr(error), "exception": stack_trace_of(error)},
                 )

@@ -140,7 +140,7 @@ class TestStopHooks:
             called.append("file")
 
         shell.start(app)
-        wait(lambda: bool(app.runner.engines[app.group].assignment()))
+        wait(lambda: bool(app.health().partitions))
         with pytest.raises(ConnectionError, match="gone already"):
             shell.stop(app)
 

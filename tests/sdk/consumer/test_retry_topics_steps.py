@@ -503,3 +503,59 @@ def test_delays_are_checked_where_they_are_declared() -> None:
         RetryTopics(delays_s=())
     with pytest.raises(ConfigError, match="must not be negative"):
         RetryTopics(delays_s=(1, -1))
+
+
+def too_large(line: Line, letter: WriteRetry) -> list[Effect]:
+    name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+    return line.step(events.DeadLetterFailed(name, epoch, offset, "RecordTooLarge", False))
+
+
+def test_what_a_retry_topic_takes_in_no_form_is_a_dead_letter_with_its_failure() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+    (dead,) = of(WriteDeadLetter, too_large(line, letter))
+
+    assert (dead.record.offset, dead.reason.attempts, dead.reason.error_type) == (7, 1, "RuntimeError")
+    assert dead.reason.message == "boom; the retry topic 'orders.g.retry.1' does not take the record: RecordTooLarge"
+    assert dead.reason.stack_trace == BOOM.stack_trace
+    line.acknowledge(dead)
+    line.fetch(TOPIC, 8)
+    assert line.handled() == [(TOPIC.topic, 8)], "nothing of its key is under way any more"
+
+
+def test_what_waits_behind_it_for_the_same_retry_topic_is_written_next() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+    assert of(WriteRetry, line.fetch(TOPIC, 8)) == [], "one after the other"
+    effects = too_large(line, letter)
+
+    assert [write.record.offset for write in of(WriteRetry, effects)] == [8]
+
+
+def test_without_a_dead_letter_topic_it_stops_its_partition_and_says_why() -> None:
+    line = Line(dead_letter_topic=None)
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+    too_large(line, letter)
+
+    assert "does not take the record: RecordTooLarge" in line.session.health(line.now_ms).problems[0]
+    line.step(events.ResumeRequested())
+    assert line.handled() == [(TOPIC.topic, 7)]
+
+
+def test_failures_in_a_retry_topic_are_logged_with_all_their_attempts_and_where_they_come_from() -> None:
+    line = Line(retry=RetryPolicy(max_attempts=2, initial_s=1, jitter=0))
+    line.fetch(TOPIC, 7)
+    line.fail()
+    line.step(events.Tick(), after_ms=1_000)
+    (letter,) = of(WriteRetry, line.fail())
+    postponed = [notice for notice in of(Notice, line.acknowledge(letter)) if notice.event == "record_postponed"]
+    assert [notice.fields["attempts"] for notice in postponed] == [2]
+    line.fetch_written(letter, 0)
+    line.step(events.Tick(), after_ms=10_000)
+    (retried,) = [notice for notice in of(Notice, line.fail()) if notice.event == "record_retried"]
+
+    assert retried.fields["attempts"] == 3
+    assert retried.fields["origin"] == "orders-0@7"

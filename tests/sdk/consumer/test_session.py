@@ -285,7 +285,7 @@ def test_the_dead_letter_budget_opens_the_circuit() -> None:
         failures=FailurePolicy(retry=RetryPolicy(max_attempts=1), dead_letter_topic="dead"),
         budget=DeadLetterBudget(burst=2, per_success=0, every_s=10),
     )
-    driver.fetch(A, 0, 1, 2)
+    driver.fetch(A, 0, 1, 2, key=None)
     for _ in range(3):
         driver.fail(0, BOOM)
 

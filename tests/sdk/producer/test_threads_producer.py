@@ -174,6 +174,19 @@ def test_a_raised_limit_is_noticed(
                 time.sleep(0.02)
 
 
+def test_a_limit_that_was_lowered_meanwhile_is_the_one_that_the_error_names(
+    kafka: Kafka, make_topic: Callable[..., str], alter_topic: Callable[[str, str, str], None]
+) -> None:
+    topic = make_topic(config={"max.message.bytes": 400_000})
+    with Producer(kafka.bootstrap_servers, settings={"compression.type": "none"}) as producer:
+        producer.send(topic, b"before").result()
+        alter_topic(topic, "max.message.bytes", "200000")
+        with pytest.raises(RecordTooLarge, match=r"the limit is 200,000 bytes, set by max\.message\.bytes of topic"):
+            producer.send(topic, bytes(300_000)).result()
+        producer.send(topic, b"after").result()
+    assert [record.raw_value for record in kafka.consume_all(topic)] == [b"before", b"after"]
+
+
 def test_a_batch_size_above_a_declared_topics_limit_is_refused_at_start(
     kafka: Kafka, make_topic: Callable[..., str]
 ) -> None:
