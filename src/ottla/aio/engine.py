@@ -73,7 +73,9 @@ START_TIMEOUT_S = 10.0
 """How long `start` waits for something to listen at the address, if nobody chose."""
 
 _ANSWER_S: Final = 10.0
-"""How long what listens there may take to answer."""
+"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
+
+_LEAST_ANSWER_S: Final = 3.0
 
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
@@ -120,6 +122,7 @@ class Engine:
         self._dead_letters = dead_letters
         self._drain_s = drain_s
         self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
         self._topics_timeout_s = topics_timeout_s
         self._hooks = hooks
         self._clock = clock or SystemClock()
@@ -183,7 +186,7 @@ class Engine:
         if not self._settings["allow.auto.create.topics"]:
             create_no_topics(self._client._client)
         try:
-            await connect(self._client, self._servers, _ANSWER_S, self.asking)
+            await connect(self._client, self._servers, self._answer_s, self.asking)
             await await_topics(
                 self._client._client,
                 self.topics_awaited(self._topics),

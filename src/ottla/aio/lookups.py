@@ -31,7 +31,7 @@ async def connect(client: Any, servers: str, timeout_s: float, asking: Asking) -
             if not isinstance(known, BrokerUnavailable):
                 raise known from error
         raise BrokerUnavailable(
-            f"no Kafka broker answered at {servers} within {timeout_s:g} s ({error}); "
+            f"no Kafka broker answered at {servers} within {timeout_s:g} s ({str(error) or 'no answer'}); "
             "check bootstrap.servers and that the broker runs"
         ) from error
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final
+from contextlib import nullcontext
+from typing import Any
 
 from ottla.aio.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.declared_topics import ensure_topics
@@ -20,13 +20,12 @@ from ottla.app.invoke import Invoker
 from ottla.app.pending import Confirming
 from ottla.app.raised import is_being_cancelled
 from ottla.app.retry_settings import group_settings
+from ottla.app.stop_signals import HANDLER_THREADS, StopSignals, say_what_is_waited_for
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
-
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 BLOCKED_AFTER_S = 3.0
 """How long a probe from another thread waits for the loop."""
@@ -67,9 +66,11 @@ class AppRunner:
     async def serve(self, *, handle_signals: bool) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
         self._loop = asyncio.get_running_loop()
-        signals = _SIGNALS if handle_signals else ()
-        for number in signals:
-            self._loop.add_signal_handler(number, self.stop)
+        # Not `loop.add_signal_handler`: a handler that blocks the loop would keep it from being called.
+        with StopSignals(self.stop, self._health) if handle_signals else nullcontext():
+            await self._serve()
+
+    async def _serve(self) -> None:
         started: list[Engine] = []
         is_opened = False
         try:
@@ -94,9 +95,6 @@ class AppRunner:
             except asyncio.CancelledError:
                 await closing
                 raise
-            finally:
-                for number in signals:
-                    self._loop.remove_signal_handler(number)
         for engine in started:
             if engine.error is not None:
                 raise engine.error
@@ -170,6 +168,7 @@ class AppRunner:
 
     async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> BaseException | None:
         """Stop everything. Returns what the first stop hook that failed raised."""
+        say_what_is_waited_for(self._health(), group=self._app.group, drain_s=self._app.drain_s)
         for engine in started:
             engine.stop()
         for engine in started:
@@ -215,7 +214,7 @@ class AppRunner:
     def _in_thread(self, function: Callable[[Run], Any], run: Run) -> Any:
         if self._threads is None:
             workers = sum(route.concurrency for route in self._app.routes)
-            self._threads = ThreadPoolExecutor(workers, thread_name_prefix="ottla-handler")
+            self._threads = ThreadPoolExecutor(workers, thread_name_prefix=HANDLER_THREADS)
         return asyncio.get_running_loop().run_in_executor(self._threads, function, run)
 
 

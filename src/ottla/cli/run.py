@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla.app import App
+from ottla.app.stop_signals import HANDLER_THREADS
 from ottla.cli.target import import_target, names_of
 from ottla.errors import ConfigError
 
@@ -71,11 +76,24 @@ def run(
     try:
         if on_event_loop:
             asyncio.run(app.serve(handle_signals=True))
+            _leave_handlers_behind()
         else:
             app.run()
     finally:
         if server is not None:
             server.close()
+
+
+def _leave_handlers_behind() -> None:
+    """End the process although a synchronous handler has not returned: Python would wait for its thread."""
+    if not any(thread.name.startswith(HANDLER_THREADS) for thread in threading.enumerate()):
+        return
+    click.echo(
+        "ottla: a handler has not returned in time, and is left behind; its records are delivered again", err=True
+    )
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _health_server(app: App, host: str, port: int) -> HealthServer:

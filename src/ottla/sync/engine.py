@@ -74,7 +74,9 @@ START_TIMEOUT_S = 10.0
 """How long `start` waits for something to listen at the address, if nobody chose."""
 
 _ANSWER_S: Final = 10.0
-"""How long what listens there may take to answer."""
+"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
+
+_LEAST_ANSWER_S: Final = 3.0
 
 _POLL_S: Final = 0.05
 _PAUSED_POLL_S: Final = 0.003
@@ -121,6 +123,7 @@ class Engine:
         self._dead_letters = dead_letters
         self._drain_s = drain_s
         self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
         self._topics_timeout_s = topics_timeout_s
         self._hooks = hooks
         self._clock = clock or SystemClock()
@@ -192,7 +195,7 @@ class Engine:
         except (TypeError, ValueError) as error:
             raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
         try:
-            check_reachable(self._client, self._settings["bootstrap.servers"], _ANSWER_S)
+            check_reachable(self._client, self._settings["bootstrap.servers"], self._answer_s)
             await_topics(
                 self._client,
                 self.topics_awaited(self._topics),

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
-from types import FrameType
 from typing import Any, Final
 
 from ottla.app.app import App
@@ -19,11 +17,11 @@ from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
 from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.retry_settings import group_settings
+from ottla.app.stop_signals import StopSignals, say_what_is_waited_for
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.delivery.exceptions import ExceptionTable
-from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.sync.dead_letters import DeadLetterSink, ProducerSink
 from ottla.sync.declared_topics import ensure_topics
@@ -31,7 +29,6 @@ from ottla.sync.engine import Engine
 from ottla.sync.retry_topics import ensure_retry_topics
 from ottla.telemetry import log_event
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _CLEAN_UP_S: Final = 5.0
 """What an async handler that was cancelled at the end may take for its `finally`."""
 
@@ -70,7 +67,10 @@ class AppRunner:
 
     def run(self, *, handle_signals: bool) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
-        restore = self._take_signals() if handle_signals else []
+        with StopSignals(self.stop, self.health) if handle_signals else contextlib.nullcontext():
+            self._run()
+
+    def _run(self) -> None:
         started: list[Engine] = []
         is_opened = False
         stop_error: BaseException | None = None
@@ -87,6 +87,7 @@ class AppRunner:
             log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
             self._wait_for_a_reason()
         finally:
+            say_what_is_waited_for(self.health(), group=self._app.group, drain_s=self._app.drain_s)
             for engine in started:
                 engine.stop()
             for engine in started:
@@ -96,8 +97,6 @@ class AppRunner:
             finally:
                 stop_error = self._call_stop_hooks() if is_opened else None
             self._loop.close()
-            for number, before in restore:
-                signal.signal(number, before)
             log_event("app_stopped", "info", {"app": self._app.group})
         for engine in started:
             if engine.error is not None:
@@ -158,17 +157,6 @@ class AppRunner:
         while not self._is_stop_asked and all(engine.is_running for engine in self.engines.values()):
             with contextlib.suppress(Empty):
                 self._wake.get(timeout=0.5)
-
-    def _take_signals(self) -> list[tuple[signal.Signals, Any]]:
-        if threading.current_thread() is not threading.main_thread():
-            raise ConfigError(
-                "App.run() handles signals only in the main thread: call run(handle_signals=False) and stop() elsewhere"
-            )
-
-        def ask(number: int, _frame: FrameType | None) -> None:
-            self.stop()
-
-        return [(number, signal.signal(number, ask)) for number in _SIGNALS]
 
     def _executor(self, invoker: Invoker) -> Callable[[Run], RunResult | Unconfirmed]:
         if not invoker.binding.is_async:

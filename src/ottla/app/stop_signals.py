@@ -1,0 +1,101 @@
+"""SIGINT and SIGTERM of a service, for both shells: the first one stops it gracefully, a second one ends it at once.
+
+Handlers that run may take long, and some never return: nobody who presses Ctrl-C twice wants to wait for them. At
+least once still holds: what is not committed is delivered again, and the second signal says from where.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+from ottla.consumer.health import Health
+from ottla.errors import ConfigError
+from ottla.telemetry import log_event
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+HANDLER_THREADS: Final = "ottla-handler"
+"""How the threads of synchronous handlers under `serve` are called."""
+
+_MOST_NAMED: Final = 10
+
+
+class StopSignals:
+    """Takes the signals while its block lasts. `ask` is called at the first one, in the main thread, between any two
+    of its instructions: it must do no more than set a flag. `health` says what is unfinished."""
+
+    def __init__(self, ask: Callable[[], None], health: Callable[[], Health]) -> None:
+        self._ask = ask
+        self._health = health
+        self._count = 0
+        self._before: list[tuple[signal.Signals, Any]] = []
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is not threading.main_thread():
+            raise ConfigError(
+                "signals are handled only in the main thread: call run(handle_signals=False) or "
+                "serve(handle_signals=False), and stop() elsewhere"
+            )
+        self._before = [(number, signal.signal(number, self._heard)) for number in SIGNALS]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before:
+            signal.signal(number, before)
+
+    def _heard(self, number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count == 1:
+            self._ask()
+            return
+        try:
+            again = unfinished(self._health())
+        except Exception:  # the signal may have come while this was being changed: to end matters more
+            again = []
+        _end(number, again)
+
+
+def unfinished(health: Health) -> list[str]:
+    """Where records are that were handed to a handler and are not done: `orders-0 from offset 42, for 12 s`."""
+    return [
+        f"{each.topic_partition} from offset {each.oldest_unfinished_offset}"
+        + (f", for {each.oldest_unfinished_age_ms / 1_000:.0f} s" if each.oldest_unfinished_age_ms >= 1_000 else "")
+        for each in health.partitions
+        if each.oldest_unfinished_offset is not None
+    ]
+
+
+def say_what_is_waited_for(health: Health, *, group: str, drain_s: float) -> None:
+    """The log event of a stop that has to wait: for what, how long at most, and how not to."""
+    waits_for = unfinished(health)
+    if waits_for:
+        fields = {
+            "app": group,
+            "waits_for": _shown(waits_for),
+            "at_most_s": drain_s,
+            "hint": "a second signal (Ctrl-C) ends it at once; what is not done is delivered again",
+        }
+        log_event("app_stopping", "info", fields)
+
+
+def _shown(places: list[str]) -> list[str]:
+    more = len(places) - _MOST_NAMED
+    return places if more <= 0 else [*places[:_MOST_NAMED], f"and {more} more partitions"]
+
+
+def _end(number: int, again: Iterable[str]) -> None:
+    """End the process, whatever it is doing. By descriptor: a stream may be in use by what the signal interrupted."""
+    places = "; ".join(_shown(list(again)))
+    text = f"ended at once by a second signal; delivered again: {places or 'what was not committed'}\n"
+    try:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2, text.encode())
+    except (OSError, ValueError):
+        pass
+    os._exit(128 + number)
