@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
+from ottla.testing import SecureKafka, secure_kafka
 from ottla.testing import kafka as kafka_module
 
 pytest_plugins = "pytester"
@@ -102,3 +104,68 @@ def test_pytest_does_not_rewrite_the_modules_of_ottla(pytester: pytest.Pytester)
     )
     pytester.makepyfile("def test_nothing(): pass")
     pytester.runpytest_subprocess("-p", "no:asyncio", "-s").stdout.fnmatch_lines(["rewritten: [[][]] True"])
+
+
+USES_EVERYTHING = """
+from ottla import App, Json
+from ottla.testing import wait_until
+
+def test_all_of_it(kafka, make_topic, kafka_producer, make_consumer, run_app):
+    topic, dead = make_topic(partitions=2), make_topic()
+    handled = []
+    app = App(kafka.fresh_name("billing"), dead_letter_topic=dead)
+    app.handler(topic, value=Json(int))(lambda value: handled.append(value))
+    run_app(app)
+    kafka_producer.send(topic, b"1").result(30)
+    kafka.produce(topic, ["x"])
+    wait_until(lambda: handled == [1], 30)
+    assert len(make_consumer(dead).take(1, timeout_s=30)) == 1
+"""
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[SecureKafka]:
+    with secure_kafka("SASL_SSL") as running:
+        yield running
+
+
+@pytest.mark.parametrize("given", ["options", "ini file", "environment"])
+def test_a_secured_kafka_is_reached_with_settings(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, secured: SecureKafka, given: str
+) -> None:
+    options = [f"--kafka={secured.bootstrap_servers}"]
+    if given == "options":
+        options += [f"--kafka-set={name}={value}" for name, value in secured.settings.items()]
+    elif given == "ini file":
+        lines = "\n".join(f"    {name}={value}" for name, value in secured.settings.items())
+        pytester.makeini(f"[pytest]\nottla_kafka_set =\n{lines}\n")
+    else:
+        for name, value in secured.settings.items():
+            monkeypatch.setenv(f"OTTLA_CLIENT_{name.upper().replace('.', '_')}", value)
+    pytester.makepyfile(USES_EVERYTHING)
+    run(pytester, *options).assert_outcomes(passed=1)
+
+
+def test_a_wrong_password_is_the_reason_that_is_given(pytester: pytest.Pytester, make_secure_kafka) -> None:
+    secured = make_secure_kafka("SASL_PLAINTEXT", mechanism="PLAIN", users={"billing": "secret"})
+    settings = [f"--kafka-set={name}={value}" for name, value in secured.settings_of("billing", "guess").items()]
+    pytester.makepyfile(USES_KAFKA)
+    ran = run(pytester, f"--kafka={secured.bootstrap_servers}", *settings)
+    ran.assert_outcomes(errors=1)
+    ran.stdout.fnmatch_lines(["*refused 'billing': Authentication failed*"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--kafka-set=acks"], "*--kafka=embedded needs no settings*"),
+        (["--kafka=localhost:1", "--kafka-set=sasl"], "*--kafka-set: found 'sasl', wanted NAME=VALUE*"),
+        (["--kafka=localhost:1", "--kafka-set=security.protocol=SASL_SSL"], "*sasl.mechanism: found nothing*"),
+        (["--kafka=localhost:1", "--kafka-set=sasl.user=x"], "*did you mean sasl.username?*"),
+    ],
+)
+def test_settings_that_cannot_be_end_the_run_at_once(pytester: pytest.Pytester, options: list[str], told: str) -> None:
+    pytester.makepyfile(USES_KAFKA)
+    ran = run(pytester, *options)
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    ran.stderr.fnmatch_lines([told])

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from ottla.config import Settings, admin_settings
-from ottla.errors import ConfigError
+from ottla.config.pairs import parse_pairs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,17 +31,6 @@ def set_option(example: str, *, what: str, metavar: str = "NAME=VALUE", target: 
     return click.option(
         "--set", target, multiple=True, metavar=metavar, callback=parse, help=f"{what}, as in {example}; repeatable."
     )
-
-
-def parse_pairs(pairs: Iterable[str], *, wanted: str, example: str, option: str = "--set") -> dict[str, str]:
-    """The names and values of `NAME=VALUE` texts; the last of two with one name counts."""
-    found: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"{option}: found {pair!r}, wanted {wanted}, as in {example}")
-        found[name.strip()] = value
-    return found
 
 
 def reaches_a_cluster(command: F) -> F:

@@ -9,8 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ottla.cli.cluster_options import parse_pairs, reaches_a_cluster
+from ottla.cli.cluster_options import reaches_a_cluster
 from ottla.config import Settings
+from ottla.config.pairs import parse_pairs
 from ottla.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])

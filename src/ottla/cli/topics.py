@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.cluster_options import parse_pairs, reaches_a_cluster
+from ottla.cli.cluster_options import reaches_a_cluster
 from ottla.config import Settings, TopicSpec
+from ottla.config.pairs import parse_pairs
 from ottla.errors import InputError
 from ottla.records import topic_problem
 

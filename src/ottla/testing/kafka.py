@@ -159,9 +159,30 @@ def check_choice(choice: str) -> None:
         raise ConfigError(f"--kafka={choice}: give 'embedded', 'container' or HOST:PORT of a running Kafka")
 
 
+def settings_of_clients(servers: str, pairs: Iterable[str]) -> dict[str, str]:
+    """What clients need to connect to `servers`: of `NAME=VALUE` texts, and of OTTLA_CLIENT_* in the environment."""
+    from ottla.config import admin_settings
+    from ottla.config.pairs import parse_pairs
+
+    given = parse_pairs(pairs, wanted="NAME=VALUE", example="security.protocol=SASL_SSL", option="--kafka-set")
+    chosen = admin_settings(servers, settings=given)
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in chosen.items()
+        if chosen.was_chosen(name) and name not in ("bootstrap.servers", "client.id")
+    }
+
+
 @contextlib.contextmanager
-def running_kafka(choice: str, *, brokers: int = 1, config: Mapping[str, object] | None = None) -> Iterator[Kafka]:
-    """Start the chosen Kafka, or connect to it, for as long as the block lasts."""
+def running_kafka(
+    choice: str,
+    *,
+    brokers: int = 1,
+    config: Mapping[str, object] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Kafka]:
+    """Start the chosen Kafka, or connect to it, for as long as the block lasts. `settings`: what clients need to
+    connect to one that is running."""
     check_choice(choice)
     if choice == EMBEDDED:
         with embedded_cluster(brokers, config or {}) as cluster:
@@ -173,12 +194,12 @@ def running_kafka(choice: str, *, brokers: int = 1, config: Mapping[str, object]
         from ottla.sync.topics import check_reachable
 
         try:
-            check_reachable(choice)
+            check_reachable(choice, settings=settings)
         except BrokerUnavailable as error:
             raise BrokerUnavailable(
                 f"--kafka={choice}: {error}. Is it running, and is this its advertised address?"
             ) from error
-        yield Kafka(choice, kind="external")
+        yield Kafka(choice, kind="external", settings=settings)
 
 
 def embedded_cluster(brokers: int, config: Mapping[str, object], security: Security | None = None) -> EmbeddedCluster:

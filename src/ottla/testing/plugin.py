@@ -2,7 +2,7 @@
 
     pytest                          a broker embedded in the process, started once per session, in milliseconds
     pytest --kafka=container        Kafka in a container (needs testcontainers and a container engine)
-    pytest --kafka=HOST:PORT        a Kafka that is running already
+    pytest --kafka=HOST:PORT        a Kafka that is running already; --kafka-set NAME=VALUE for a secured one
 
 The plugin is loaded by every pytest run of every project that has Ottla installed. It therefore imports nothing but
 pytest until a fixture is used.
@@ -35,18 +35,28 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         metavar="embedded|container|HOST:PORT",
         help="what the `kafka` fixture is: a broker in this process (default), in a container, or one that is running",
     )
+    group.addoption(
+        "--kafka-set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --kafka=HOST:PORT: what clients need there, as security.protocol=SASL_SSL; may be repeated. "
+        "OTTLA_CLIENT_SASL_PASSWORD=... in the environment is sasl.password",
+    )
+    parser.addini("ottla_kafka_set", "what clients of ottla_kafka need, one NAME=VALUE a line", type="linelist")
     parser.addini("ottla_kafka", "the default of --kafka", default="embedded")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     choice = _choice(config)
-    if choice == "embedded":
+    if choice == "embedded" and not config.getoption("--kafka-set"):
         return
     from ottla.errors import ConfigError
     from ottla.testing.kafka import check_choice
 
     try:
         check_choice(choice)
+        _settings(config)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -61,7 +71,7 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
     """A running Kafka: `.bootstrap_servers`, `.create_topic()`, `.produce()`, `.consume_all()`, `.reader()`."""
     from ottla.testing.kafka import running_kafka
 
-    with running_kafka(_choice(pytestconfig)) as running:
+    with running_kafka(_choice(pytestconfig), settings=_settings(pytestconfig)) as running:
         yield running
 
 
@@ -97,7 +107,7 @@ def _session_producer(kafka: Kafka) -> Iterator[Producer]:
     """One producer for all tests: librdkafka takes half a second before an idempotent one sends its first record."""
     from ottla.sync.producer import Producer
 
-    with Producer(kafka.bootstrap_servers) as producer:
+    with Producer(kafka.bootstrap_servers, settings=kafka.settings) as producer:
         yield producer
 
 
@@ -140,7 +150,7 @@ def run_app(kafka: Kafka) -> Iterator[Callable[[App], RunningApp]]:
     from ottla.testing.running import RunningApp
 
     with ExitStack() as stack:
-        yield lambda app: stack.enter_context(RunningApp(app, kafka.bootstrap_servers))
+        yield lambda app: stack.enter_context(RunningApp(app, kafka.bootstrap_servers, settings=kafka.settings))
 
 
 @pytest.fixture
@@ -212,3 +222,17 @@ def _leave_ottla_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def _choice(config: pytest.Config) -> str:
     return str(config.getoption("--kafka") or config.getini("ottla_kafka"))
+
+
+def _settings(config: pytest.Config) -> dict[str, str]:
+    """What clients of a Kafka that is not ours need: ConfigError for what cannot be."""
+    choice, pairs = _choice(config), [*config.getini("ottla_kafka_set"), *config.getoption("--kafka-set")]
+    if choice in ("embedded", "container"):
+        if config.getoption("--kafka-set"):
+            from ottla.errors import ConfigError
+
+            raise ConfigError(f"--kafka-set: --kafka={choice} needs no settings, only --kafka=HOST:PORT does")
+        return {}
+    from ottla.testing.kafka import settings_of_clients
+
+    return settings_of_clients(choice, pairs)

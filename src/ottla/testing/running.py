@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 
 from ottla.app import App
 
 
 class RunningApp:
-    """`app.run()` in a thread. `stop()` drains, commits, leaves the group, and raises what ended the app."""
+    """`app.run()` in a thread. `stop()` drains, commits, leaves the group, and raises what ended the app.
 
-    def __init__(self, app: App, bootstrap_servers: str) -> None:
+    `settings` are what clients of the cluster need, where the app does not choose by itself.
+    """
+
+    def __init__(self, app: App, bootstrap_servers: str, *, settings: Mapping[str, str] | None = None) -> None:
         importlib.import_module("ottla.sync.runner")  # here, so that an import error is the test's, not the thread's
         self.app = app
         self._error: BaseException | None = None
-        self._previous = app.bootstrap_servers
+        self._previous = app.bootstrap_servers, app.settings, app.producer_settings
         app.bootstrap_servers = bootstrap_servers
+        app.settings = {**(settings or {}), **app.settings}
+        app.producer_settings = {**(settings or {}), **app.producer_settings}
         self._thread = threading.Thread(target=self._run, name=f"app-{app.group}", daemon=True)
         self._thread.start()
 
@@ -32,7 +38,7 @@ class RunningApp:
             self._thread.join(timeout_s)
             if self._thread.is_alive():
                 raise TimeoutError(f"app {self.app.group!r} did not stop in {timeout_s} s: {self.app.health()}")
-        self.app.bootstrap_servers = self._previous
+        self.app.bootstrap_servers, self.app.settings, self.app.producer_settings = self._previous
         error, self._error = self._error, None
         if error is not None:
             raise error
