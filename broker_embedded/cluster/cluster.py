@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
@@ -106,7 +106,7 @@ class Cluster:
         self._security = security
         self._data_dir = None if data_dir is None else Path(data_dir)
         self.clock = clock or SystemClock()
-        self._random = random or Random()
+        self._random = random or SystemRandom()  # nonces and salts of SCRAM are drawn from it too
         self._open_files = OpenFiles() if open_files is None else open_files
         self._network: Network = network or TcpNetwork(make_room=self._open_files.make_room)
         self._loop: asyncio.AbstractEventLoop | None = None

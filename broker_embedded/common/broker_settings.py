@@ -63,6 +63,12 @@ class BrokerConfig:
     connections_max_reauth_ms: int = setting(
         _LONG, 0, "a client with a password has to authenticate again within this time (KIP-368); 0 or less: never"
     )
+    connection_failed_authentication_delay_ms: int = setting(
+        _INT,
+        100,
+        "how long after a wrong password the answer comes and the connection is closed: guessing takes time",
+        check=at_least(0),
+    )
     queued_max_requests: int = setting(
         _INT, 500, "kept for clients that read it; the loop queues nothing", check=at_least(1)
     )

@@ -13,6 +13,9 @@ import stat
 from broker_embedded.common.descriptors import MakeRoom, no_room, with_room
 from broker_embedded.common.filesystem import Bytes, DiskUsage, File, Lock
 
+_OWNER_ONLY = 0o600
+"""For the owner alone: the metadata log has what SCRAM passwords are checked with, the other logs have records."""
+
 
 class OsFile:
     """A descriptor, used with pread and pwrite so that readers and the writer never share a position."""
@@ -142,7 +145,7 @@ class OsFileSystem:
         return DiskUsage(usage.total, usage.free)
 
     def _opened(self, path: str, flags: int) -> int:
-        return with_room(lambda: os.open(path, flags, 0o644), self._make_room)
+        return with_room(lambda: os.open(path, flags, _OWNER_ONLY), self._make_room)
 
 
 def _mode(path: str) -> int | None:

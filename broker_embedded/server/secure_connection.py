@@ -29,12 +29,13 @@ log = logging.getLogger(__name__)
 class SecureConnection(Connection):
     """The protocol object of one accepted connection, once its TLS handshake is done."""
 
-    __slots__ = ("_authenticator", "_is_known")
+    __slots__ = ("_authenticator", "_is_known", "_is_leaving")
 
     def __init__(self, server: SocketServer, authenticator: SaslAuthenticator | None) -> None:
         super().__init__(server)
         self._authenticator = authenticator
         self._is_known = authenticator is None
+        self._is_leaving = False
 
     @property
     def authenticator(self) -> SaslAuthenticator | None:
@@ -81,14 +82,15 @@ class SecureConnection(Connection):
         """Whoever has begun to authenticate is told what is wrong, as by Kafka."""
         error = BrokerError(ErrorCode.ILLEGAL_SASL_STATE, "Unexpected Kafka request during SASL authentication.")
         answer = self._server.dispatcher.refuse(frame, error) if authenticator.has_begun else None
+        has_expired = authenticator.has_expired
+        authenticator.fail()
         if answer is not None:
             self.send(answer)
-        if authenticator.has_expired:
+        if has_expired:
             reason = "its session is over, and it does not authenticate again"
         else:
             reason = "it asks before it has authenticated"
         log.info("closed the connection from %s: %s", self.client_host, reason)
-        authenticator.fail()
 
     def _answered(self, answer: Promise[Parts | None]) -> None:
         super()._answered(answer)
@@ -99,7 +101,36 @@ class SecureConnection(Connection):
         if authenticator.is_complete:
             self._is_known = not authenticator.session_ms
         elif authenticator.has_failed and self._waiting_for is None:
+            self._let_go([])
+
+    def send(self, parts: Parts) -> None:
+        """As on any connection; what a client hears that is not let in comes late."""
+        if self._authenticator is not None and self._authenticator.has_failed:
+            self._let_go(parts)
+        else:
+            super().send(parts)
+
+    def mute(self, ms: int) -> None:
+        if not self._is_leaving:  # else it is held longer than any quota would, and then closed
+            super().mute(ms)
+
+    def _let_go(self, last_words: Parts) -> None:
+        """Say this and close, `connection.failed.authentication.delay.ms` from now, as Kafka does: whoever guesses
+        passwords gets few answers. Until then nothing more is read."""
+        if self._is_leaving:
+            return
+        self._is_leaving = True
+        if self._muted is not None:
+            self._muted.cancel()
+
+        def say_and_close() -> None:
+            self._muted = None
+            if last_words:
+                super(SecureConnection, self).send(last_words)
             self.close()
+
+        delay_s = self._server.failed_authentication_delay_ms / 1000
+        self._muted = self._server.call_later_for_client(delay_s, say_and_close)
 
     def _start_frame(self, received: memoryview, total: int) -> None:
         is_let_in = self._is_known or (self._authenticator is not None and self._authenticator.is_complete)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.clock import Clock, client_monotonic_ms
+from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.server.connection import Connection
 from broker_embedded.server.dispatcher import Dispatcher
@@ -61,6 +61,8 @@ class SocketServer:
         self._on_disconnect = on_disconnect
         self._security = security
         self._max_idle_ms = config.connections_max_idle_ms
+        self.failed_authentication_delay_ms = config.connection_failed_authentication_delay_ms
+        self.call_later_for_client = client_timer(loop)
         self._connections: dict[Connection, None] = {}  # in the order of their coming
         self._is_stopped = False
         self._spare_buffers: list[bytearray] = []

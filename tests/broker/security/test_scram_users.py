@@ -149,3 +149,12 @@ def test_every_broker_of_a_cluster_knows_a_user_whoever_was_asked() -> None:
             read("orders", bootstrap_servers=each, settings=settings_of("bob", "b1")).read_all().num_rows == 0
             for each in kafka.bootstrap_servers.split(",")
         )
+
+
+def test_files_with_credentials_are_for_their_owner_alone(tmp_path: Path) -> None:
+    security = Security(protocol="SASL_PLAINTEXT", users={"alice": "secret"})
+    with EmbeddedCluster(data_dir=tmp_path, security=security) as cluster:
+        cluster.create_topic("orders")
+    modes = {path: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
+    assert any("__cluster_metadata" in str(path) for path in modes)
+    assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from random import Random, SystemRandom
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +14,7 @@ from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.security.authenticator import MAX_FRAME_BYTES
-from ottla.testing import SecureKafka
+from ottla.testing import SecureKafka, secure_kafka
 from ottla.wire_client.sasl import start_exchange
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -95,6 +97,50 @@ def test_a_wrong_password_is_told_and_the_connection_closed(client: WireClient) 
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert answer.error_message == "Authentication failed: Invalid username or password"
     assert client.is_closed_by_peer()
+
+
+def test_guesses_are_answered_late_and_one_at_a_time(connect: Connect) -> None:
+    guess = b"\0alice\0guess"
+    started = time.monotonic()
+    for _ in range(3):
+        client = connect()
+        shake_hands(client)
+        for _ in range(5):  # the others are never looked at: the first one ends the connection
+            client.send(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": guess})
+        assert client.receive()[1].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert client.is_closed_by_peer()
+    assert time.monotonic() - started > 0.3, "connection.failed.authentication.delay.ms is 100"
+
+
+def test_a_bare_guess_is_hung_up_on_late(client: WireClient) -> None:
+    shake_hands(client, version=0)
+    started = time.monotonic()
+    client.socket.sendall(len(TOKEN).to_bytes(4, "big") + TOKEN[:-1] + b"?")
+    assert client.is_closed_by_peer()
+    assert time.monotonic() - started > 0.1
+
+
+def test_the_delay_can_be_chosen_and_others_do_not_wait_for_it() -> None:
+    never = {"connection.failed.authentication.delay.ms": 3_600_000}
+    with secure_kafka("SASL_PLAINTEXT", mechanism="PLAIN", config=never) as kafka:
+        guessing, knowing = WireClient(kafka.bootstrap_servers), WireClient(kafka.bootstrap_servers)
+        shake_hands(guessing)
+        guessing.send(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0guess"})
+        shake_hands(knowing)
+        name, password = kafka.settings["sasl.username"], kafka.settings["sasl.password"]
+        authenticate(knowing, f"\0{name}\0{password}".encode())
+        assert works(knowing)
+        guessing.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            guessing.socket.recv(1)
+        guessing.close()
+        knowing.close()
+
+
+def test_what_nobody_may_guess_is_drawn_from_the_systems_randomness_unless_a_test_gives_its_own() -> None:
+    seeded = Random(1)
+    assert isinstance(EmbeddedCluster()._cluster._random, SystemRandom)
+    assert EmbeddedCluster(random=seeded)._cluster._random is seeded
 
 
 def test_scram_does_not_tell_whether_there_is_such_a_user(connect: Connect) -> None:
