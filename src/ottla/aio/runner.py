@@ -21,11 +21,13 @@ from ottla.app.pending import Confirming
 from ottla.app.raised import is_being_cancelled
 from ottla.app.retry_settings import group_settings
 from ottla.app.stop_signals import HANDLER_THREADS, StopSignals, say_what_is_waited_for
+from ottla.config import dead_letter_arguments, producer_settings
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
+from ottla.wire_client.writable_topics import await_writable
 
 BLOCKED_AFTER_S = 3.0
 """How long a probe from another thread waits for the loop."""
@@ -36,6 +38,7 @@ class AppRunner:
 
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
         self._app = app
+        self._has_own_sink = dead_letters is not None
         self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
@@ -77,6 +80,7 @@ class AppRunner:
             for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
                 await engine.reach(lambda: self._is_stop_asked)
             await self._make_topics()
+            await self._check_dead_letter_topics()
             is_opened = True
             for hook in self._app.start_hooks:
                 await _call(hook)
@@ -165,6 +169,14 @@ class AppRunner:
                     asking=engine.asking,
                     should_give_up=lambda: self._is_stop_asked,
                 )
+
+    async def _check_dead_letter_topics(self) -> None:
+        topics = self._app.dead_letter_topics
+        if topics and not self._has_own_sink:
+            arguments = dead_letter_arguments(self._app.producer_settings)
+            settings = producer_settings(self._app.bootstrap_servers, **arguments)
+            wait = next(iter(self.engines.values())).topics_awaited(topics)
+            await asyncio.to_thread(await_writable, settings, wait, should_give_up=lambda: self._is_stop_asked)
 
     async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> BaseException | None:
         """Stop everything. Returns what the first stop hook that failed raised."""

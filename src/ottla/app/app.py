@@ -293,8 +293,13 @@ class App:
     def declared_topics(self) -> dict[str, TopicSpec]:
         """Name → how to create it, for those that `create_topics` means."""
         used = {topic for route in self._routes for topic in route.topics}
-        used |= {route.dead_letter_topic for route in self._routes if route.dead_letter_topic is not None}
+        used |= set(self.dead_letter_topics)
         return declared_topics(self.create_topics, used=used)
+
+    @property
+    def dead_letter_topics(self) -> list[str]:
+        """All topics that dead letters may be written to."""
+        return sorted({route.dead_letter_topic for route in self._routes if route.dead_letter_topic is not None})
 
     def routes_by_group(self) -> dict[str, list[Route]]:
         """Group → its handlers: one client each."""

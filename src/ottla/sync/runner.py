@@ -18,6 +18,7 @@ from ottla.app.invoke import Invoker
 from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.retry_settings import group_settings
 from ottla.app.stop_signals import StopSignals, say_what_is_waited_for
+from ottla.config import dead_letter_arguments, producer_settings
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, Unconfirmed, broken_run
@@ -28,6 +29,7 @@ from ottla.sync.declared_topics import ensure_topics
 from ottla.sync.engine import Engine
 from ottla.sync.retry_topics import ensure_retry_topics
 from ottla.telemetry import log_event
+from ottla.wire_client.writable_topics import await_writable
 
 _CLEAN_UP_S: Final = 5.0
 """What an async handler that was cancelled at the end may take for its `finally`."""
@@ -38,6 +40,7 @@ class AppRunner:
 
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
         self._app = app
+        self._has_own_sink = dead_letters is not None
         self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop = _LoopThread()
         # Not an Event: `set` in a signal handler, while the same thread is about to wait, would wait for itself.
@@ -78,6 +81,7 @@ class AppRunner:
             for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
                 engine.reach(lambda: self._is_stop_asked)
             self._make_topics()
+            self._check_dead_letter_topics()
             is_opened = True
             for hook in self._app.start_hooks:
                 self._call(hook)
@@ -151,6 +155,14 @@ class AppRunner:
                     asking=engine.asking,
                     should_give_up=lambda: self._is_stop_asked,
                 )
+
+    def _check_dead_letter_topics(self) -> None:
+        topics = self._app.dead_letter_topics
+        if topics and not self._has_own_sink:
+            arguments = dead_letter_arguments(self._app.producer_settings)
+            settings = producer_settings(self._app.bootstrap_servers, **arguments)
+            wait = next(iter(self.engines.values())).topics_awaited(topics)
+            await_writable(settings, wait, should_give_up=lambda: self._is_stop_asked)
 
     def _wait_for_a_reason(self) -> None:
         # With a timeout: a wait without one does not let Python run signal handlers on every platform.

@@ -297,7 +297,7 @@ class TestDeadLetterWriteFails:
 
         kafka.produce(kafka_topic, [1, 2], value=Json())
         shell.start(app, sink=refuse)
-        wait(lambda: any("dead letter topic" in problem for problem in app.health().problems), timeout_s=20)
+        wait(lambda: any("stopped at" in problem for problem in app.health().problems), timeout_s=20)
 
         assert asked == [1] * 5, "bounded"
         assert not app.health().is_ready
