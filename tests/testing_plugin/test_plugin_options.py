@@ -169,3 +169,45 @@ def test_settings_that_cannot_be_end_the_run_at_once(pytester: pytest.Pytester, 
     ran = run(pytester, *options)
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
     ran.stderr.fnmatch_lines([told])
+
+
+def test_failing_tests_of_users_say_what_their_handlers_asserted(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from ottla import App
+        from ottla.testing import wait_until
+
+        def make_app(topic, group):
+            app = App(group)
+
+            @app.handler(topic)
+            def on_value(value: bytes) -> None:
+                assert value == b"wanted", "not what was wanted"
+
+            return app
+
+        def test_waits(kafka, kafka_topic, kafka_group, run_app):
+            run_app(make_app(kafka_topic, kafka_group))
+            kafka.produce(kafka_topic, [b"other"])
+            wait_until(lambda: False)
+
+        def test_does_not_wait(kafka, kafka_topic, kafka_group, run_app):
+            kafka.produce(kafka_topic, [b"other"])
+            app = make_app(kafka_topic, kafka_group)
+            run_app(app)
+            while not any(part.oldest_unfinished_offset == 0 for part in app.health().partitions):
+                pass
+
+        async def test_serves(kafka, kafka_topic, kafka_group, serve_app):
+            from ottla.testing import wait_until_async
+
+            async with serve_app(make_app(kafka_topic, kafka_group)):
+                kafka.produce(kafka_topic, [b"other"])
+                await wait_until_async(lambda: False)
+        """
+    )
+    result = pytester.runpytest_subprocess("-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider", timeout=90)
+
+    result.assert_outcomes(failed=2, passed=1, errors=1)  # a fixture's failure is an error beside a test that passed
+    assert result.stdout.str().count("AssertionError: not what was wanted") >= 3

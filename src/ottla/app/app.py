@@ -113,6 +113,8 @@ class App:
         self._budget = budget
         self._routes: list[Route] = []
         self._middlewares: list[Middleware] = []
+        self.outermost: Middleware | None = None
+        """A middleware around all others: the test kit's, which watches an app from its start to its end."""
         self._on_start: list[Callable[[], Any]] = []
         self._on_stop: list[Callable[[], Any]] = []
         self._lock = threading.Lock()
@@ -280,7 +282,7 @@ class App:
 
     @property
     def middlewares(self) -> Sequence[Middleware]:
-        return tuple(self._middlewares)
+        return (*(() if self.outermost is None else (self.outermost,)), *self._middlewares)
 
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:

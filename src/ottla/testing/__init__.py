@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from ottla.testing.offline import consumer_for as consumer_for
     from ottla.testing.registry import EmbeddedRegistry as EmbeddedRegistry
     from ottla.testing.running import RunningApp as RunningApp
+    from ottla.testing.running import ServedApp as ServedApp
     from ottla.testing.secure import Certificates as Certificates
     from ottla.testing.secure import SecureKafka as SecureKafka
     from ottla.testing.secure import make_certificates as make_certificates
     from ottla.testing.secure import secure_kafka as secure_kafka
     from ottla.testing.waiting import wait_until as wait_until
     from ottla.testing.waiting import wait_until_async as wait_until_async
+    from ottla.testing.watched import AppFailed as AppFailed
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -35,8 +37,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.testing.kafka": ["Kafka", "running_kafka"],
         "ottla.testing.offline": ["OfflineConsumer", "consumer_for"],
         "ottla.testing.registry": ["EmbeddedRegistry"],
-        "ottla.testing.running": ["RunningApp"],
+        "ottla.testing.running": ["RunningApp", "ServedApp"],
         "ottla.testing.secure": ["Certificates", "SecureKafka", "make_certificates", "secure_kafka"],
         "ottla.testing.waiting": ["wait_until", "wait_until_async"],
+        "ottla.testing.watched": ["AppFailed"],
     },
 )

@@ -17,13 +17,12 @@ import pytest
 
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster
-    from ottla.app import App
     from ottla.clock import ManualClock
     from ottla.sync.producer import Producer
     from ottla.sync.topic_reader import TopicReader
     from ottla.testing.kafka import Kafka
     from ottla.testing.registry import EmbeddedRegistry
-    from ottla.testing.running import RunningApp
+    from ottla.testing.running import RunningApp, ServedApp
     from ottla.testing.secure import SecureKafka
 
 
@@ -140,17 +139,31 @@ def kafka_consumer(make_consumer: Callable[..., TopicReader], kafka_topic: str) 
 
 
 @pytest.fixture
-def run_app(kafka: Kafka) -> Iterator[Callable[[App], RunningApp]]:
+def run_app(kafka: Kafka) -> Iterator[Callable[..., RunningApp]]:
     """A function that runs an `App` against `kafka` beside the test, and stops it gracefully when the test ends.
 
-    The test fails if the app ended with an error.
+    The test fails if the app ended with an error, if an assertion failed in a handler, if a partition is stopped or a
+    worker died. `run_app(app, is_watched=False)` is for tests in which that is wanted.
     """
     from contextlib import ExitStack
 
     from ottla.testing.running import RunningApp
 
     with ExitStack() as stack:
-        yield lambda app: stack.enter_context(RunningApp(app, kafka.bootstrap_servers, settings=kafka.settings))
+        yield lambda app, **options: stack.enter_context(
+            RunningApp(app, kafka.bootstrap_servers, settings=kafka.settings, **options)
+        )
+
+
+@pytest.fixture
+def serve_app(kafka: Kafka) -> Callable[..., ServedApp]:
+    """A function that gives an app under `serve` to an async test, whichever plugin runs that: the same as `run_app`.
+
+    async with serve_app(app): ...
+    """
+    from ottla.testing.running import ServedApp
+
+    return lambda app, **options: ServedApp(app, kafka.bootstrap_servers, settings=kafka.settings, **options)
 
 
 @pytest.fixture

@@ -7,16 +7,22 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from ottla.testing.watched import raise_failed_assertion
+
 T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, *, what: str = "", interval_s: float = 0.005) -> T:
-    """Call `condition` until it gives something true, and return that. TimeoutError names `what` was waited for."""
+    """Call `condition` until it gives something true, and return that. TimeoutError names `what` was waited for.
+
+    An assertion that fails meanwhile in a handler of an app beside the test (`RunningApp`, `ServedApp`) is raised here.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         found = condition()
         if found:
             return found
+        raise_failed_assertion()
         if time.monotonic() >= deadline:
             raise TimeoutError(_not_met(condition, found, timeout_s, what))
         time.sleep(interval_s)
@@ -31,6 +37,7 @@ async def wait_until_async(
         found = condition()
         if found:
             return found
+        raise_failed_assertion()
         if time.monotonic() >= deadline:
             raise TimeoutError(_not_met(condition, found, timeout_s, what))
         await asyncio.sleep(interval_s)
