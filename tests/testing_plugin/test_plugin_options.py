@@ -143,7 +143,8 @@ def test_a_secured_kafka_is_reached_with_settings(
         for name, value in secured.settings.items():
             monkeypatch.setenv(f"OTTLA_CLIENT_{name.upper().replace('.', '_')}", value)
     pytester.makepyfile(USES_EVERYTHING)
-    run(pytester, *options).assert_outcomes(passed=1)
+    # In a process of its own: pytester imports modules again for each run, and enums of the first would be strangers.
+    pytester.runpytest_subprocess("-p", "no:asyncio", *options).assert_outcomes(passed=1)
 
 
 def test_a_wrong_password_is_the_reason_that_is_given(pytester: pytest.Pytester, make_secure_kafka) -> None:
