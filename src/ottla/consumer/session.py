@@ -29,6 +29,7 @@ from ottla.consumer.effects import (
 from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.lateness import note_head
+from ottla.consumer.letters import Letters
 from ottla.consumer.offset_metadata import decode_finished
 from ottla.consumer.offsets import offsets_of
 from ottla.consumer.partition import PartitionState
@@ -63,7 +64,8 @@ class Session:
         self._flow = FlowControl(flow or FlowLimits())
         self._commits = Committer(self._partitions, commits or CommitPolicy(), flow=self._flow, now_ms=now_ms)
         self._timers = Timers()
-        self._settlement = Settlement(group=group, random=random, schedule=self._schedule_retry)
+        self._letters = Letters(group=group, random=random)
+        self._settlement = Settlement(group=group, random=random, letters=self._letters, schedule=self._schedule_retry)
         self._dispatcher = Dispatcher(
             self._partitions,
             self._routes,
@@ -255,7 +257,7 @@ class Session:
         if state is None or letter is None:
             return
         state.settle([letter.effect.record])
-        self._settlement.written(state, letter, event.form, effects)
+        self._letters.written(state, letter, event.form, effects)
         self._lines.written(state, letter, effects)
         self._progressed(state, 1, now_ms)
 
@@ -266,10 +268,10 @@ class Session:
         if not event.fits and isinstance(state.dead_letters[event.offset].effect, WriteRetry):
             self._lines.leave_out(state, state.dead_letters[event.offset], effects)
             wall_ms = now_ms + self._epoch_offset_ms
-            if self._settlement.retry_does_not_fit(state, event.offset, event.error, now_ms, wall_ms, effects):
+            if self._letters.retry_does_not_fit(state, event.offset, event.error, now_ms, wall_ms, effects):
                 self._flow.pause(state.topic_partition, PauseReason.STOPPED)
             return
-        wait_ms = self._settlement.dead_letter_failed(state, event.offset, event.error, effects)
+        wait_ms = self._letters.failed(state, event.offset, event.error, effects)
         if wait_ms is None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)
             return

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 
-from ottla.consumer.effects import Effect, Notice, WriteDeadLetter, WriteRetry
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.notices import notice_of, place_fields, trace_fields
-from ottla.consumer.partition import Attempts, PartitionState, PendingWrite, StoppedAt
+from ottla.consumer.effects import Effect, Notice
+from ottla.consumer.letters import Letters
+from ottla.consumer.notices import notice_of
+from ottla.consumer.partition import Attempts, PartitionState
 from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.stopping import stop_at
 from ottla.delivery.budget import BudgetMeter
-from ottla.delivery.dead_letter import DeadLetterReason, Form
+from ottla.delivery.dead_letter import DeadLetterReason
 from ottla.delivery.exceptions import Failure
 from ottla.delivery.failure import DeadLetter, Decision, Finish, Postpone, RetryAt, Stop
 from ottla.delivery.outcomes import Dead, Retry
-from ottla.delivery.retry_headers import RetryState, original_of, retry_state_of
-
-DEAD_LETTER_WRITE_ATTEMPTS = 5
+from ottla.delivery.retry_headers import retry_state_of
 
 RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
 
@@ -26,11 +24,12 @@ RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
 class Settlement:
     """Applies run results to partitions. One per session; `schedule` is how it asks for a later redelivery."""
 
-    __slots__ = ("_group", "_meters", "_random", "_schedule")
+    __slots__ = ("_group", "_letters", "_meters", "_random", "_schedule")
 
-    def __init__(self, *, group: str, random: Random, schedule: RetryTimer) -> None:
+    def __init__(self, *, group: str, random: Random, letters: Letters, schedule: RetryTimer) -> None:
         self._group = group
         self._random = random
+        self._letters = letters
         self._schedule = schedule
         self._meters: dict[str, BudgetMeter] = {}
 
@@ -84,7 +83,7 @@ class Settlement:
             left = list(result.untouched)
             if is_once:
                 left = self._drop_handed_out(state, run, left, result.fatal, effects)
-            self.stop(state, left, reason, effects)
+            stop_at(state, left, reason, effects)
             state.lanes.end_run(run.records, ())
         else:
             state.lanes.end_run(run.records, result.untouched)
@@ -121,7 +120,7 @@ class Settlement:
         if not parked:
             return run
         for record in parked:
-            self._write_retry(state, record, stage.index + 1, 0, now_ms, effects)
+            self._letters.retry(state, record, stage.index + 1, 0, now_ms, effects)
         fields = {"partition": str(state.topic_partition), "records": len(parked), "offset": parked[0].offset}
         effects.append(Notice("records_parked", "info", fields))
         left = {record.offset for record in run.records} - {record.offset for record in parked}
@@ -129,36 +128,6 @@ class Settlement:
         if not run.records or not state.lanes.keep_order:
             state.lanes.end_run(parked, ())
         return run if run.records else None
-
-    def stop(
-        self, state: PartitionState, group: list[AnyRecord], reason: str, effects: list[Effect], *, trace: str = ""
-    ) -> None:
-        """Hold the partition at these records until someone resumes it. `trace`: where the handler failed."""
-        if group:
-            state.lanes.hold(group)
-        if state.stopped is None:
-            offset = group[0].offset if group else state.tracker.position or 0
-            state.stopped = StoppedAt(reason=reason, offset=offset)
-            fields = {"partition": str(state.topic_partition), "offset": offset, "reason": reason}
-            effects.append(Notice("partition_stopped", "error", {**fields, **trace_fields(trace)}))
-        if group:
-            state.stopped.groups.append(group)
-
-    def dead_letter_failed(self, state: PartitionState, offset: int, error: str, effects: list[Effect]) -> int | None:
-        """A dead letter was not written: milliseconds until the next try, or None when the partition was stopped."""
-        letter = state.dead_letters[offset]
-        letter.failed_writes += 1
-        letter.is_writing = False
-        letter.error = error
-        fields = {"partition": str(state.topic_partition), "offset": offset, "error": error}
-        if letter.failed_writes >= DEAD_LETTER_WRITE_ATTEMPTS:
-            kind = "dead letter" if isinstance(letter.effect, WriteDeadLetter) else "retry"
-            reason = f"the {kind} topic {letter.effect.target!r} does not take records: {error}"
-            self.stop(state, [], reason, effects)
-            return None
-        effects.append(Notice("dead_letter_write_failed", "warning", {**fields, "writes": letter.failed_writes}))
-        backoff_ms = float(200 << letter.failed_writes)
-        return round(backoff_ms * (1 - 0.5 * self._random.random()))
 
     def _decide(
         self, state: PartitionState, record: AnyRecord, failure: Failure, now_ms: int, wall_ms: int
@@ -217,19 +186,19 @@ class Settlement:
                 first_failure_ms=attempts.first_failure_ms,
                 dead_lettered_ms=wall_ms,
             )
-            self._write_dead_letter(state, record, decision.topic, reason, notice, now_ms, effects)
+            self._letters.dead_letter(state, record, decision.topic, reason, notice, now_ms, effects)
         elif isinstance(decision, Postpone):
             in_ms = decision.delay_ms
             notice = notice_of(
                 "record_postponed", "warning", state, record, failure, trace=failure.stack_trace, in_ms=in_ms
             )
             attempts = state.attempts.pop(record.offset)
-            letter = self._write_retry(
+            letter = self._letters.retry(
                 state, record, decision.number, wall_ms + in_ms, now_ms, effects, attempts=attempts, failure=failure
             )
             letter.notice = notice
         elif isinstance(decision, Stop):
-            self.stop(state, [record], decision.reason, effects, trace=failure.stack_trace)
+            stop_at(state, [record], decision.reason, effects, trace=failure.stack_trace)
         else:
             state.attempts.pop(record.offset, None)
             state.settle([record])
@@ -237,123 +206,6 @@ class Settlement:
             event = "record_dropped" if is_dropped else "record_skipped"
             effects.append(notice_of(event, "warning", state, record, failure))
         return None
-
-    def written(self, state: PartitionState, letter: PendingWrite, form: Form, effects: list[Effect]) -> None:
-        """A dead letter or a record for a retry topic was acknowledged: say so, and write the next one of its key."""
-        if letter.notice is not None:
-            fields = {} if form is Form.WHOLE else {"form": form.value}
-            effects.append(replace(letter.notice, fields={**letter.notice.fields, **fields}))
-        effect = letter.effect
-        record = effect.record
-        if form.is_claim:
-            event = "dead_letter_without_value"
-            size = {"key_bytes": len(record.raw_key or b""), "value_bytes": len(record.raw_value or b"")}
-            effects.append(Notice(event, "error", {**place_fields(state, record), "topic": effect.target, **size}))
-        if isinstance(effect, WriteDeadLetter) and record.raw_key is not None:
-            following = state.letter_order.acknowledged(record.raw_key)
-            if isinstance(following, PendingWrite):
-                following.is_queued = False
-                following.is_writing = True
-                effects.append(following.effect)
-
-    def retry_does_not_fit(
-        self, state: PartitionState, offset: int, error: str, now_ms: int, wall_ms: int, effects: list[Effect]
-    ) -> bool:
-        """A retry topic does not take a record in any form: it is a dead letter, or stops its partition. Returns
-        whether it stops."""
-        letter = state.dead_letters.pop(offset)
-        effect = letter.effect
-        assert isinstance(effect, WriteRetry)
-        record, story = effect.record, effect.state
-        message = f"{story.message}; the retry topic {effect.target!r} does not take the record: {error}".lstrip("; ")
-        topic = state.plan.failures.dead_letter_topic
-        if topic is None:
-            self.stop(state, [record], message, effects)
-            return True
-        failure = letter.failure or Failure(outcome=Dead(reason=message), error_type="RecordTooLarge")
-        failure = replace(failure, message=message)
-        reason = DeadLetterReason.of(
-            failure,
-            attempts=max(1, story.attempts),
-            group=self._group,
-            first_failure_ms=story.first_failure_ms or wall_ms,
-            dead_lettered_ms=wall_ms,
-        )
-        notice = notice_of(
-            "record_dead_lettered",
-            "warning",
-            state,
-            record,
-            failure,
-            trace=failure.stack_trace,
-            attempts=story.attempts,
-            dead_letter_topic=topic,
-        )
-        self._write_dead_letter(state, record, topic, reason, notice, now_ms, effects)
-        return False
-
-    def _write_dead_letter(
-        self,
-        state: PartitionState,
-        record: AnyRecord,
-        topic: str,
-        reason: DeadLetterReason,
-        notice: Notice,
-        now_ms: int,
-        effects: list[Effect],
-    ) -> None:
-        effect = WriteDeadLetter(state.topic_partition, state.epoch, record, topic, reason)
-        letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms, notice)
-        key = record.raw_key
-        has_order = key is not None and state.plan.ordering is not Ordering.UNORDERED
-        if not has_order or state.letter_order.ask(key or b"", letter):
-            effects.append(effect)
-        else:
-            letter.is_writing = False
-            letter.is_queued = True
-
-    def _write_retry(
-        self,
-        state: PartitionState,
-        record: AnyRecord,
-        number: int,
-        not_before_ms: int,
-        now_ms: int,
-        effects: list[Effect],
-        *,
-        attempts: Attempts | None = None,
-        failure: Failure | None = None,
-    ) -> PendingWrite:
-        """Write the record to retry topic `number`; without `attempts` it has not failed, and keeps its story."""
-        assert state.stage is not None
-        line = state.stage.line
-        target = line.partition_of(number)
-        before = retry_state_of(record.headers)
-        count, first_failure_ms = (0, None) if before is None else (before.attempts, before.first_failure_ms)
-        if attempts is not None:
-            count, first_failure_ms = attempts.total, attempts.first_failure_ms
-        origin = original_of(record)
-        story = RetryState(
-            topic=origin.topic,
-            partition=origin.partition,
-            offset=origin.offset,
-            timestamp_ms=origin.timestamp_ms,
-            attempts=count,
-            first_failure_ms=first_failure_ms,
-            not_before_ms=not_before_ms,
-            error_type="" if failure is None else failure.error_type,
-            message="" if failure is None else failure.message,
-        )
-        effect = WriteRetry(state.topic_partition, state.epoch, record, target.topic, target.partition, number, story)
-        letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms, failure=failure)
-        key = record.raw_key
-        line.expect(key, number)
-        if key is None or not line.keeps_key_order or line.writes.ask((number, key), letter):
-            effects.append(effect)
-        else:
-            letter.is_writing = False
-            letter.is_queued = True
-        return letter
 
     def _meter_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:
         plan = state.plan
