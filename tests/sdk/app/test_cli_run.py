@@ -119,6 +119,43 @@ def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str, flags: 
     process.wait(20)
 
 
+def test_probes_listen_where_they_are_told(run_cli: Any, service: Path) -> None:
+    process = run_cli("billing_service:app", "--health-port", "0", "--health-host", "0.0.0.0")
+    lines = iter(process.stderr.readline, "")
+    port = next(found[1] for line in lines if (found := re.search(r"http://0\.0\.0\.0:(\d+)/health/ready", line)))
+    with socket.create_connection((socket.gethostbyname(socket.gethostname()), int(port)), timeout=5):
+        pass  # not only on loopback
+    refused = run_cli("billing_service:app", "--health-port", port, "--health-host", "0.0.0.0")
+    _, said = refused.communicate(timeout=60)
+    assert refused.returncode == 2
+    assert f"--health-host 0.0.0.0 --health-port {port}: cannot listen there" in said
+    helped = run_cli("--help").communicate(timeout=60)[0]
+    assert "In Kubernetes 0.0.0.0" in " ".join(helped.split())
+
+
+@pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
+def test_missing_topics_end_it_or_are_created_as_the_options_say(
+    run_cli: Any, service: Path, kafka: Any, kafka_topic: str, flags: tuple[str, ...]
+) -> None:
+    path = service / "billing_service.py"
+    missing = kafka.fresh_name("missing")
+    path.write_text(path.read_text().replace(kafka_topic, missing))
+    ended = run_cli("billing_service:app", "--topics-timeout", "0", *flags)
+    _, said = ended.communicate(timeout=60)
+    assert ended.returncode == 2
+    assert f"ottla: UnknownTopic: the cluster at {kafka.bootstrap_servers} does not have {missing}." in said
+
+    process = run_cli("billing_service:app", "--create-topics", *flags)
+    for line in process.stderr:
+        if "partitions_assigned" in line:
+            assert f"{missing}-0" in line
+            break
+    else:
+        raise AssertionError("it ended")
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+
+
 @pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
 def test_an_address_where_nobody_listens_ends_it_with_one_line(run_cli: Any, flags: tuple[str, ...]) -> None:
     with socket.socket() as probe:
