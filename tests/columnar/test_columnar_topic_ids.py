@@ -104,7 +104,7 @@ def test_brokers_that_know_no_ids_are_asked_by_name(orders, client, newest, monk
     orders.fill(["a", "b", "c"])
     node = client.leader(orders.ranges(client)[0].topic_partition)
     connection = client.broker(node)
-    monkeypatch.setitem(connection._versions, ApiKey.FETCH, (4, newest))
+    monkeypatch.setitem(connection._pipeline._versions, ApiKey.FETCH, (4, newest))
     asked = []
     send = connection.send
 

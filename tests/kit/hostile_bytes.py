@@ -37,6 +37,7 @@ from ottla.records import Malformed
 from ottla.serdes import Avro, Json, Protobuf, SerdeContext
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.records import shown_headers
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.protocol.primitives import decode_varint
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, RecordData, compress, crc32c, decode_batch, encode_batch
@@ -158,7 +159,7 @@ class Fuzz:
                 if any(not header.base_offset <= r.offset <= header.last_offset for r in shown):
                     return None
                 rows += [
-                    (segment.partition, r.offset, r.key, r.value, list(r.headers))
+                    (segment.partition, r.offset, r.key, r.value, shown_headers(r.headers))
                     for r in shown
                     if r.offset >= segment.start
                 ]

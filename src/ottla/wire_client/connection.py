@@ -1,8 +1,9 @@
 """One connection to one broker: requests out, responses in, in order. Blocking sockets; no thread of its own.
 
-Requests may be sent ahead of their responses (pipelined): `send` answers a ticket, `receive` takes responses strictly
-in the order of their requests, as Kafka gives them. Whoever abandons a pipeline must `close`: a response left in the
-socket would be taken for the next caller's, and to read it to its end costs more than to connect again.
+Requests may be sent ahead of their responses (pipelined): `receive` takes responses strictly in the order of their
+requests, as Kafka gives them. What is said is decided in `pipeline`; this file waits and moves bytes. Whoever abandons
+a pipeline must `close`: a response left in the socket would be taken for the next caller's, and to read it to its end
+costs more than to connect again.
 """
 
 from __future__ import annotations
@@ -10,60 +11,21 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
-from ottla.errors import BrokerUnavailable, ConfigError
-from ottla.wire_client.errors import AuthenticationRefused, BrokerRefused, ResponseTooLarge
+from ottla.errors import BrokerUnavailable, ConfigError, OttlaError
+from ottla.wire_client.errors import AuthenticationRefused, BrokerRefused
+from ottla.wire_client.pipeline import PREFIX_BYTES, Pipeline
 from ottla.wire_client.sasl import start_exchange
 from ottla.wire_client.settings import WireSettings
 from ottla.wire_client.tls import tls_context
-from ottla_wire.protocol import ApiKey, ErrorCode, FrameTooLarge, ProtocolError, codec, headers, schemas
-from ottla_wire.protocol.framing import SIZE_BYTES, frame_size
-
-# The versions this client is written for, newest first what it needs. From Fetch 13 on topics go by id instead of name
-# (KIP-516), so that what is read is of the topic whose offsets were planned; from Produce 13 on too.
-NEWEST = {
-    ApiKey.PRODUCE: 11,
-    ApiKey.FETCH: 13,
-    ApiKey.LIST_OFFSETS: 8,
-    ApiKey.METADATA: 12,
-    ApiKey.INIT_PRODUCER_ID: 4,
-    ApiKey.FIND_COORDINATOR: 3,
-    ApiKey.OFFSET_COMMIT: 8,
-    ApiKey.OFFSET_FETCH: 7,
-    ApiKey.DESCRIBE_CONFIGS: 4,
-    # Transactions as before KIP-890: from these versions up a commit would change the producer's epoch, and the one
-    # that ends a transaction here is not the one that wrote it.
-    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-    ApiKey.ADD_OFFSETS_TO_TXN: 3,
-    ApiKey.TXN_OFFSET_COMMIT: 3,
-    ApiKey.END_TXN: 3,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
-    ApiKey.ALTER_CLIENT_QUOTAS: 1,
-    ApiKey.SASL_HANDSHAKE: 1,
-    ApiKey.SASL_AUTHENTICATE: 2,
-    ApiKey.API_VERSIONS: 0,
-}
+from ottla_wire.protocol import ApiKey, ErrorCode
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for a whole fetch response: the kernel receives the next one while this one is decoded."""
 
-
-_HANDSHAKE_BYTES = 1024 * 1024
-"""The largest response before the peer is known to be a broker and, with SASL, to know the password too."""
-
-_TLS_ALERT = b"\x15\x03"
-"""How a TLS server begins to refuse what is not TLS (RFC 8446, section 5.1)."""
-
 _HOST_CHARACTERS = 255
 """The longest name that DNS has (RFC 1035)."""
-
-
-class _Ticket(NamedTuple):
-    api_key: ApiKey
-    version: int
-    correlation_id: int
 
 
 class Connection:
@@ -73,10 +35,7 @@ class Connection:
         self.host = host
         self.port = port
         self._settings = settings
-        self._pending: deque[_Ticket] = deque()
-        self._correlation_id = 0
-        self._versions: dict[int, tuple[int, int]] = {}
-        self._largest_frame = _HANDSHAKE_BYTES
+        self._pipeline = Pipeline(address=self.address, client_id=settings.client_id)
         self._socket: socket.socket | None = self._open()
         try:
             self._negotiate()
@@ -85,7 +44,7 @@ class Connection:
         except BaseException:
             self.close()
             raise
-        self._largest_frame = settings.receive_message_max_bytes
+        self._pipeline.let_in(most_bytes=settings.receive_message_max_bytes)
 
     @property
     def address(self) -> str:
@@ -98,18 +57,15 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """How many requests wait for their response."""
-        return len(self._pending)
+        return self._pipeline.in_flight
 
     def supports(self, api_key: ApiKey) -> bool:
         """Whether the broker serves this API in a version this client speaks."""
-        return self._shared_version(api_key) is not None
+        return self._pipeline.supports(api_key)
 
     def version(self, api_key: ApiKey) -> int:
         """The version both sides speak."""
-        version = self._shared_version(api_key)
-        if version is None:
-            raise BrokerRefused(f"{self.address} does not serve {api_key.name} in a version this client speaks")
-        return version
+        return self._pipeline.version(api_key)
 
     def call(self, api_key: ApiKey, body: dict[str, Any]) -> Any:
         """Send one request and wait for its response. Nothing else may be in flight."""
@@ -123,39 +79,31 @@ class Connection:
 
         `newest`: a lower version than both sides speak, if there is a reason.
         """
-        version = self.version(api_key) if newest is None else min(self.version(api_key), newest)
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._settings.client_id, body)
+        sock = self._live_socket()
+        frame = self._pipeline.request(api_key, body, expects_response=expects_response, newest=newest)
         try:
-            sock = self._live_socket()
             sock.settimeout(self._settings.request_timeout_ms / 1000)
             sock.sendall(frame)
         except OSError as error:
             raise self._lost(error) from error
-        if expects_response:
-            self._pending.append(_Ticket(api_key, version, self._correlation_id))
 
     def receive(self) -> Any:
-        """The response to the oldest request in flight. Record fields are slices of one buffer, not copies."""
-        ticket = self._pending[0]
-        frame = self._read_frame(ticket)
-        self._pending.popleft()
+        """The response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are slices of
+        one buffer, not copies."""
+        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+        prefix = bytearray(PREFIX_BYTES)
+        self._read_into(memoryview(prefix), deadline)
         try:
-            found, offset = headers.decode_response_header(ticket.api_key, ticket.version, frame)
-            if found == ticket.correlation_id:
-                return codec.decode_response(ticket.api_key, ticket.version, frame, offset)
-            problem = f"response {found} came where {ticket.correlation_id} was due"
-        except ProtocolError as error:
-            problem = str(error)
-        self.close()
-        raise BrokerUnavailable(
-            f"{self.address} answered {ticket.api_key.name} with bytes that are not its response: {problem};"
-            " connection dropped"
-        )
+            frame = bytearray(self._pipeline.frame_size(prefix))
+            self._read_into(memoryview(frame), deadline)
+            return self._pipeline.response(frame)
+        except OttlaError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Give the socket back. Safe to repeat."""
-        self._pending.clear()
+        self._pipeline.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -198,7 +146,6 @@ class Connection:
             raise
 
     def _negotiate(self) -> None:
-        self._versions = {ApiKey.API_VERSIONS: (0, 0)}
         try:
             response = self.call(ApiKey.API_VERSIONS, {})
         except BrokerUnavailable as error:
@@ -208,7 +155,7 @@ class Connection:
             ) from error
         if response.error_code != ErrorCode.NONE:
             raise BrokerRefused(f"{self.address} refused ApiVersions: {ErrorCode.of(response.error_code).name}")
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        self._pipeline.negotiated({api.api_key: (api.min_version, api.max_version) for api in response.api_keys})
 
     def _authenticate(self) -> None:
         settings = self._settings
@@ -237,47 +184,6 @@ class Connection:
                 return
             except BrokerRefused as error:
                 raise AuthenticationRefused(f"{self.address}: {error}") from None
-
-    def _shared_version(self, api_key: ApiKey) -> int | None:
-        if api_key not in self._versions:
-            return None
-        oldest, newest = self._versions[api_key]
-        known = schemas.request(api_key).versions
-        version = min(newest, NEWEST[api_key], known.last)
-        return version if version >= max(oldest, known.first) else None
-
-    def _read_frame(self, ticket: _Ticket) -> bytearray:
-        """One frame, whole within `request.timeout.ms`. Memory is taken only for a size within the limit."""
-        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
-        prefix = bytearray(SIZE_BYTES)
-        self._read_into(memoryview(prefix), deadline)
-        try:
-            size = frame_size(prefix, 0, self._largest_frame) or 0
-        except FrameTooLarge as error:
-            self.close()
-            if self._largest_frame != _HANDSHAKE_BYTES:
-                size = int.from_bytes(prefix, "big")
-                raise ResponseTooLarge(
-                    f"{self.address}: the response to {ticket.api_key.name} announces {size:,} bytes,"
-                    f" receive.message.max.bytes allows {self._largest_frame:,}: ask for less or allow more"
-                ) from None
-            raise self._not_a_broker(prefix, error) from None
-        except ProtocolError as error:
-            self.close()
-            raise self._not_a_broker(prefix, error) from None
-        frame = bytearray(size)
-        self._read_into(memoryview(frame), deadline)
-        return frame
-
-    def _not_a_broker(self, prefix: bytearray, error: ProtocolError) -> BrokerUnavailable:
-        speaks = ""
-        if prefix == b"HTTP":
-            speaks = ": it speaks HTTP"
-        elif prefix[:2] == _TLS_ALERT:
-            speaks = ": it speaks TLS"
-        return BrokerUnavailable(
-            f"{self.address} sent {bytes(prefix)!r} where a response starts{speaks} ({error.problem})"
-        )
 
     def _read_into(self, view: memoryview, deadline: float) -> None:
         sock = self._live_socket()
