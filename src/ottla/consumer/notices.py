@@ -48,7 +48,5 @@ def _error_of(failure: Failure) -> str:
 
 
 def trace_fields(stack_trace: str) -> dict[str, str]:
-    """The traceback as a field, if there is one."""
-    # structlog's renderers print `exception` as it is. With `exc_info` they would format the traceback themselves, and
-    # where rich is installed print the local variables with it: the record's value among them.
+    """The traceback as the field that renderers print as it is, if there is one."""
     return {"exception": stack_trace} if stack_trace else {}

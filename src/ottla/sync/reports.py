@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from ottla.delivery.exceptions import stack_trace_of
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryTracker, Failure
 from ottla.producer.deliveries import Tracked
@@ -188,5 +187,5 @@ class ReportService:
                 log_event(
                     "delivery_callback_failed",
                     "error",
-                    {"topic": delivery.topic, "error": repr(error), "exception": stack_trace_of(error)},
+                    {"topic": delivery.topic, "error": repr(error), "exc_info": error},
                 )

@@ -7,6 +7,7 @@ event: a program that only declares an app does not pay for it.
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any, TextIO, cast
 
@@ -15,9 +16,18 @@ _plain: Any = None
 
 
 def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
-    """Log one event at `level` (``debug``, ``info``, ``warning``, ``error``)."""
+    """Log one event at `level` (``debug``, ``info``, ``warning``, ``error``).
+
+    An error under `exc_info` becomes its traceback as text, under `exception`, which renderers print as it is. Left to
+    them it would be printed with local variables where rich is installed, and so with records' values.
+    """
     global _configured, _plain
     import structlog
+
+    error = fields.get("exc_info")
+    if isinstance(error, BaseException):
+        fields = {name: value for name, value in fields.items() if name != "exc_info"}
+        fields["exception"] = "".join(traceback.format_exception(error)).rstrip()
 
     if _configured is None:
         _configured = structlog.get_logger("ottla")
