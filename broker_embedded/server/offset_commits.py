@@ -1,14 +1,16 @@
-"""What OffsetCommit and TxnOffsetCommit ask for, partition by partition: what may be committed, and what is refused."""
+"""What OffsetCommit and TxnOffsetCommit ask for, partition by partition: what may be committed, and what is refused;
+and the response to both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
-from broker_embedded.coordinator.group.requests import PartitionCommit
-from broker_embedded.server.registry import RequestContext
+from broker_embedded.coordinator.group.requests import OffsetsCommitted, PartitionCommit
+from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.server.registry import Body, RequestContext
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
@@ -37,6 +39,36 @@ def sort_out(
                     )
                 )
     return tuple(commits), refused
+
+
+def topic_names(request: Message, image: ClusterImage, *, has_ids: bool) -> list[str | None]:
+    """The name of each topic of the request, in its order; None for an id that no topic has."""
+    if not has_ids:
+        return [topic.name for topic in request.topics]
+    found = [image.topic_by_id(topic.topic_id) for topic in request.topics]
+    return [None if topic is None else topic.name for topic in found]
+
+
+def commit_body(
+    request: Message,
+    names: Sequence[str | None] | None,
+    answer: OffsetsCommitted,
+    refused: Mapping[OffsetKey, ErrorCode],
+) -> Body:
+    """The response. `names`: of `topic_names`, or None where `answer` is an error of the whole request."""
+    topics = []
+    for topic, name in zip(request.topics, names or ["" for _ in request.topics], strict=True):
+        partitions = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if name is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                key = OffsetKey(name, index)
+                error = refused[key] if key in refused else answer.error_of(key)
+            partitions.append({"partition_index": index, "error_code": int(error)})
+        topics.append({"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions})
+    return {"throttle_time_ms": 0, "topics": topics}
 
 
 def _refusal(ctx: RequestContext, api_key: ApiKey, request: Message, key: OffsetKey) -> ErrorCode | None:

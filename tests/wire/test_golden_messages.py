@@ -1,6 +1,7 @@
 """Every message in every version against bytes that another implementation made.
 
-`golden_messages.txt` was made once with kio (generated from Kafka's own definitions) from `samples.fixed_body`:
+`golden_messages.txt` was made once with kio (generated from Kafka's own definitions), what is newer with the message
+classes of Apache Kafka 4.4, from `samples.fixed_body`:
 a line per API, version, direction and kind of sample, then the bytes in hexadecimal.
 """
 

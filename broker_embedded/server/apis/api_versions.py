@@ -1,9 +1,11 @@
-"""ApiVersions (key 18), versions 0-4.
+"""ApiVersions (key 18), versions 0-5.
 
 Lists what is bound in the table of `server.registry`, nothing else, and from version 3 the features that the cluster
 has finalized (KIP-584): clients read `transaction.version` there. Client software names are checked against KIP-511's
-pattern. An unknown version is answered by the dispatcher, in version 0 with UNSUPPORTED_VERSION. Encoded once per
-version, until a feature changes: clients ask at every connection.
+pattern. From version 5 a client names the broker that it means to reach: another broker refuses it with
+REBOOTSTRAP_REQUIRED, and the client looks its brokers up again (KIP-1242). An unknown version is answered by the
+dispatcher, in version 0 with UNSUPPORTED_VERSION. Encoded once per version, until a feature changes: clients ask at
+every connection.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 FIRST_WITH_LEVEL_0 = 4
 """Clients that know version 3 only cannot read a feature whose lowest level is 0 (KAFKA-17011)."""
 
+FIRST_WITH_DESTINATION = 5
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _encoded: WeakKeyDictionary[Broker, dict[int, tuple[Mapping[str, int], bytes]]] = WeakKeyDictionary()
 
@@ -38,6 +42,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         if _SOFTWARE.fullmatch(name) is None or _SOFTWARE.fullmatch(software) is None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"found client software {name!r} {software!r}")
         ctx.connection.client_software = (name, software)
+    if version >= FIRST_WITH_DESTINATION:
+        _check_destination(ctx, request)
     if ctx.connection.authenticator is not None:
         ctx.connection.authenticator.versions_told()
     image = ctx.broker.metadata.image
@@ -48,6 +54,22 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     response = codec.encode_response(ApiKey.API_VERSIONS, version, {**api_versions_body(), **_features(image, version)})
     per_version[version] = (image.features, response)
     return response
+
+
+def _check_destination(ctx: RequestContext, request: Message) -> None:
+    cluster_id, node_id = request.cluster_id, request.node_id
+    if cluster_id is None and node_id < 0:
+        return
+    if cluster_id is None or node_id < 0:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"cluster id {cluster_id} and node id {node_id}, wanted both or neither"
+        )
+    own = (ctx.broker.metadata.image.cluster_id, ctx.broker.node_id)
+    if (cluster_id, node_id) != own:
+        raise BrokerError(
+            ErrorCode.REBOOTSTRAP_REQUIRED,
+            f"this is node {own[1]} of cluster {own[0]}, the client means to reach node {node_id} of {cluster_id}",
+        )
 
 
 def _features(image: ClusterImage, version: int) -> Body:

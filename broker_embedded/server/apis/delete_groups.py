@@ -1,4 +1,7 @@
-"""DeleteGroups (key 42), versions 0 to 2: delete groups without members, and their offsets."""
+"""DeleteGroups (key 42), versions 0 to 3: delete groups without members, and their offsets.
+
+Version 3 has room for a message, which Kafka leaves empty.
+"""
 
 from __future__ import annotations
 
@@ -37,5 +40,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
 
 
 def _body(errors: Errors) -> Body:
-    results = [{"group_id": group_id, "error_code": int(error)} for group_id, error in errors.items()]
+    results = [
+        {"group_id": group_id, "error_code": int(error), "error_message": None} for group_id, error in errors.items()
+    ]
     return {"throttle_time_ms": 0, "results": results}

@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (key 28), versions 0 to 5: offsets that count when the producer's transaction is committed.
+"""TxnOffsetCommit (key 28), versions 0 to 6: offsets that count when the producer's transaction is committed.
 
 Asked of the group's coordinator. From version 3 on the member and its generation are checked, so that a member that was
 thrown out cannot commit any more (KIP-447). The coordinator of the transaction confirms first that the group's offsets
-are part of it; version 5 (transaction.version 2) adds them itself. Until the transaction ends, readers that ask for
-stable offsets are told to come again.
+are part of it; version 5 (transaction.version 2) adds them itself, version 6 names topics by id. Until the transaction
+ends, readers that ask for stable offsets are told to come again.
 """
 
 from __future__ import annotations
@@ -12,31 +12,33 @@ from collections.abc import Mapping
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
-from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.enlistment import Enlisting
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
-from broker_embedded.server.offset_commits import sort_out
+from broker_embedded.server.offset_commits import commit_body, sort_out, topic_names
 from broker_embedded.server.registry import Body, RequestContext, Response
 from broker_embedded.server.replies import response_of
 from broker_embedded.server.transaction_guard import enlist
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
+FIRST_WITH_ABORTABLE_ERROR = 4
 FIRST_WITH_IMPLICIT_ADD = 5
+FIRST_WITH_TOPIC_IDS = 6
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
-    return _body(request, OffsetsCommitted(error=error.code), {})
+    return commit_body(request, None, OffsetsCommitted(error=error.code), {})
 
 
 def handle(ctx: RequestContext, request: Message) -> Response:
     groups = ctx.broker.groups
     groups.shard_of(request.group_id)
-    asked = [(topic.name, topic.partitions) for topic in request.topics]
+    names = topic_names(request, ctx.broker.metadata.image, has_ids=ctx.api_version >= FIRST_WITH_TOPIC_IDS)
+    asked = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True) if name is not None]
     commits, refused = sort_out(ctx, ApiKey.TXN_OFFSET_COMMIT, request, asked)
-    reply: Reply[OffsetsCommitted] = Reply(lambda answer: _body(request, answer, refused))
+    reply: Reply[OffsetsCommitted] = Reply(lambda answer: commit_body(request, names, answer, refused))
     if not commits:
         reply.settle(OffsetsCommitted())
         return response_of(reply)
@@ -83,26 +85,3 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
 
 
 FIRST_WITH_ABORTABLE_ERROR = 4
-
-
-def _body(request: Message, answer: OffsetsCommitted, refused: Mapping[OffsetKey, ErrorCode]) -> Body:
-    return {
-        "throttle_time_ms": 0,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": each.partition_index,
-                        "error_code": int(_error_of(OffsetKey(topic.name, each.partition_index), answer, refused)),
-                    }
-                    for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ],
-    }
-
-
-def _error_of(key: OffsetKey, answer: OffsetsCommitted, refused: Mapping[OffsetKey, ErrorCode]) -> ErrorCode:
-    return refused[key] if key in refused else answer.error_of(key)

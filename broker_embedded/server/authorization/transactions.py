@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _ID, _TOPIC = AclResource.TRANSACTIONAL_ID, AclResource.TOPIC
 ADD_PARTITIONS_OF_BROKERS_FROM = 4
+TXN_COMMIT_IDS_FROM = 6
 
 
 def init_producer_id(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
@@ -89,7 +90,8 @@ def txn_offset_commit(rights: Rights, ctx: RequestContext, request: Message, han
     """TxnOffsetCommit: WRITE on the transactional id, READ on the group and on each topic."""
     require(rights, AclOperation.WRITE, _ID, request.transactional_id)
     require(rights, AclOperation.READ, AclResource.GROUP, request.group_id)
-    return committing(ApiKey.TXN_OFFSET_COMMIT, rights, ctx, request, handler)
+    by_id = ctx.api_version >= TXN_COMMIT_IDS_FROM
+    return committing(ApiKey.TXN_OFFSET_COMMIT, rights, ctx, request, handler, by_id=by_id)
 
 
 def describe_transactions(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:

@@ -1,18 +1,21 @@
 """ApiVersions: what the broker speaks.
 
-Key 18. Versions 0-4, flexible from 3.
+Key 18. Versions 0-5, flexible from 3.
 The response header is version 0 in every version, and a broker answers an unknown version with a version 0 body and
-UNSUPPORTED_VERSION: a client must be able to read it before it knows anything. 3 adds client name and features.
+UNSUPPORTED_VERSION: a client must be able to read it before it knows anything. 3 adds client name and features, 5 the
+broker that the client means to reach (KIP-1242).
 """
 
 from __future__ import annotations
 
-VERSIONS = "0-4"
+VERSIONS = "0-5"
 FLEXIBLE = "3+"
 
 REQUEST = """
 client_software_name     string  3+
 client_software_version  string  3+
+cluster_id               string? 5+ =null
+node_id                  int32   5+ =-1
 """
 
 RESPONSE = """

@@ -1,11 +1,11 @@
 """DeleteGroups: delete empty groups with their offsets.
 
-Key 42. Versions 0-2, flexible from 2.
+Key 42. Versions 0-3, flexible from 2. 3 adds a message to each error.
 """
 
 from __future__ import annotations
 
-VERSIONS = "0-2"
+VERSIONS = "0-3"
 FLEXIBLE = "2+"
 
 REQUEST = """
@@ -17,4 +17,5 @@ throttle_time_ms  int32
 results           [DeletableGroupResult]
     group_id      string
     error_code    int16
+    error_message string?  3+ =null
 """

@@ -1,12 +1,12 @@
 """TxnOffsetCommit: commit offsets inside a transaction.
 
-Key 28. Versions 0-5, flexible from 3.
-3+ carries the member, so that a zombie is fenced (KIP-447).
+Key 28. Versions 0-6, flexible from 3.
+3+ carries the member, so that a zombie is fenced (KIP-447), 6+ names topics by id.
 """
 
 from __future__ import annotations
 
-VERSIONS = "0-5"
+VERSIONS = "0-6"
 FLEXIBLE = "3+"
 
 REQUEST = """
@@ -18,7 +18,8 @@ generation_id                   int32    3+ =-1
 member_id                       string   3+
 group_instance_id               string?  3+ =null
 topics                          [TxnOffsetCommitRequestTopic]
-    name                        string
+    name                        string   0-5
+    topic_id                    uuid     6+
     partitions                  [TxnOffsetCommitRequestPartition]
         partition_index         int32
         committed_offset        int64
@@ -29,7 +30,8 @@ topics                          [TxnOffsetCommitRequestTopic]
 RESPONSE = """
 throttle_time_ms         int32
 topics                   [TxnOffsetCommitResponseTopic]
-    name                 string
+    name                 string  0-5
+    topic_id             uuid    6+
     partitions           [TxnOffsetCommitResponsePartition]
         partition_index  int32
         error_code       int16
