@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ottla.app import App as App
     from ottla.app import BindingError as BindingError
     from ottla.app import Context as Context
+    from ottla.app.producers import AppProducer as AppProducer
+    from ottla.app.producers import AsyncAppProducer as AsyncAppProducer
+    from ottla.app.producers import AsyncPromise as AsyncPromise
+    from ottla.app.producers import Promise as Promise
     from ottla.config import TopicSpec as TopicSpec
     from ottla.consumer import AtMostOnce as AtMostOnce
     from ottla.consumer import CommitPolicy as CommitPolicy
@@ -85,6 +89,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.aio.producer": ["AsyncProducer"],
         "ottla.aio.shared": ["close_shared_async_producers", "shared_async_producer"],
         "ottla.app": ["App", "BindingError", "Context"],
+        "ottla.app.producers": ["AppProducer", "AsyncAppProducer", "AsyncPromise", "Promise"],
         "ottla.config": ["TopicSpec"],
         "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "Ordering"],
         "ottla.delivery": [

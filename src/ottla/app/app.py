@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from ottla.app.middleware import Middleware
 from ottla.app.options import Route, ordering_of
+from ottla.app.producers import AppProducer, AsyncAppProducer
 from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
@@ -35,9 +36,11 @@ from ottla.delivery.outcomes import Outcome
 from ottla.delivery.retry import NO_RETRY, RetryPolicy
 from ottla.delivery.retry_topics import RetryTopics
 from ottla.errors import ConfigError, LifecycleError
+from ottla.producer.signature import Key, ProducerOptions
 from ottla.records import TopicPartition
 from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Hooks
+from ottla.typevars import BytesLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,6 +120,7 @@ class App:
         """A middleware around all others: the test kit's, which watches an app from its start to its end."""
         self._on_start: list[Callable[[], Any]] = []
         self._on_stop: list[Callable[[], Any]] = []
+        self._producers: list[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]] = []
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._is_stop_asked = False
@@ -232,6 +236,72 @@ class App:
         self._on_stop.append(function)
         return function
 
+    @overload
+    def producer(
+        self, *, value: None = None, key: None = None, **options: Unpack[ProducerOptions]
+    ) -> AppProducer[BytesLike, BytesLike]: ...
+
+    @overload
+    def producer(
+        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[ProducerOptions]
+    ) -> AppProducer[Value, BytesLike]: ...
+
+    @overload
+    def producer(
+        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+    ) -> AppProducer[BytesLike, Key]: ...
+
+    @overload
+    def producer(
+        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+    ) -> AppProducer[Value, Key]: ...
+
+    @overload
+    def producer(
+        self, *, value: Any = None, key: Any = None, **options: Unpack[ProducerOptions]
+    ) -> AppProducer[Any, Any]: ...
+
+    def producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AppProducer[Any, Any]:
+        """A producer for handlers and hooks: open while the app runs, closed when it has stopped.
+
+        Options are those of `Producer`. It has the app's address and `producer_settings`, and `settings` beside them.
+        Async handlers await what `async_producer` sends.
+        """
+        producer: AppProducer[Any, Any] = AppProducer(self, {"value": value, "key": key, **options})
+        self._producers.append(producer)
+        return producer
+
+    @overload
+    def async_producer(
+        self, *, value: None = None, key: None = None, **options: Unpack[ProducerOptions]
+    ) -> AsyncAppProducer[BytesLike, BytesLike]: ...
+
+    @overload
+    def async_producer(
+        self, *, value: SerdeOf[Value], key: None = None, **options: Unpack[ProducerOptions]
+    ) -> AsyncAppProducer[Value, BytesLike]: ...
+
+    @overload
+    def async_producer(
+        self, *, value: None = None, key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+    ) -> AsyncAppProducer[BytesLike, Key]: ...
+
+    @overload
+    def async_producer(
+        self, *, value: SerdeOf[Value], key: SerdeOf[Key], **options: Unpack[ProducerOptions]
+    ) -> AsyncAppProducer[Value, Key]: ...
+
+    @overload
+    def async_producer(
+        self, *, value: Any = None, key: Any = None, **options: Unpack[ProducerOptions]
+    ) -> AsyncAppProducer[Any, Any]: ...
+
+    def async_producer(self, *, value: Any = None, key: Any = None, **options: Any) -> AsyncAppProducer[Any, Any]:
+        """The same for async handlers. Options are `AsyncProducer`'s."""
+        producer: AsyncAppProducer[Any, Any] = AsyncAppProducer(self, {"value": value, "key": key, **options})
+        self._producers.append(producer)
+        return producer
+
     # Running
 
     def run(self, *, handle_signals: bool = True) -> None:
@@ -286,11 +356,15 @@ class App:
 
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:
-        return tuple(self._on_start)
+        return (*(producer.open for producer in self._producers), *self._on_start)
 
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Any]]:
-        return tuple(self._on_stop)
+        return (*self._on_stop, *(producer.close for producer in self._producers))
+
+    @property
+    def producers(self) -> Sequence[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]]:
+        return tuple(self._producers)
 
     def declared_topics(self) -> dict[str, TopicSpec]:
         """Name → how to create it, for those that `create_topics` means."""

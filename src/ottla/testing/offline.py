@@ -34,6 +34,7 @@ from ottla.delivery.retry_headers import original_of
 from ottla.errors import ConfigError, LifecycleError
 from ottla.records import Headers, Record, TopicPartition
 from ottla.serdes import SerdeContext, as_serde
+from ottla.testing.captured import Boundary
 
 GIVE_UP_AFTER_S: Final = 3_600.0
 """Clock time after which a record that is still retried (`max_attempts=None`, an outage) is reported, not awaited."""
@@ -89,32 +90,42 @@ class Call:
     error: BaseException | None = None
 
 
-def consumer_for(target: App | Callable[..., Any], *, seed: int = 0, **declaration: Any) -> OfflineConsumer:
+def consumer_for(
+    target: App | Callable[..., Any], *, seed: int = 0, real_producers: bool = False, **declaration: Any
+) -> OfflineConsumer:
     """A consumer without a broker, for an app or for one handler.
 
     A function is declared as `@app.handler("test", **declaration)` would: `consumer_for(on_order, value=Json(Order),
     dead_letter_topic="dead")`. `seed` fixes the jitter of back-offs.
+
+    What handlers send with `app.producer(...)` is kept in `sent`. Any other `Producer` that they use raises
+    `LifecycleError` here at once, because there is no Kafka; `real_producers=True` lets them send to one that runs.
     """
     if isinstance(target, App):
         if declaration:
             raise ConfigError(f"an app has its declarations already, got {', '.join(declaration)}")
-        return OfflineConsumer(target, seed=seed)
+        return OfflineConsumer(target, seed=seed, real_producers=real_producers)
     app = App("test")
     app.handler(*declaration.pop("topics", ("test",)), **declaration)(target)
-    return OfflineConsumer(app, seed=seed)
+    return OfflineConsumer(app, seed=seed, real_producers=real_producers)
 
 
 class OfflineConsumer:
-    """See the module. `calls`, `dead_letters` and `notices` collect everything that happened, in order."""
+    """See the module. `calls`, `sent`, `dead_letters` and `notices` collect everything that happened, in order."""
 
-    def __init__(self, app: App, *, seed: int = 0, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self, app: App, *, seed: int = 0, clock: ManualClock | None = None, real_producers: bool = False
+    ) -> None:
         if not app.routes:
             raise ConfigError(f"app {app.group!r} has no handlers")
         self.clock = clock or ManualClock()
         self.calls: list[Call] = []
+        self.sent: list[Record[Any]] = []
+        """What handlers sent with the app's producers, with the bytes it had on its way."""
         self.dead_letters: list[DeadLetter] = []
         self.notices: list[Notice] = []
         self._routes = app.routes
+        self._boundary = Boundary(app, self.sent, self.clock, real_producers=real_producers)
         self._invokers = {
             (route.group, route.name): route.invoker([self._record_call, *app.middlewares], app.state)
             for route in app.routes
@@ -166,7 +177,10 @@ class OfflineConsumer:
         try:
             invoker, run = next(work)
             while True:
-                invoker, run = work.send(_call_now(invoker, run))
+                with self._boundary.closed():
+                    result = _call_now(invoker, run)
+                self._boundary.check()
+                invoker, run = work.send(result)
         except StopIteration:
             return self._deliveries(route, records)
 
@@ -187,10 +201,12 @@ class OfflineConsumer:
         try:
             invoker, run = next(work)
             while True:
-                if invoker.binding.is_async:
-                    result = await _deliver_and_confirm(invoker, run)
-                else:
-                    result = await asyncio.to_thread(_call_now, invoker, run)
+                with self._boundary.closed():
+                    if invoker.binding.is_async:
+                        result = await _deliver_and_confirm(invoker, run)
+                    else:
+                        result = await asyncio.to_thread(_call_now, invoker, run)
+                self._boundary.check()
                 invoker, run = work.send(result)
         except StopIteration:
             return self._deliveries(route, records)
@@ -372,7 +388,7 @@ class OfflineConsumer:
         except Exception as error:
             self._add_call(subject, context, None, error)
             raise
-        if inspect.isawaitable(outcome):
+        if inspect.iscoroutine(outcome):  # of an async handler; a delivery that can be awaited is an outcome
             return self._record_awaited(subject, context, outcome)
         self._add_call(subject, context, outcome, None)
         return outcome

@@ -8,6 +8,7 @@ from ottla import (
     App,
     AsyncConsumer,
     AsyncProducer,
+    AsyncPromise,
     Avro,
     Bytes,
     Consumer,
@@ -19,6 +20,7 @@ from ottla import (
     Malformed,
     Outcome,
     Producer,
+    Promise,
     Record,
     Skip,
     Str,
@@ -46,6 +48,8 @@ from_a_file = Avro[Invoice]("invoice.avsc", type=Invoice)
 
 app = App("billing", dead_letter_topic="orders.dead-letters")
 producer = Producer(value=invoices, key=str)
+own = app.producer(value=invoices, key=Str())
+own_async = app.async_producer(value=invoices)
 
 
 @app.handler("orders", value=orders, key=Str(), ordering="key", concurrency=4)
@@ -105,6 +109,18 @@ def many_records(records: list[Record[Order]], context: Context) -> None:
 
 @app.handler("orders-13", value=orders, batch=True)
 def many_or_malformed(records: list[Record[Order | Malformed]]) -> None: ...
+
+
+@app.handler("orders-15", value=orders)
+def with_the_apps_producer(order: Order) -> Promise:
+    return own.send("invoices", Invoice(order.id, 1), key=str(order.id))
+
+
+@app.handler("orders-16", value=orders)
+async def with_the_apps_async_producer(order: Order) -> AsyncPromise:
+    report = await own_async.send("invoices", Invoice(order.id, 1), key=b"42")
+    print(report.offset)
+    return own_async.send("invoices", Invoice(order.id, 2))
 
 
 @app.handler("numbers", value=Int64())

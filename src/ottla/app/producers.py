@@ -1,0 +1,184 @@
+"""Producers that belong to an app: open while it runs, with its address and security settings.
+
+    invoices = app.producer(value=Json(Invoice), key=Str())
+
+    @app.handler("orders", value=Json(Order))
+    def on_order(order: Order) -> Promise:
+        return invoices.send("invoices", invoice_of(order), key=str(order.id))
+
+They are made before the first `on_start` hook runs, and flushed and closed after the last `on_stop` hook. Declaring one
+imports no Kafka client. `ottla.testing.consumer_for` captures what they send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol
+
+from ottla.errors import LifecycleError
+from ottla.producer.bulk import Outgoing
+from ottla.producer.deliveries import DeliveryReport
+from ottla.records import Headers
+from ottla.typevars import K_contra, V_contra
+
+
+class Promise(Protocol):
+    """What `send` returns: the delivery of the threaded `Producer`."""
+
+    def done(self) -> bool: ...
+
+    def result(self, timeout_s: float | None = None) -> DeliveryReport: ...
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None: ...
+
+
+class AsyncPromise(Awaitable[DeliveryReport], Protocol):
+    """What `send` returns on an event loop: the delivery of the `AsyncProducer`, to be awaited or returned."""
+
+    def done(self) -> bool: ...
+
+
+class _Owner(Protocol):
+    group: str
+    bootstrap_servers: str | Sequence[str] | None
+    producer_settings: dict[str, Any]
+
+
+class _OfAnApp:
+    """What both have: the real producer while the app runs, or what a test put in its place."""
+
+    module: str
+    name: str
+
+    def __init__(self, owner: _Owner, options: Mapping[str, Any]) -> None:
+        self._owner = owner
+        self.options = dict(options)
+        self._target: Any = None
+
+    def redirect(self, target: Any) -> None:
+        """Have `target` take what is sent, in place of Kafka; None ends it."""
+        self._target = target
+
+    @property
+    def _open(self) -> Any:
+        if self._target is None:
+            raise LifecycleError(
+                f"this producer works while app {self._owner.group!r} runs, and the app does not: send in handlers and "
+                f"hooks, or make a {self.name} of your own"
+            )
+        return self._target
+
+    def _made(self) -> Any:
+        settings = {**self._owner.producer_settings, **(self.options.get("settings") or {})}
+        make = getattr(importlib.import_module(self.module), self.name)
+        return make(self._owner.bootstrap_servers, **{**self.options, "settings": settings})
+
+    def _taken(self) -> Any:
+        target, self._target = self._target, None
+        return target
+
+
+class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
+    """An app's threaded producer, made by `App.producer`. Any thread may send."""
+
+    module, name = "ottla.sync.producer", "Producer"
+
+    def send(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Any], None] | None = None,
+    ) -> Promise:
+        """`Producer.send`. Raises `LifecycleError` while the app does not run."""
+        promise: Promise = self._open.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            on_delivery=on_delivery,
+        )
+        return promise
+
+    def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Promise:
+        """`Producer.send_many`."""
+        promise: Promise = self._open.send_many(topic, records)
+        return promise
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """`Producer.flush`."""
+        self._open.flush(timeout_s)
+
+    def open(self) -> None:
+        """Make the producer. The app's runner does."""
+        self._target = self._made()
+
+    def close(self) -> Awaitable[None] | None:
+        """Flush and close it. On an event loop that is to be awaited: a thread waits there."""
+        target = self._taken()
+        if target is None:
+            return None
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            target.close()
+            return None
+        return asyncio.to_thread(target.close)
+
+
+class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
+    """An app's producer for async handlers, made by `App.async_producer`. It belongs to the loop they run on."""
+
+    module, name = "ottla.aio.producer", "AsyncProducer"
+
+    def send(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Any], None] | None = None,
+    ) -> AsyncPromise:
+        """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
+        promise: AsyncPromise = self._open.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            on_delivery=on_delivery,
+        )
+        return promise
+
+    async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> AsyncPromise:
+        """`AsyncProducer.send_many`."""
+        promise: AsyncPromise = await self._open.send_many(topic, records)
+        return promise
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """`AsyncProducer.flush`."""
+        await self._open.flush(timeout_s)
+
+    async def open(self) -> None:
+        """Make and start the producer. The app's runner does, on the loop of the handlers."""
+        made = self._made()
+        await made.start()
+        self._target = made
+
+    async def close(self) -> None:
+        """Flush and close it."""
+        target = self._taken()
+        if target is not None:
+            await target.close()

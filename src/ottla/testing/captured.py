@@ -1,0 +1,169 @@
+"""Sends without Kafka: what an app's own producers send is kept, any other producer is refused by name.
+
+A `Producer` that a handler has of its own would wait for a broker that is not there, for minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ottla.app import App
+from ottla.app.producers import AsyncAppProducer
+from ottla.clock import ManualClock
+from ottla.errors import LifecycleError
+from ottla.producer.bulk import outgoing
+from ottla.producer.deliveries import DeliveryReport
+from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.serializing import Serializer
+from ottla.records import Headers, Record
+
+_CLIENTS: Final = (("ottla.sync.producer", "Producer"), ("ottla.aio.producer", "AsyncProducer"))
+_ASKS_KAFKA: Final = ("send", "send_many", "start", "transaction")
+
+
+class CapturedDelivery(Awaitable[DeliveryReport]):
+    """A delivery that is acknowledged from the start."""
+
+    def __init__(self, report: DeliveryReport) -> None:
+        self.report = report
+        self.topic = report.topic
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout_s: float | None = None) -> DeliveryReport:
+        return self.report
+
+    def exception(self, timeout_s: float | None = None) -> None:
+        return None
+
+    def mark_handled(self) -> None:
+        """There is no failure."""
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        callback(self)
+
+    def __await__(self) -> Generator[Any, None, DeliveryReport]:
+        yield from ()
+        return self.report
+
+
+class Captured:
+    """In place of one producer: serializes as it would, and keeps the record."""
+
+    def __init__(self, sent: list[Record[Any]], options: dict[str, Any], clock: ManualClock) -> None:
+        self._sent = sent
+        self._serializer = Serializer(key=options.get("key"), value=options.get("value"))
+        self._clock = clock
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Any], None] | None = None,
+    ) -> CapturedDelivery:
+        check_topic(topic)
+        raw_key, raw_value = self._serializer.serialize(topic, key, value)
+        raw_key = None if raw_key is None else as_bytes(topic, "key", raw_key)
+        raw_value = None if raw_value is None else as_bytes(topic, "value", raw_value)
+        listed, _ = header_list(topic, headers)
+        at_ms = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
+        place = partition or 0
+        offset = sum(record.topic == topic and record.partition == place for record in self._sent)
+        self._sent.append(Record(topic, place, offset, at_ms, key, value, list(listed), raw_key, raw_value))
+        delivery = CapturedDelivery(DeliveryReport(topic, place, offset, at_ms))
+        if on_delivery is not None:
+            on_delivery(delivery)
+        return delivery
+
+    def send_many(self, topic: str, records: Iterable[Any]) -> Any:
+        delivery = CapturedDelivery(DeliveryReport(topic, 0, None, None))
+        for number, record in enumerate(records):
+            one = outgoing(topic, number, record)
+            delivery = self.send(
+                topic,
+                one.value,
+                key=one.key,
+                headers=one.headers,
+                partition=one.partition,
+                timestamp_ms=one.timestamp_ms,
+            )
+        return delivery
+
+    def flush(self, timeout_s: float | None = None) -> Any:
+        return None
+
+
+class AsyncCaptured(Captured):
+    """The same, where `send_many` and `flush` are awaited."""
+
+    async def send_many(self, topic: str, records: Iterable[Any]) -> Any:
+        return super().send_many(topic, records)
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        return None
+
+
+class Boundary:
+    """Between handlers and Kafka, while `consumer_for` calls them."""
+
+    def __init__(self, app: App, sent: list[Record[Any]], clock: ManualClock, *, real_producers: bool) -> None:
+        self._app = app
+        self._sent = sent
+        self._clock = clock
+        self._lets_real_ones_through = real_producers
+        self._refused: LifecycleError | None = None
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Capture and refuse for as long as the block lasts."""
+        producers = self._app.producers
+        for producer in producers:
+            kind = AsyncCaptured if isinstance(producer, AsyncAppProducer) else Captured
+            producer.redirect(kind(self._sent, producer.options, self._clock))
+        patched = [] if self._lets_real_ones_through else list(self._refuse())
+        try:
+            yield
+        finally:
+            for owner, name, method in patched:
+                setattr(owner, name, method)
+            for producer in producers:
+                producer.redirect(None)
+
+    def check(self) -> None:
+        """Raise what was refused, also if the handler made something else of it."""
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            raise refused
+
+    def _refuse(self) -> Iterator[tuple[type[Any], str, Any]]:
+        for module, class_name in _CLIENTS:
+            if module not in sys.modules:
+                continue
+            owner: type[Any] = getattr(sys.modules[module], class_name)
+            for name in _ASKS_KAFKA:
+                yield owner, name, vars(owner)[name]
+                setattr(owner, name, self._refusal(class_name, name))
+
+    def _refusal(self, class_name: str, name: str) -> Callable[..., Any]:
+        def refuse(producer: Any, *arguments: Any, **named: Any) -> Any:
+            topic = arguments[0] if arguments else named.get("topic", "")
+            made = "app.producer" if class_name == "Producer" else "app.async_producer"
+            error = LifecycleError(
+                f"a handler called {name}({topic!r}) of a {class_name} of its own (for "
+                f"{producer.settings['bootstrap.servers']}), and consumer_for runs without Kafka. Make the producer "
+                f"with {made}(...): what it sends is in `consumer.sent`. Or run the app against a Kafka with run_app. "
+                "consumer_for(..., real_producers=True) lets it send"
+            )
+            self._refused = self._refused or error
+            raise error
+
+        return refuse
