@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.facts import fact
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.filesystem import FileSystem
@@ -30,8 +31,10 @@ from broker_embedded.server.network import Listener, Network
 from broker_embedded.server.peer_connections import Address, Links, PeerConnections
 from broker_embedded.server.server import SocketServer
 from broker_embedded.storage.file_pool import OpenFiles
+from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import Intervals, LogManager
+from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import uuid_from_text
 
 if TYPE_CHECKING:
@@ -139,6 +142,8 @@ class Node:
             faults=around.faults_of(self.node_id),
             security=around.security,
         )
+        if tuple(around.voters) == (self.node_id,):
+            self._metadata_logs.add_dir_listener(self._on_metadata_lost)
         self.internal_server: SocketServer | None = None
         if self._internal is not None:
             self.internal_server = SocketServer(
@@ -150,6 +155,11 @@ class Node:
                 on_disconnect=self.controller.deaths.line_closed,
                 is_for_peers=True,
             )
+
+    def _on_metadata_lost(self, path: str, logs: Sequence[Log]) -> None:
+        """No other voter could go on."""
+        reason = self._metadata_logs.offline_dirs[path]
+        self.broker.lifecycle.give_up_start(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} failed: {reason}"))
 
     def _listen(self, port: int) -> Listener:
         listener = self._around.network.listen(HOST, port)

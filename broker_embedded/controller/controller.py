@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,11 +24,11 @@ from broker_embedded.controller.deaths import DeathWatch
 from broker_embedded.controller.features import FeatureUpdate
 from broker_embedded.controller.partition_requests import Outcome, PartitionRequests
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
-from broker_embedded.controller.requests import ConfigChange, NewPartitions, NewTopic, TopicResult
+from broker_embedded.controller.requests import UNSET, ConfigChange, NewPartitions, NewTopic, TopicResult
 from broker_embedded.controller.sessions import BrokerSessions
 from broker_embedded.controller.timers import PeriodicTimer
 from broker_embedded.metadata.cache import MetadataCache
-from broker_embedded.metadata.delta import image_after
+from broker_embedded.metadata.delta import MetadataDelta, image_after
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.metadata.records import (
     MetadataRecord,
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
+
+PARTITIONS_AT_ONCE = 50
+"""Partitions of new topics that are decided in one turn of the loop."""
 
 W = TypeVar("W")
 
@@ -78,6 +81,7 @@ class Controller:
         self._quorum = quorum
         self._config = config
         self._random = random
+        self._loop = loop
         self._cache = MetadataCache(cluster_id)
         self._active_epoch: int | None = None
         self._is_closed = False
@@ -193,12 +197,66 @@ class Controller:
     ) -> asyncio.Future[list[TopicResult]]:
         """Create what can be created; each topic has its own result, in order. `charge` is told of the partitions of
         each, and may refuse it.
-        """
 
+        Many are created in slices, and the loop serves others in between. If leadership is lost on the way, the topics
+        that were not reached have NOT_CONTROLLER as their result.
+        """
+        slices = list(self._slices(wanted))
+        if len(slices) <= 1:
+            return self._create(wanted, validate_only=validate_only, charge=charge)
+        answer: asyncio.Future[list[TopicResult]] = self._loop.create_future()
+        results: list[TopicResult] = []
+
+        def create_next() -> None:
+            if answer.done():  # nobody waits for it any more
+                return
+            number = len(results)
+            self._create(slices.pop(0), validate_only=validate_only, charge=charge).add_done_callback(
+                lambda done: created(done, number)
+            )
+
+        def created(done: asyncio.Future[list[TopicResult]], number: int) -> None:
+            error = None if done.cancelled() else done.exception()
+            if answer.done():
+                return
+            if isinstance(error, BrokerError) and number:
+                results.extend(TopicResult(name=each.name, error=error) for each in wanted[number:])
+                slices.clear()
+            elif error is not None:
+                answer.set_exception(error)
+                return
+            else:
+                results.extend(done.result())
+            if slices:
+                self._loop.call_soon(create_next)
+            else:
+                answer.set_result(results)
+
+        create_next()
+        return answer
+
+    def _slices(self, wanted: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
+        """Neighbours that are created in one turn of the loop."""
+        start = partitions = 0
+        for number, topic in enumerate(wanted):
+            count = len(topic.assignments) or (
+                self._config.num_partitions if topic.partitions == UNSET else topic.partitions
+            )
+            if number > start and partitions + count > PARTITIONS_AT_ONCE:
+                yield wanted[start:number]
+                start, partitions = number, 0
+            partitions += max(1, count)
+        if start < len(wanted):
+            yield wanted[start:]
+
+    def _create(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool, charge: Charge
+    ) -> asyncio.Future[list[TopicResult]]:
         def decide() -> Decision[list[TopicResult]]:
             results: list[TopicResult] = []
             records: list[MetadataRecord] = []
             image = self._changes.image
+            delta = MetadataDelta(image)
             for topic in wanted:
                 try:
                     created, result = topics.create_topic(image, topic, config=self._config, random=self._random)
@@ -209,7 +267,8 @@ class Controller:
                 results.append(result)
                 records += created
                 if len(wanted) > 1:  # the next topic is checked against, and its leaders are placed beside, this one
-                    image = image_after(image, created)
+                    delta.replay_all(created)
+                    image = delta.apply(offset=image.offset, epoch=image.epoch, controller_id=image.controller_id)
             return [] if validate_only else records, results
 
         return self._changes.submit(decide)

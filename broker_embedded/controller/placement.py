@@ -29,9 +29,7 @@ def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> l
     if not live:
         raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced: nobody could lead")
     racks = {broker.broker_id: broker.rack for broker in usable}
-    leads = Counter(dict.fromkeys(live, 0))
-    for topic in image.topics.values():
-        leads.update(state.leader for state in topic.partitions.values() if state.leader in leads)
+    leads = {broker: image.leader_counts.get(broker, 0) for broker in live}
     holds: Counter[int] = Counter()
     placed = []
     for round_number in range(partitions):
@@ -69,6 +67,8 @@ def _spread(
     Next is always one of a rack that has fewest replicas of this partition; of those, one that holds fewest replicas of
     the partitions placed so far; of those, the first in the circle.
     """
+    if len(chosen) >= wanted or not candidates:
+        return list(chosen)
     result = list(chosen)
     left = list(candidates)
     used = Counter(racks[broker] for broker in result)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
+from itertools import product, zip_longest
 
 MAX_LENGTH = 249
+_EITHER = re.compile("[._]")
+_FEW_MARKS = 6
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -22,9 +25,14 @@ def problem_with(name: str) -> str | None:
     return None
 
 
-def collision_with(name: str, existing: Iterable[str]) -> str | None:
+def collision_with(name: str, existing: Collection[str]) -> str | None:
     """A topic whose metric name would be the same: '.' and '_' are one character there."""
-    if "." not in name and "_" not in name:
+    pieces = _EITHER.split(name)
+    if len(pieces) == 1:
         return None
+    if len(pieces) - 1 <= _FEW_MARKS:  # the names that would collide are looked up, not searched for among thousands
+        variants = product("._", repeat=len(pieces) - 1)
+        candidates = ("".join(map("".join, zip_longest(pieces, marks, fillvalue=""))) for marks in variants)
+        return next((other for other in candidates if other != name and other in existing), None)
     folded = name.replace(".", "_")
     return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)

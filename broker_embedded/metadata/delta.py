@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker_embedded.common.types import TopicPartition
+from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.metadata.image import BrokerImage, ClusterImage, ConfigKey, PartitionImage, TopicImage
 from broker_embedded.metadata.records import (
     AccessControlEntry,
@@ -52,6 +52,7 @@ class MetadataDelta:
         self._topics = base.topics
         self._own_partitions: dict[str, dict[int, PartitionImage]] = {}
         self._topic_names = base.topic_names
+        self._leader_counts = dict(base.leader_counts)
         self._configs = base.configs
         self._features = base.features
         self._next_producer_id = base.next_producer_id
@@ -73,6 +74,7 @@ class MetadataDelta:
             brokers=self._brokers,
             topics=self._topics,
             topic_names=self._topic_names,
+            leader_counts=self._leader_counts,
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
@@ -120,7 +122,7 @@ class MetadataDelta:
     def _create_topic(self, record: CreateTopic) -> None:
         self._own_topics()[record.name] = TopicImage(name=record.name, topic_id=record.topic_id)
         self._own_partitions.pop(record.name, None)
-        self._topic_names = {**self._topic_names, record.topic_id: record.name}
+        self._own_topic_names()[record.topic_id] = record.name
         self.created_topics.add(record.name)
 
     def _remove_topic(self, record: RemoveTopic) -> None:
@@ -128,7 +130,9 @@ class MetadataDelta:
         name = self._topic_names[record.topic_id]
         topic = self._own_topics().pop(name)
         self._own_partitions.pop(name, None)
-        self._topic_names = {key: value for key, value in self._topic_names.items() if key != record.topic_id}
+        del self._own_topic_names()[record.topic_id]
+        for state in topic.partitions.values():
+            self._count_leader(state.leader, -1)
         if name in self.created_topics:
             self.created_topics.discard(name)
         else:
@@ -165,6 +169,10 @@ class MetadataDelta:
             topic = self._topics[name]
             partitions = self._own_partitions[name] = dict(topic.partitions)
             self._own_topics()[name] = replace(topic, partitions=partitions)
+        before = partitions.get(image.partition)
+        if before is not None:
+            self._count_leader(before.leader, -1)
+        self._count_leader(image.leader, 1)
         partitions[image.partition] = image
         self.changed_partitions[TopicPartition(name, image.partition)] = image
 
@@ -174,6 +182,17 @@ class MetadataDelta:
             self._topics = dict(self._topics)
         assert isinstance(self._topics, dict)
         return self._topics
+
+    def _own_topic_names(self) -> dict[bytes, str]:
+        """As `_own_topics`."""
+        if self._topic_names is self.base.topic_names:
+            self._topic_names = dict(self._topic_names)
+        assert isinstance(self._topic_names, dict)
+        return self._topic_names
+
+    def _count_leader(self, leader: int, change: int) -> None:
+        if leader != NO_LEADER:
+            self._leader_counts[leader] = max(0, self._leader_counts.get(leader, 0) + change)
 
     # --- settings, features, ids
 
@@ -189,9 +208,13 @@ class MetadataDelta:
     def _set_config_of(self, key: ConfigKey, values: dict[str, str]) -> None:
         if not values and key not in self._configs:
             return
-        self._configs = {other: old for other, old in self._configs.items() if other != key}
+        if self._configs is self.base.configs:  # copied once per delta: topics are created with settings, and removed
+            self._configs = dict(self._configs)
+        assert isinstance(self._configs, dict)
         if values:
             self._configs[key] = values
+        else:
+            self._configs.pop(key, None)
         self.changed_configs.add(key)
 
     def _set_feature(self, record: SetFeatureLevel) -> None:

@@ -116,6 +116,8 @@ class ClusterImage:
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
+    leader_counts: Mapping[int, int] = field(default_factory=dict)
+    """How many partitions each broker leads: counted along, as a new topic's leaders are placed by it."""
     configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0

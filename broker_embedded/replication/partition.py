@@ -133,8 +133,8 @@ class Partition:
             self.leading.apply(image, log_end_offset=self.log.log_end_offset, now_ms=now_ms)
         if leads and self.leading is None:
             self.log.update_high_watermark(self.log.log_end_offset)
-        if starts_epoch:  # last: if the disk refuses, all else is as it should be, and the first append tries again
-            self.log.assign_leader_epoch_start(image.leader_epoch, self.log.log_end_offset)
+        if starts_epoch:
+            self.log.note_leader_epoch(image.leader_epoch)
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client whose metadata is older (KIP-320) or newer than ours. -1 means the client does not say."""

@@ -139,6 +139,7 @@ class ReplicaManager:
         )
         self._partitions = self._roles.partitions
         self._retry: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Handle | None = None
         metadata.add_listener(self._on_metadata)
         logs.add_dir_listener(self._on_dir_offline)
 
@@ -146,14 +147,17 @@ class ReplicaManager:
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
         """The replica on this broker, leading or following, or None."""
-        return self._partitions.get(topic_partition)
+        found = self._partitions.get(topic_partition)
+        if found is None and topic_partition in self._roles.pending:
+            found = self._roles.open_now(topic_partition, self._metadata.image)
+        return found
 
     def partitions(self) -> list[Partition]:
         return list(self._partitions.values())
 
     def leader_partition(self, topic_partition: TopicPartition) -> Partition:
         """The partition if this broker leads it; otherwise BrokerError says what the client should do."""
-        partition = self._partitions.get(topic_partition)
+        partition = self.partition(topic_partition)
         if partition is not None and partition.is_leader:
             partition.log.check_online()
             return partition
@@ -161,7 +165,7 @@ class ReplicaManager:
 
     def readable_partition(self, topic_partition: TopicPartition) -> Partition:
         """The partition if this broker leads or follows it: a consumer may read from either (KIP-392)."""
-        partition = self._partitions.get(topic_partition)
+        partition = self.partition(topic_partition)
         if partition is not None:
             partition.log.check_online()
             return partition
@@ -328,10 +332,22 @@ class ReplicaManager:
             self.on_registered()
             return
         self._roles.follow_changes(delta, image)
+        self._open_pending_later()
         self._retry_refused()
         for resource_type, name in delta.changed_configs:
             if resource_type is ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(name)
+
+    def _open_pending_later(self) -> None:
+        if self._roles.pending and self._opening is None:
+            self._opening = self.loop.call_soon(self._open_pending)
+
+    def _open_pending(self) -> None:
+        """Requests that have arrived meanwhile are answered between one slice and the next."""
+        self._opening = None
+        self._roles.open_some(self._metadata.image)
+        self._open_pending_later()
+        self._retry_refused()
 
     def _retry_refused(self) -> None:
         """What a full disk has kept from being opened is opened when it is full no more."""
@@ -404,6 +420,8 @@ class ReplicaManager:
         """Stop fetching and forget who waits. The logs are closed by their manager."""
         if self._retry is not None:
             self._retry.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
         if self._fetchers is not None:
             self._fetchers.close()
         self.in_sync.close()

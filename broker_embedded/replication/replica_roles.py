@@ -7,12 +7,14 @@ not keep the others from their roles.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.types import TopicPartition
+from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.replication.fetcher_manager import ReplicaFetcherManager
@@ -25,6 +27,9 @@ from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
 
 log = logging.getLogger(__name__)
+
+OPENED_AT_ONCE = 20
+"""New replicas that are opened in one turn of the loop: each makes a directory with files, which takes up to 1 ms."""
 
 TopicSettings = Callable[[str], tuple[TopicConfig, LogConfig]]
 """A topic's settings as the metadata says, and what the storage layer needs of them."""
@@ -52,6 +57,8 @@ class ReplicaRoles:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.refused: set[TopicPartition] = set()
         """What should be here and could not be opened."""
+        self.pending: dict[TopicPartition, None] = {}
+        """What should be here and is opened in one of the loop's next turns, or when it is asked for."""
         self.removed_topic_ids: set[bytes] = set()
         """Topics that the metadata log says were deleted: what is left of them may go."""
         self._node_id = node_id
@@ -90,7 +97,7 @@ class ReplicaRoles:
                     self._delete(topic_partition)
                 except BrokerError as error:
                     log.error("%s is not deleted: %s", topic_partition, error.message)
-        self._take_over_each(delta.changed_partitions, image)
+        self._take_over_each(delta.changed_partitions, image, at_once=OPENED_AT_ONCE)
         if delta.brokers_changed:
             for partition in self.partitions.values():
                 if partition.leading is not None:
@@ -102,10 +109,42 @@ class ReplicaRoles:
         self.refused.intersection_update(wanted)
         self._take_over_each(wanted, image)
 
-    def _take_over_each(self, changed: Mapping[TopicPartition, PartitionImage], image: ClusterImage) -> None:
+    def open_some(self, image: ClusterImage) -> None:
+        """Open the next of what is pending."""
+        some = list(islice(self.pending, OPENED_AT_ONCE))
+        self._open_pending(some, image)
+
+    def open_now(self, topic_partition: TopicPartition, image: ClusterImage) -> Partition | None:
+        """Open one of what is pending: somebody asks for it."""
+        self._open_pending([topic_partition], image)
+        return self.partitions.get(topic_partition)
+
+    def _open_pending(self, some: Sequence[TopicPartition], image: ClusterImage) -> None:
+        for each in some:
+            self.pending.pop(each, None)
+        wanted = {each: state for each in some if (state := image.partition(each)) is not None}
+        self._take_over_each(wanted, image)
+
+    def _is_new(self, topic_partition: TopicPartition, state: PartitionImage) -> bool:
+        return self._node_id in state.replicas and topic_partition not in self.partitions
+
+    def _take_over_each(
+        self, changed: Mapping[TopicPartition, PartitionImage], image: ClusterImage, *, at_once: int = sys.maxsize
+    ) -> None:
+        """`at_once`: how many new replicas are opened before the others are left pending. Internal topics never are:
+        coordinators wait for them.
+        """
         settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
+        opened = 0
         for topic_partition, state in changed.items():
             name = topic_partition.topic
+            if topic_partition in self.pending:
+                continue  # it takes the role that it has when its turn comes
+            if name not in INTERNAL_TOPICS and self._is_new(topic_partition, state):
+                if opened >= at_once:
+                    self.pending[topic_partition] = None
+                    continue
+                opened += 1
             topic_id = image.topics[name].topic_id
             was_refused = topic_partition in self.refused
             self.refused.discard(topic_partition)
@@ -213,6 +252,7 @@ class ReplicaRoles:
             )
 
     def _delete(self, topic_partition: TopicPartition) -> None:
+        self.pending.pop(topic_partition, None)
         partition = self.partitions.pop(topic_partition, None)
         if partition is None:
             return

@@ -192,6 +192,12 @@ class BrokerLifecycle:
             ApiKey.BROKER_HEARTBEAT, HEARTBEAT_VERSION, body, timeout_ms=self._request_timeout_ms
         )
 
+    def give_up_start(self, error: BrokerError) -> None:
+        """Fail a start that is under way, and that asking again would not help."""
+        if self._ready is not None and not self._ready.done():
+            self._life.end()
+            self._fail_start(error)
+
     # --- answers
 
     def _registration_answered(self, done: asyncio.Future[Message]) -> None:
@@ -204,8 +210,7 @@ class BrokerLifecycle:
             return
         log.warning("broker %d: the controller refuses its registration: %s", self.node_id, error.name)
         if error in REFUSED_FOR_GOOD and self._ready is not None and not self._ready.done():
-            self._life.end()
-            self._fail_start(BrokerError(error, f"the controller refuses broker {self.node_id}: {error.name}"))
+            self.give_up_start(BrokerError(error, f"the controller refuses broker {self.node_id}: {error.name}"))
             return
         self._after(self._life.on_registration_refused())
 

@@ -75,9 +75,18 @@ def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, in
 
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
-    """The topic id of a partition directory: a topic deleted and created again is not mistaken for the old one."""
+    """The topic id of a partition directory: a topic deleted and created again is not mistaken for the old one.
+
+    Written once, into a directory that has none, so it replaces nothing. The caller syncs the directory.
+    """
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-    write_whole(fs, f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {text}\n".encode())
+    file = fs.open(f"{directory}/{PARTITION_METADATA}", create=True)
+    try:
+        file.truncate(0)
+        file.write_at(f"version: 0\ntopic_id: {text}\n".encode(), 0)
+        file.flush()
+    finally:
+        file.close()
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:

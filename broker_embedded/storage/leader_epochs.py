@@ -36,6 +36,8 @@ class LeaderEpochs:
         self._fs = fs
         self.directory = directory
         self._entries: list[EpochEntry] = []
+        self.latest_written = UNDEFINED_EPOCH
+        """The latest epoch that the file has."""
 
     def load(self) -> None:
         """Read the file; a missing or unreadable one is empty (recovery learns the epochs from the batches)."""
@@ -44,6 +46,7 @@ class LeaderEpochs:
             self._entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in (line.split() for line in lines)]
         except (FileNotFoundError, CorruptCheckpointError, ValueError):
             self._entries = []
+        self._entries_are_written(self._entries)
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -54,15 +57,33 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` starts at `start_offset`. Nothing happens if it is known; entries that contradict it are dropped."""
-        entries = self._entries
-        if epoch < 0 or (entries and epoch <= entries[-1].epoch and start_offset >= entries[-1].start_offset):
+        """`epoch` starts at `start_offset`. Entries that contradict it are dropped. Nothing happens if it is known."""
+        kept = self._with(epoch, start_offset)
+        if kept is None and self.latest_written >= epoch:
             return
-        kept = [e for e in entries if e.epoch < epoch and e.start_offset < start_offset]
-        kept.append(EpochEntry(epoch, start_offset))
         # Written first: an epoch that the disk has not is not known, and is written with the next attempt.
+        kept = self._entries if kept is None else kept
         self._write(kept)
         self._entries = kept
+
+    def note(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, in memory alone, for an epoch that has no records yet.
+
+        Its first append assigns it. A crash before that loses nothing: an epoch that starts where the log ends is
+        dropped when a log is loaded. Writing it for each of ten thousand new partitions would take seconds.
+        """
+        kept = self._with(epoch, start_offset)
+        if kept is not None:
+            self._entries = kept
+
+    def _with(self, epoch: int, start_offset: int) -> list[EpochEntry] | None:
+        """The entries with one more; None if it adds nothing."""
+        entries = self._entries
+        if epoch < 0 or (entries and epoch <= entries[-1].epoch and start_offset >= entries[-1].start_offset):
+            return None
+        kept = [e for e in entries if e.epoch < epoch and e.start_offset < start_offset]
+        kept.append(EpochEntry(epoch, start_offset))
+        return kept
 
     def epoch_of(self, offset: int) -> int:
         """The epoch in which `offset` was written, -1 if unknown."""
@@ -104,3 +125,7 @@ class LeaderEpochs:
     def _write(self, entries: Sequence[EpochEntry]) -> None:
         lines = [f"{epoch} {offset}" for epoch, offset in entries]
         write_lines(self._fs, f"{self.directory}/{FILE_NAME}", lines)
+        self._entries_are_written(entries)
+
+    def _entries_are_written(self, entries: Sequence[EpochEntry]) -> None:
+        self.latest_written = entries[-1].epoch if entries else UNDEFINED_EPOCH

@@ -17,6 +17,7 @@ from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.storage.batch_walk import BatchAt, find_valid_batch
 from broker_embedded.storage.file_pool import FilePool, PooledFile
+from broker_embedded.storage.leader_epochs import FILE_NAME as EPOCHS_FILE
 from broker_embedded.storage.leader_epochs import LeaderEpochs
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.offset_index import MAX_RELATIVE_OFFSET
@@ -80,13 +81,15 @@ class LogLoader:
         self._log_start_offset = log_start_offset
         self._must_be_whole = must_be_whole
         self._segments = Segments()
+        self._found = set(fs.list_dir(directory))
         self._epochs = LeaderEpochs(fs, directory)
-        self._producers = ProducerStateManager(fs, directory, name=name)
+        self._producers = ProducerStateManager(fs, directory, name=name, files=self._found)
 
     def load(self) -> LoadedLog:
         self._finish_interrupted_changes()
         self._open_segments()
-        self._epochs.load()
+        if EPOCHS_FILE in self._found:
+            self._epochs.load()
         segments = self._segments
         if len(segments):
             self._log_start_offset = max(self._log_start_offset, segments.first.base_offset)
@@ -139,6 +142,7 @@ class LogLoader:
                 self._fs.rename(f"{self._directory}/{name}", f"{self._directory}/{name.removesuffix(SWAP_SUFFIX)}")
         if doomed or committed:
             self._fs.sync_dir(self._directory)
+            self._found = set(self._fs.list_dir(self._directory))
 
     def _replaced_by(self, base_offset: int, names: set[str]) -> set[str]:
         """Files of the segments whose offsets a completed replacement covers, an old one of the same name included.
@@ -171,7 +175,7 @@ class LogLoader:
 
     def _names(self) -> set[str]:
         """Files in the directory. One that is named as a segment's but with no offset is not ours, and stays."""
-        names = set(self._fs.list_dir(self._directory))
+        names = self._found
         strange = {name for name in names if name.endswith(_OFFSET_SUFFIXES) and _offset_of(name) is None}
         if strange:
             logger.warning("%s: left alone, not named by an offset: %s", self._directory, ", ".join(sorted(strange)))

@@ -8,6 +8,7 @@ partition (the one with the fewest).
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from broker_embedded.common.clock import Clock
@@ -410,12 +411,15 @@ class LogManager:
     def _make_partition_dir(self, topic: str, partition: int) -> str:
         """The directory of a new partition, where the fewest are; a log directory whose disk fails is passed over."""
         while True:
-            counts = {path: len(self._logs_in(path)) for path in self._dirs if path not in self.offline_dirs}
-            if not counts:
+            online = [path for path in self._dirs if path not in self.offline_dirs]
+            if not online:
                 raise BrokerError(
                     ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline: replace the disks, restart"
                 )
-            path = min(counts, key=lambda p: counts[p])
+            path = online[0]
+            if len(online) > 1:
+                counts = Counter(parent(log.directory) for log in self._logs.values())
+                path = min(online, key=lambda p: counts[p])
             directory = f"{path}/{topic}-{partition}"
             try:
                 self._fs.make_dirs(directory)

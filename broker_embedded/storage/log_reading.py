@@ -89,7 +89,7 @@ class ReadableLog:
         self.flushed_at_ms = clock.now_ms()
         self.cleaned_to = 0
         """Compaction has been through everything below (Kafka's first dirty offset)."""
-        self._latest_epoch = -1 if loaded.epochs.latest is None else loaded.epochs.latest
+        self._latest_epoch = loaded.epochs.latest_written
         self._doomed: deque[tuple[int, PooledFile]] = deque()
         self._is_closed = False
 

@@ -69,12 +69,16 @@ class MaintainedLog(ReadableLog):
         )
 
     def assign_leader_epoch_start(self, leader_epoch: int, start_offset: int) -> None:
-        """Remember that `leader_epoch` starts at `start_offset` (a new leader calls this before its first append)."""
+        """Remember, durably, that `leader_epoch` starts at `start_offset`."""
         try:
             self.epochs.assign(leader_epoch, start_offset)
         except OSError as error:
             raise self.failed(error, path=self.directory, doing="writing the leader epochs") from error
-        self._latest_epoch = -1 if self.epochs.latest is None else self.epochs.latest
+        self._latest_epoch = self.epochs.latest_written
+
+    def note_leader_epoch(self, leader_epoch: int) -> None:
+        """`leader_epoch` starts at the log end, for a new leader. Its first append writes that down."""
+        self.epochs.note(leader_epoch, self.log_end_offset)
 
     # -- cutting
 
@@ -193,7 +197,7 @@ class MaintainedLog(ReadableLog):
 
     def _cut_epochs(self, offset: int) -> None:
         self.epochs.truncate_from_end(offset)
-        self._latest_epoch = -1 if self.epochs.latest is None else self.epochs.latest
+        self._latest_epoch = self.epochs.latest_written
 
     def _tell_cut(self) -> None:
         """The log start went up or the recovery point down: no checkpoint that says otherwise may survive a crash."""

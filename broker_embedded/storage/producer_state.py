@@ -8,7 +8,7 @@ and when the log closes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from broker_embedded.common.errors import BrokerError
@@ -44,9 +44,9 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStateManager:
-    """See the module. `name` is the topic-partition, for messages."""
+    """See the module. `name` is the topic-partition, for messages; `files`, if known, are those in the directory."""
 
-    def __init__(self, fs: FileSystem, directory: str, *, name: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str, *, name: str, files: Collection[str] | None = None) -> None:
         self._fs = fs
         self.directory = directory
         self._name = name
@@ -57,8 +57,10 @@ class ProducerStateManager:
         """The state covers the log up to here (exclusive)."""
         self._snapshots: set[int] = {
             int(stem)
-            for file_name in fs.list_dir(directory)
-            if file_name.endswith(SNAPSHOT_SUFFIX) and (stem := file_name.removesuffix(SNAPSHOT_SUFFIX)).isdigit()
+            for file_name in (fs.list_dir(directory) if files is None else files)
+            if file_name.endswith(SNAPSHOT_SUFFIX)
+            and (stem := file_name.removesuffix(SNAPSHOT_SUFFIX)).isdecimal()
+            and stem.isascii()
         }
 
     # -- appending

@@ -106,10 +106,11 @@ class LogSegment:
     # -- writing
 
     def create_files(self) -> None:
-        """Make the files of a new segment exist and start writing."""
+        """Make the file of a new segment exist and start writing.
+
+        The indexes' files come with their first entries, or when the segment is flushed: most new logs stay small.
+        """
         self.log_file.create()
-        self.offset_index.file.create()
-        self.time_index.file.create()
         self.start_writing()
 
     def start_writing(self) -> None:
@@ -274,7 +275,7 @@ class LogSegment:
     def check_indexes(self) -> None:
         """CorruptIndexError if an index is missing or cannot belong to this log file."""
         for index in (self.offset_index, self.time_index):
-            if not index.file.exists():
+            if self.size and not index.file.exists():
                 raise CorruptIndexError(f"{index.file.path} is missing")
         self.offset_index.check(log_bytes=self.size)
         self.time_index.check()

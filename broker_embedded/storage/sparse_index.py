@@ -70,7 +70,7 @@ class SparseIndex:
     def stop_writing(self) -> None:
         """The segment was closed: write what is pending, cut what is beyond, keep nothing in memory."""
         self.write_pending()
-        if self.file.size() != self.size_bytes:
+        if self.file.size() > self.size_bytes:
             self.file.truncate(self.size_bytes)
         self._memory = None
 

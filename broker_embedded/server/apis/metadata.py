@@ -89,7 +89,8 @@ def _errors_of(results: Iterable[TopicResult]) -> dict[str, BrokerError]:
 def _named(ctx: RequestContext, request: Message, errors: dict[str, BrokerError]) -> Body:
     image = ctx.broker.metadata.image
     topics: list[Body] = []
-    for each in request.topics:
+    # Once each, as in Kafka: a name of two bytes, sent often, would ask for megabytes of the same answer.
+    for each in {(each.name, each.topic_id): each for each in request.topics}.values():
         by_id = each.topic_id != ZERO_UUID
         topic = image.topic_by_id(each.topic_id) if by_id else image.topic(each.name or "")
         if topic is not None:

@@ -99,6 +99,10 @@ def decode_metadata_record(data: Buffer) -> tuple[str, int, Message]:
 # ---- compiled functions, one cache each because a single-argument-shape lookup is what the hot path pays ----------
 
 
+MAX_REQUEST_ELEMENTS = 100_000
+"""Elements of a request's arrays, all together: ten times the partitions that one request may create."""
+
+
 @cache
 def request_encoder(api_key: ApiKey, version: int) -> Encoder:
     return compile_encoder(_checked(schemas.request(api_key), version), version)
@@ -106,7 +110,7 @@ def request_encoder(api_key: ApiKey, version: int) -> Encoder:
 
 @cache
 def request_decoder(api_key: ApiKey, version: int) -> Decoder:
-    return compile_decoder(_checked(schemas.request(api_key), version), version)
+    return compile_decoder(_checked(schemas.request(api_key), version), version, max_elements=MAX_REQUEST_ELEMENTS)
 
 
 @cache

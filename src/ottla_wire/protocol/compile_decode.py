@@ -17,6 +17,9 @@ from ottla_wire.protocol.primitives import Buffer, decode_uvarint, finish_uvarin
 from ottla_wire.protocol.schema import FIXED_FORMATS, FIXED_WIDTHS, Field, MessageSchema, Struct
 from ottla_wire.protocol.source import Source, locate, run_width
 
+MAX_UNKNOWN_TAGS = 1_000
+"""In one struct. No version of the protocol has ten."""
+
 
 class Malformed(Exception):
     """Raised inside generated code; becomes a ProtocolError that names the field."""
@@ -24,11 +27,17 @@ class Malformed(Exception):
 
 Decoder = Callable[[Buffer, int], tuple[Message, int]]
 
+UNBOUNDED = 2**62
+
 _FAILURES = (Malformed, struct_module.error, IndexError, UnicodeDecodeError, ProtocolError, OverflowError)
 
 
-def compile_decoder(schema: MessageSchema, version: int) -> Decoder:
-    """A function of (buffer, offset) that returns the message and the position behind it."""
+def compile_decoder(schema: MessageSchema, version: int, *, max_elements: int = UNBOUNDED) -> Decoder:
+    """A function of (buffer, offset) that returns the message and the position behind it.
+
+    `max_elements`: of all arrays together, tagged fields included. An element of three bytes becomes an object of sixty
+    and takes a microsecond, so a bound in bytes alone bounds neither memory nor time. Eight numbers count as one.
+    """
     title = f"{schema.name} v{version}"
     source = Source(f"<decoder of {title}>")
     _DecoderWriter(source, version, schema.is_flexible(version)).write_function(schema.struct)
@@ -36,7 +45,7 @@ def compile_decoder(schema: MessageSchema, version: int) -> Decoder:
 
     def decode(buffer: Buffer, offset: int = 0) -> tuple[Message, int]:
         try:
-            return function(buffer, offset, len(buffer))  # type: ignore[no-any-return]
+            return function(buffer, offset, len(buffer), max_elements)  # type: ignore[no-any-return]
         except _FAILURES as error:
             field, local = locate(error.__traceback__, source.filename, fields)
             problem = error.problem if isinstance(error, ProtocolError) else _explain(error)
@@ -63,7 +72,7 @@ class _DecoderWriter:
 
     def write_function(self, root: Struct) -> None:
         emit = self.source.emit
-        with self.source.block("def decode(buf, p, end):"):
+        with self.source.block("def decode(buf, p, end, left):"):
             if _has_records(root, self.version):
                 emit("view = memoryview(buf)")
             target = self.source.unique("m")
@@ -134,10 +143,12 @@ class _DecoderWriter:
                 f"raise Malformed(f'{{{count}}} elements cannot fit into {{end - p}} bytes')"
             )
             if member.type in FIXED_FORMATS and member.type != "uuid":
+                self.write_budget(f"{count} // 8")
                 unpack = self.source.bind("unpack", struct_module.unpack_from)
                 emit(f"{target} = list({unpack}(f'>{{{count}}}{FIXED_FORMATS[member.type]}', buf, p))")
                 emit(f"p += {count} * {width}")
             else:
+                self.write_budget(count)
                 items = self.source.unique("a")
                 emit(f"{target} = {items} = []")
                 with block(f"for _ in range({count}):"):
@@ -151,6 +162,10 @@ class _DecoderWriter:
                     self.flush()
                     emit(f"{items}.append({item})")
         self.write_null_branch(count, target, nullable)
+
+    def write_budget(self, elements: str) -> None:
+        self.source.emit(f"left -= {elements}")
+        self.source.emit("if left < 0: raise Malformed('there are more elements than a request may have')")
 
     def read_length(self, fixed_format: str) -> str:
         """Read a length or count into a local and return its name; -1 then means null in both encodings."""
@@ -202,10 +217,13 @@ class _DecoderWriter:
         self.flush()
         self.source.field = f"{path}(tagged fields)"
         if not tagged:
-            emit(f"if {count}: p = skip_tags(buf, p, end, {count})")
+            with block(f"if {count}:"):
+                self.write_budget(count)
+                emit(f"p = skip_tags(buf, p, end, {count})")
             return
         with block(f"if {count}:"):
             emit(f"if {count} > 127: {count}, p = uvarint(buf, p, {count})")
+            self.write_budget(count)
             emit(f"if {count} * 2 > end - p: raise Malformed(f'{{{count}}} tags cannot fit into {{end - p}} bytes')")
             with block(f"for _ in range({count}):"):
                 for name in (tag, size):
@@ -269,6 +287,8 @@ def skip_tags(buffer: Buffer, position: int, end: int, count: int) -> int:
         count, position = finish_uvarint(buffer, position, count)
     if count * 2 > end - position:
         raise Malformed(f"{count} tags cannot fit into {end - position} bytes")
+    if count > MAX_UNKNOWN_TAGS:
+        raise Malformed(f"{count} tags, at most {MAX_UNKNOWN_TAGS} are read over")
     for _ in range(count):
         tag, position = decode_uvarint(buffer, position)
         size, position = decode_uvarint(buffer, position)

@@ -312,7 +312,7 @@ class Refusing(OsFileSystem):
 
 def test_a_disk_that_becomes_read_only_during_the_start_is_named_in_one_line(directory: Path) -> None:
     refusals = []
-    for steps in range(0, 120, 5):
+    for steps in range(0, 90, 4):
         disk = Refusing(steps)
 
         async def run(disk: Refusing = disk) -> None:
