@@ -64,11 +64,12 @@ def test_aborted_and_control_records_are_passed_and_not_shown() -> None:
     assert offsets(data) == ([0, 1, 3, 4], 5)
 
 
-def test_a_batch_whose_bytes_changed_is_named() -> None:
+def test_a_chunk_ends_before_a_batch_that_cannot_be_read_and_the_next_one_names_it() -> None:
     data = bytearray(batch(0, 3) + batch(3, 3))
     data[-1] ^= 1
-    with pytest.raises(CorruptBatch, match="orders-3: the batch at offset 3 does not match its CRC"):
-        decode_chunk(data, place=PLACE, offset=0)
+    assert offsets(bytes(data)) == ([0, 1, 2], 3)
+    with pytest.raises(CorruptBatch, match="orders-3: nothing can be read at offset 3: the batch at offset 3 does not"):
+        decode_chunk(data, place=PLACE, offset=3)
 
 
 def test_a_chunk_ends_where_it_has_become_too_large() -> None:

@@ -53,7 +53,10 @@ def decode_chunk(
     aborted: Sequence[AbortedTransaction] = (),
     most_plain_bytes: int = MOST_PLAIN_BYTES,
 ) -> Chunk:
-    """The records at and behind `offset` in the batches of a Fetch response, whole batches at a time."""
+    """The records at and behind `offset` in the batches of a Fetch response, whole batches at a time.
+
+    They end before a batch that cannot be read; CorruptBatch if that is the first.
+    """
     shows = AbortedFilter(aborted).shows
     view = memoryview(data)
     records: list[Record[Any]] = []
@@ -62,21 +65,23 @@ def decode_chunk(
     try:
         for position, header in iter_batches(view):
             if not check_crc(view, position, header):
-                raise CorruptBatch(f"{place}: the batch at offset {header.base_offset} does not match its CRC")
+                raise ProtocolError(f"the batch at offset {header.base_offset} does not match its CRC")
             is_shown = shows(view, position, header)
             if header.next_offset <= next_offset:
                 continue
-            if is_shown:
-                for each in decode_batch(view, position):
-                    plain_bytes += len(each.key or b"") + len(each.value or b"")
-                    if each.offset >= next_offset:  # a batch may begin before it, and a forged one may be in disorder
-                        records.append(_record(place, header, each))
-                        next_offset = each.offset + 1
+            decoded = decode_batch(view, position) if is_shown else []
+            for each in decoded:
+                plain_bytes += len(each.key or b"") + len(each.value or b"")
+                if each.offset >= next_offset:  # a batch may begin before it, and a forged one may be in disorder
+                    records.append(_record(place, header, each))
+                    next_offset = each.offset + 1
             next_offset = max(next_offset, header.next_offset)
             if plain_bytes > most_plain_bytes:
                 break
     except ProtocolError as error:
-        raise CorruptBatch(f"{place}: the batch at or behind offset {next_offset} cannot be read: {error}") from None
+        if next_offset == offset:
+            raise CorruptBatch(f"{place}: nothing can be read at offset {offset}: {error}") from None
+        # What is before it is whole; the next chunk begins with what is not.
     return Chunk(records=records, next_offset=next_offset)
 
 

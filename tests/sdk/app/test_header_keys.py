@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -18,18 +19,24 @@ from ottla.sync.topic_reader import TopicReader
 from ottla.sync.topics import create_topic
 from ottla.testing.waiting import wait_until
 from ottla_wire.protocol import ApiKey
-from ottla_wire.records import CompressionType, RecordData, encode_batch
+from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch
 
 LATIN = "caf\udce9"
 """b"caf\\xe9": a key in Latin-1, as the codec keeps it."""
 SHOWN = r"caf\xe9"
 
 
-def produce(kafka: Any, topic: str, *records: RecordData, partition: int = 0, **options: Any) -> None:
-    """One batch, as bytes: no client sends such keys."""
-    batch = encode_batch(records, **options)
+def produce(
+    kafka: Any, topic: str, *records: RecordData, partition: int = 0, claims: int | None = None, **options: Any
+) -> None:
+    """One batch, as bytes: no client sends such keys. `claims`: how many records its header says there are."""
+    batch = bytearray(encode_batch(records, **options))
+    if claims is not None:
+        struct.pack_into(">i", batch, 23, claims - 1)
+        struct.pack_into(">i", batch, 57, claims)
+        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
     client = WireClient(kafka.bootstrap_servers)
-    data = {"index": partition, "records": batch}
+    data = {"index": partition, "records": bytes(batch)}
     body = {"acks": -1, "timeout_ms": 5000, "topic_data": [{"name": topic, "partition_data": [data]}]}
     answer = client.call(ApiKey.PRODUCE, 9, body)
     client.close()
@@ -97,6 +104,28 @@ def test_records_of_other_partitions_are_not_lost_beside_such_a_record(
         by_partition.setdefault(each.partition, []).append(each.offset)
     assert by_partition == {partition: list(range(60)) for partition in range(4)}
     assert [committed(group, topic, partition) for partition in range(4)] == [60] * 4
+
+
+@pytest.mark.parametrize("shell", ["asyncio"], indirect=True)  # librdkafka passes over what it cannot parse
+def test_a_batch_that_nobody_can_read_holds_up_its_own_partition_alone(
+    shell: Any, kafka: Any, wait: Callable[..., None], committed: Any
+) -> None:
+    topic = group = f"unreadable-{shell.name}"
+    create_topic(kafka.bootstrap_servers, topic, partitions=4)
+    for number in range(20):
+        for partition in range(4):
+            claimed = 5 if (partition, number) == (2, 10) else 3
+            produce(kafka, topic, record(0), record(1), record(2), partition=partition, claims=claimed)
+    app, seen = watched(kafka, group, topic)
+    shell.start(app)
+    wait(lambda: len(seen) >= 3 * 60 + 30)
+    shell.stop(app)
+
+    by_partition: dict[int, list[int]] = {}
+    for each in seen:
+        by_partition.setdefault(each.partition, []).append(each.offset)
+    assert by_partition == {partition: list(range(30 if partition == 2 else 60)) for partition in range(4)}
+    assert [committed(group, topic, partition) for partition in range(4)] == [60, 60, 30, 60]
 
 
 def test_such_a_record_goes_to_the_dead_letters_with_its_bytes_and_back(
