@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.consumer import CommitPolicy as CommitPolicy
     from ottla.consumer import FlowLimits as FlowLimits
     from ottla.consumer import Health as Health
+    from ottla.consumer import InTransactions as InTransactions
     from ottla.consumer import Ordering as Ordering
     from ottla.delivery import NO_RETRY as NO_RETRY
     from ottla.delivery import Ack as Ack
@@ -91,7 +92,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.app": ["App", "BindingError", "Context"],
         "ottla.app.producers": ["AppProducer", "AsyncAppProducer", "AsyncPromise", "Promise"],
         "ottla.config": ["TopicSpec"],
-        "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "Ordering"],
+        "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "InTransactions", "Ordering"],
         "ottla.delivery": [
             "NO_RETRY",
             "Ack",

@@ -10,7 +10,11 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
-from ottla import AsyncProducer, Producer
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+from confluent_kafka import Consumer as ConfluentConsumer
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla import AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.producer import TransactionState
 
 
@@ -89,9 +93,71 @@ class ThreadedProducer:
         await asyncio.to_thread(self.producer.__exit__, kind, error, trace)
 
 
+class ThreadedConsumer:
+    """A pulled `Consumer` with the calls of an `AsyncConsumer`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.consumer = Consumer(*arguments, **named)
+
+    async def poll(self, timeout_s: float = 1.0, *, max_records: int = 500) -> Any:
+        return await asyncio.to_thread(self.consumer.poll, timeout_s, max_records=max_records)
+
+    async def commit(self) -> None:
+        await asyncio.to_thread(self.consumer.commit)
+
+    async def start(self) -> ThreadedConsumer:
+        await asyncio.to_thread(self.consumer.start)
+        return self
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.consumer.close)
+
+    async def __aenter__(self) -> ThreadedConsumer:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.consumer, name)
+
+
+CONSUMERS: dict[str, Callable[..., Any]] = {"threads": ThreadedConsumer, "asyncio": AsyncConsumer}
 PRODUCERS: dict[str, Callable[..., Any]] = {"threads": ThreadedProducer, "asyncio": AsyncProducer}
 
 
 def state_of(producer: Any) -> TransactionState:
     state: TransactionState = producer.transactions.states.state
     return state
+
+
+async def committed_values(cluster: EmbeddedCluster, topic: str) -> list[bytes | None]:
+    """All values of the topic's partition 0 that a read_committed consumer sees."""
+
+    def read() -> list[bytes | None]:
+        reader = ConfluentConsumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": f"{topic}-reader",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        values: list[bytes | None] = []
+        try:
+            while True:
+                message = reader.poll(30)
+                assert message is not None, "the partition does not come to an end"
+                problem = message.error()
+                if problem is None:
+                    values.append(message.value())
+                elif problem.code() == KafkaError._PARTITION_EOF:
+                    return values
+        finally:
+            reader.close()
+
+    return await asyncio.to_thread(read)

@@ -36,13 +36,14 @@ from ottla.aio.messages import slices_of, to_batches
 from ottla.aio.reachable import await_broker
 from ottla.aio.subscribed_topics import await_topics, create_no_topics
 from ottla.aio.throttled import hear_throttling
+from ottla.aio.transactional_groups import Member, read_stable_offsets
 from ottla.aio.unreadable import Unreadable
 from ottla.aio.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
 from ottla.consumer import events
 from ottla.consumer.client_log import ErrorLog
-from ottla.consumer.commits import AtMostOnce, CommitPolicy
+from ottla.consumer.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.effects import (
     Commit,
     Dispatch,
@@ -96,7 +97,7 @@ class Engine:
         settings: Settings,
         dead_letters: DeadLetterSink,
         flow: FlowLimits | None = None,
-        commits: CommitPolicy | AtMostOnce | None = None,
+        commits: CommitPolicy | AtMostOnce | InTransactions | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
         topics_timeout_s: float | None = None,
@@ -127,6 +128,7 @@ class Engine:
         self._hooks = hooks
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
+        self._joins_transactions = isinstance(commits, InTransactions)
         self._needs_metadata = any(plan.finishes_out_of_order for plan in plans)
         now_ms = self._clock.monotonic_ms()
         self._session = Session(
@@ -187,6 +189,8 @@ class Engine:
             create_no_topics(self._client._client)
         try:
             await connect(self._client, self._servers, self._answer_s, self.asking)
+            if self._joins_transactions:
+                read_stable_offsets(self._client)
             await await_topics(
                 self._client._client,
                 self.topics_awaited(self._topics),
@@ -276,6 +280,25 @@ class Engine:
         error = await self._work.commit(offsets) if offsets else None
         if error is not None:
             raise commit_error_of(error, self._servers, self.asking) from error
+
+    async def membership(self, epochs: Mapping[TopicPartition, int]) -> Member:
+        """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
+
+        Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
+        """
+        coordinator = self._client._coordinator
+        lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
+        if lost or coordinator.generation < 0:
+            raise RetriableError(
+                f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
+                "since the records were taken"
+            )
+        return Member(
+            group=self.group,
+            generation=coordinator.generation,
+            member_id=coordinator.member_id,
+            instance_id=self._settings.get("group.instance.id"),
+        )
 
     def _forked(self) -> None:
         """Runs in a child process after fork: the event loop and its connections stayed in the parent."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -13,12 +13,24 @@ from aiokafka.structs import TopicPartition
 from ottla.aio.produce_errors import ErrorTranslator
 from ottla.aio.reports import Reports
 from ottla.aio.transaction_client import end_transaction, why_ended
+from ottla.aio.transactional_groups import commit_in_transaction
 from ottla.errors import BrokerUnavailable, ConfigError, FencedError, LifecycleError, OttlaError
 from ottla.producer import TransactionEvent, TransactionFailures, TransactionState, TransactionStates
+from ottla.records import Record
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
+    from ottla.aio.consumer import AsyncConsumer
     from ottla.aio.producer import AsyncProducer
+
+
+@runtime_checkable
+class ReadsInTransactions(Protocol):
+    """Ottla's own consumer, as a transaction sees it."""
+
+    async def join_transaction(self, records: Any, owner: object) -> tuple[Mapping[Any, int], Any]: ...
+
+    def transaction_ended(self, owner: object, *, is_committed: bool) -> None: ...
 
 
 class TransactionRunner:
@@ -37,6 +49,8 @@ class TransactionRunner:
         self._producer = producer
         self._errors = errors
         self._reports = reports
+        self._readers: list[ReadsInTransactions] = []
+        """Ottla's own consumers whose records are in the transaction."""
         states.on(TransactionEvent.INITIALIZED)  # aiokafka's start has fenced earlier producers with this id
 
     async def begin(self, timeout_s: float) -> None:
@@ -61,18 +75,26 @@ class TransactionRunner:
         elif again is TransactionEvent.ABORT:
             await self.abort(timeout_s)
 
-    async def send_offsets(self, offsets: Mapping[Any, int], group: Any, timeout_s: float) -> None:
+    async def send_offsets(self, offsets: Any, group: Any, timeout_s: float) -> None:
         """Commit a group's offsets with the transaction. An offset is that of the next record to read."""
         self.states.check_can_send()
         try:
-            if not isinstance(group, str) or not group:
-                raise ConfigError(f"send_offsets: found {group!r}, wanted the group.id of who read the records")
-            positions = {TopicPartition(topic, partition): offset for (topic, partition), offset in offsets.items()}
-            await self._call(
-                self._producer.client.send_offsets_to_transaction(positions, group),
-                "send_offsets_to_transaction",
-                timeout_s,
-            )
+            client = self._producer.client
+            if isinstance(group, ReadsInTransactions):
+                if group not in self._readers:
+                    self._readers.append(group)
+                positions, member = await group.join_transaction(offsets, self)
+                if not positions:
+                    return
+                call = commit_in_transaction(client, positions, member)
+            else:
+                if not isinstance(group, str) or not group:
+                    raise ConfigError(
+                        f"send_offsets: found {group!r}, wanted the AsyncConsumer that read the records, or a group.id"
+                    )
+                by_client = {TopicPartition(*name): offset for name, offset in offsets.items()}
+                call = client.send_offsets_to_transaction(by_client, group)
+            await self._call(call, "send_offsets_to_transaction", timeout_s)
         except BaseException as error:
             self.failures.call_raised(error)
             raise
@@ -106,6 +128,7 @@ class TransactionRunner:
             raise
         self.states.on(TransactionEvent.COMMITTED)
         self.failures.end()
+        self._tell_readers(is_committed=True)
 
     async def abort(self, timeout_s: float) -> None:
         """Abort: no read_committed consumer will see what was sent.
@@ -119,6 +142,7 @@ class TransactionRunner:
             self._was_fenced()
             raise fenced
         self.states.on(TransactionEvent.ABORT)
+        self._tell_readers(is_committed=False)  # it never will be
         if not await self._producer.settle_all(min(timeout_s, 10.0)):
             self._producer.give_up_all()  # nothing of it may slip into the next transaction
         try:
@@ -135,6 +159,11 @@ class TransactionRunner:
         self.states.on(TransactionEvent.ABORTED)
         self.failures.end()
         self._reports.tracker.take_failures()  # what was not delivered was not to be seen either
+
+    def _tell_readers(self, *, is_committed: bool) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.transaction_ended(self, is_committed=is_committed)
 
     async def abort_if_open(self, timeout_s: float) -> None:
         """Leave nothing open where nobody will abort it: the caller is raised something else already."""
@@ -210,9 +239,19 @@ class Transaction:
         self._runner = runner
         self._timeout_s = timeout_s
 
-    async def send_offsets(self, offsets: Mapping[Any, int], group_id: str) -> None:
-        """Commit consumed offsets with the transaction: `{(topic, partition): offset of the next record}`."""
-        await self._runner.send_offsets(offsets, group_id, self._timeout_s)
+    async def send_offsets(
+        self, offsets: Mapping[Any, int] | Iterable[Record[Any]], consumer: AsyncConsumer[Any] | str
+    ) -> None:
+        """Commit consumed offsets with the transaction.
+
+        With Ottla's `AsyncConsumer(..., commit=InTransactions())`: `send_offsets(records, consumer)`, all records that
+        were taken from it and are in no transaction yet, in any order. They are done when the transaction is committed;
+        when it is aborted, they are given out again. With another client: `send_offsets({(topic, partition): offset of
+        the next record}, "group.id")`, which the coordinator cannot check: nobody else may have the partitions.
+
+        Raises `RetriableError` when a partition was given to another member since.
+        """
+        await self._runner.send_offsets(offsets, consumer, self._timeout_s)
 
     async def commit(self) -> None:
         """Commit now. The block does it by itself; after its `BrokerUnavailable` this asks for the outcome again."""

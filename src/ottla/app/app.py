@@ -98,6 +98,11 @@ class App:
         self.bootstrap_servers = bootstrap_servers
         self.dead_letter_topic = dead_letter_topic
         self.commit: CommitPolicy | AtMostOnce = commit or CommitPolicy()
+        if not isinstance(self.commit, CommitPolicy | AtMostOnce):
+            raise ConfigError(
+                f"App: commit= takes a CommitPolicy or AtMostOnce(), found {commit!r}; InTransactions() is for a "
+                "pulled Consumer or AsyncConsumer"
+            )
         if isinstance(commit, AtMostOnce):
             _refuse_redelivery("App", retry=retry, budget=budget)
         self.flow = flow or FlowLimits()

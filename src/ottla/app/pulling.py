@@ -8,8 +8,9 @@ from typing import Any, Final
 from ottla.app.batch import malformed_part
 from ottla.app.binding import bind
 from ottla.app.invoke import Invoker
+from ottla.consumer.commits import CommitPolicy, InTransactions
 from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import RoutePlan
+from ottla.consumer.plan import DEFAULT_TURN_MS, RoutePlan
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.delivery.failure import FailurePolicy
 from ottla.delivery.retry import RetryPolicy
@@ -21,10 +22,15 @@ __all__ = ["ROUTE", "decoder", "malformed_part", "pull_plan"]
 
 ROUTE: Final = "consumer"
 _MANY_PARTITIONS: Final = 100_000
+_ANY_TIME_MS: Final = 1 << 40
 
 
 def pull_plan(
-    topics: Sequence[str], quantum: int, retry: RetryPolicy | None, dead_letter_topic: str | None
+    topics: Sequence[str],
+    quantum: int,
+    retry: RetryPolicy | None,
+    dead_letter_topic: str | None,
+    commit: CommitPolicy | InTransactions | None,
 ) -> RoutePlan:
     """The plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad names."""
     for topic in topics:
@@ -37,6 +43,8 @@ def pull_plan(
         ordering=Ordering.PARTITION,
         concurrency=_MANY_PARTITIONS,
         quantum=quantum,
+        # A transaction takes its time whatever it holds: shorter runs would only make more of them.
+        turn_ms=_ANY_TIME_MS if isinstance(commit, InTransactions) else DEFAULT_TURN_MS,
         failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic),
     )
 

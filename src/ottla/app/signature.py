@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from ottla.app.context import Context
-from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.commits import CommitPolicy, InTransactions
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.lanes import Ordering
 from ottla.delivery.budget import DeadLetterBudget
@@ -46,7 +46,7 @@ class ConsumerOptions(TypedDict, total=False):
     bootstrap_servers: str | Sequence[str] | None
     key: Any
     retry: RetryPolicy | None
-    commit: CommitPolicy | None
+    commit: CommitPolicy | InTransactions | None
     flow: FlowLimits | None
     quantum: int
     drain_s: float

@@ -35,6 +35,15 @@ class AtMostOnce:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class InTransactions:
+    """Commit nothing: offsets are committed by the transactions that their records join.
+
+    For a `Consumer` or `AsyncConsumer` whose records go through `transaction.send_offsets(records, consumer)`. A commit
+    of its own beside them could come late, and put the group back behind a transaction.
+    """
+
+
 class CommitTimer:
     """Counts towards the next commit. One is under way at a time, but for those that a caller asks for; a failed one is
     tried again after a pause."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ottla.consumer.claims import Claims
-from ottla.consumer.commits import AtMostOnce, CommitPolicy, CommitTimer
+from ottla.consumer.commits import AtMostOnce, CommitPolicy, CommitTimer, InTransactions
 from ottla.consumer.effects import Commit, Dispatch, Effect, Notice
 from ottla.consumer.events import CommitFailed
 from ottla.consumer.flow import FlowControl
@@ -17,12 +17,12 @@ from ottla.records import TopicPartition
 class Committer:
     """The commits of one session: at most one under way, and the last one of a partition before it goes away."""
 
-    __slots__ = ("_partitions", "_positions", "_timer", "claims")
+    __slots__ = ("_commits_nothing", "_partitions", "_positions", "_timer", "claims")
 
     def __init__(
         self,
         partitions: Mapping[TopicPartition, PartitionState],
-        policy: CommitPolicy | AtMostOnce,
+        policy: CommitPolicy | AtMostOnce | InTransactions,
         *,
         flow: FlowControl,
         now_ms: int,
@@ -30,7 +30,8 @@ class Committer:
         is_at_most_once = isinstance(policy, AtMostOnce)
         self._partitions = partitions
         self._positions = Positions(flow, is_at_most_once=is_at_most_once)
-        self._timer = CommitTimer(CommitPolicy() if isinstance(policy, AtMostOnce) else policy, now_ms)
+        self._commits_nothing = isinstance(policy, InTransactions)
+        self._timer = CommitTimer(policy if isinstance(policy, CommitPolicy) else CommitPolicy(), now_ms)
         self.claims = Claims()
         """Runs that are handed out when the commit behind them is acknowledged; empty unless at most once."""
 
@@ -46,6 +47,8 @@ class Committer:
     def collect(self, now_ms: int) -> Offsets:
         """The positions that changed since they were named last. Whoever asks commits them, and tells the answer."""
         offsets = self._positions.collect(self._partitions.values())
+        if self._commits_nothing:
+            return {}
         if offsets:
             self._timer.sent(now_ms)
         return offsets
@@ -75,7 +78,7 @@ class Committer:
             for state in states:
                 state.committed = None
         offsets = self._positions.collect(states, is_final=True)
-        if offsets:
+        if offsets and not self._commits_nothing:
             effects.append(Commit(offsets, is_final=True))
 
     def succeeded(self, effects: list[Effect]) -> None:

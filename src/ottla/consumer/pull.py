@@ -17,13 +17,17 @@ from ottla.records import TopicPartition
 class OpenRun:
     """A run of which some records are settled."""
 
-    __slots__ = ("_failures", "_settled", "_withdrawn", "run")
+    __slots__ = ("_failures", "_settled", "_withdrawn", "handed_out", "joined", "run")
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._settled: set[int] = set()
         self._failures: list[tuple[AnyRecord, Failure]] = []
         self._withdrawn = 0
+        self.handed_out = 0
+        """How many of its records the caller has."""
+        self.joined = 0
+        """How many of its records, from the first, are settled by transactions or belong to one that is not decided."""
 
     @property
     def is_over(self) -> bool:

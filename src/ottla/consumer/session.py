@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from ottla.consumer import events
-from ottla.consumer.commits import AtMostOnce, CommitPolicy
+from ottla.consumer.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.committer import Committer
 from ottla.consumer.dispatcher import Dispatcher
 from ottla.consumer.effects import (
@@ -54,7 +54,7 @@ class Session:
         now_ms: int,
         random: Random,
         flow: FlowLimits | None = None,
-        commits: CommitPolicy | AtMostOnce | None = None,
+        commits: CommitPolicy | AtMostOnce | InTransactions | None = None,
         epoch_offset_ms: int = 0,
         unready_after_ms: int = round(DEFAULT_UNREADY_AFTER_S * 1_000),
     ) -> None:

@@ -17,24 +17,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, Self, Unpack, overload
 
 from ottla.app.pulling import decoder, malformed_part, pull_plan
 from ottla.app.signature import ConsumerOptions, Value
 from ottla.config import consumer_settings, settings_beside
-from ottla.consumer.commits import CommitPolicy
+from ottla.consumer.commits import CommitPolicy, InTransactions
 from ottla.consumer.events import RunFinished
 from ottla.consumer.flow import FlowLimits
 from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS
 from ottla.consumer.pull import OpenRun, PullBook
 from ottla.consumer.run import Run
+from ottla.consumer.transactional_reads import refuse_to_settle, transactional_reads
 from ottla.delivery.exceptions import ExceptionTable, Failure
 from ottla.delivery.outcomes import Dead, Retry
 from ottla.delivery.retry import RetryPolicy
-from ottla.errors import LifecycleError
+from ottla.errors import ConfigError, LifecycleError
 from ottla.producer import forks
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
 from ottla.serdes.base import SerdeOf
@@ -113,7 +114,7 @@ class Consumer(Generic[V_co]):
         key: Any = None,
         dead_letter_topic: str | None = None,
         retry: RetryPolicy | None = None,
-        commit: CommitPolicy | None = None,
+        commit: CommitPolicy | InTransactions | None = None,
         flow: FlowLimits | None = None,
         quantum: int = DEFAULT_QUANTUM_RECORDS,
         drain_s: float = 5.0,
@@ -127,12 +128,15 @@ class Consumer(Generic[V_co]):
         self._sink = ProducerSink(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = drain_s
         self._decoder = decoder(group, value, key)
+        effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
+        self._book = PullBook()
+        self._reads = transactional_reads(self._book, commit, settings=effective, dead_letter_topic=dead_letter_topic)
         self._engine = Engine(
             group=group,
             topics=topics,
-            plans=[pull_plan(topics, quantum, retry, dead_letter_topic)],
+            plans=[pull_plan(topics, quantum, retry, dead_letter_topic, commit)],
             execute={},
-            settings=consumer_settings(bootstrap_servers, group_id=group, settings=settings),
+            settings=effective,
             dead_letters=self._sink,
             flow=flow,
             commits=commit,
@@ -141,7 +145,6 @@ class Consumer(Generic[V_co]):
             unready_after_s=unready_after_s,
             hooks=hooks,
         )
-        self._book = PullBook()
         self._waiting: deque[tuple[OpenRun, Record[Any]]] = deque()
         self._current: Record[Any] | None = None
         self._is_started = False
@@ -160,7 +163,7 @@ class Consumer(Generic[V_co]):
                 self._current = record
                 yield record
                 current, self._current = self._current, None
-                if current is not None:
+                if current is not None and self._reads is None:
                     self._settle(current, None)
 
     def poll(self, timeout_s: float = 1.0, *, max_records: int = 500) -> list[Record[V_co]]:
@@ -181,19 +184,23 @@ class Consumer(Generic[V_co]):
 
     def ack(self, *records: Record[Any]) -> None:
         """These are done."""
+        refuse_to_settle(self._reads)
         for record in records:
             self._settle(record, None)
 
     def retry(self, record: Record[Any], *, after_s: float | None = None, reason: str = "") -> None:
         """Deliver it again, later; it counts as an attempt."""
+        refuse_to_settle(self._reads)
         self._settle(record, Failure.of_outcome(Retry(after_s, reason or "the caller asked for a retry")))
 
     def dead(self, record: Record[Any], reason: str, *, kind: FailureKind = "failed") -> None:
         """Write it to the dead letter topic. It is done when that is acknowledged."""
+        refuse_to_settle(self._reads)
         self._settle(record, Failure.of_outcome(Dead(reason, kind)))
 
     def failed(self, record: Record[Any], error: BaseException) -> None:
         """Handling it raised `error`: retried, and in the end dead-lettered with its stack trace."""
+        refuse_to_settle(self._reads)
         self._settle(record, ExceptionTable().failure_of(error))
 
     def commit(self) -> None:
@@ -202,6 +209,7 @@ class Consumer(Generic[V_co]):
         Raises `RetriableError` when the coordinator refuses it, as it does while the group rebalances (what it named is
         committed with the next one), and `BrokerUnavailable` when nobody answers.
         """
+        refuse_to_settle(self._reads)
         self._engine.commit_now()
 
     # Life
@@ -238,6 +246,32 @@ class Consumer(Generic[V_co]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    # In a transaction: called by `transaction.send_offsets`, and when the transaction ends
+
+    def join_transaction(
+        self, records: Iterable[Record[Any]], owner: object
+    ) -> tuple[dict[TopicPartition, int], bytes]:
+        """(the offsets of these records to commit, the member that commits them), if they are still this member's."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._reads is None:
+            raise ConfigError(
+                "send_offsets: found a consumer that commits by itself, wanted one made with commit=InTransactions()"
+            )
+        self._reads.begin(owner)
+        offsets, epochs = self._reads.join(records)
+        return offsets, self._engine.membership(epochs)
+
+    def transaction_ended(self, owner: object, *, is_committed: bool) -> None:
+        """What joined it is done, or everything that was taken is given out again."""
+        if self._reads is None or not self._reads.belong_to(owner):
+            return
+        if not is_committed:
+            self._waiting.clear()
+            self._current = None
+        for finished in self._reads.committed() if is_committed else self._reads.aborted():
+            self._engine.finish(finished)
 
     # Questions and verbs
 
@@ -276,6 +310,7 @@ class Consumer(Generic[V_co]):
             while self._waiting:
                 opened, record = self._waiting.popleft()
                 if not opened.run.is_cancelled:
+                    opened.handed_out += 1
                     return record
                 self._give_back_cancelled()
             self._give_back_cancelled()

@@ -31,7 +31,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
 from ottla.consumer import events
 from ottla.consumer.client_log import ErrorLog
-from ottla.consumer.commits import AtMostOnce, CommitPolicy
+from ottla.consumer.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.effects import (
     Commit,
     Dispatch,
@@ -58,6 +58,7 @@ from ottla.sync.callbacks import guarded
 from ottla.sync.client_errors import error_of
 from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
+from ottla.sync.group_metadata import generation_of
 from ottla.sync.headers import HeaderReader
 from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
 from ottla.sync.messages import to_batches
@@ -103,7 +104,7 @@ class Engine:
         settings: Settings,
         dead_letters: DeadLetterSink,
         flow: FlowLimits | None = None,
-        commits: CommitPolicy | AtMostOnce | None = None,
+        commits: CommitPolicy | AtMostOnce | InTransactions | None = None,
         drain_s: float = 10.0,
         start_timeout_s: float | None = None,
         topics_timeout_s: float | None = None,
@@ -302,6 +303,25 @@ class Engine:
             error = self._work.take_commit_error()
         if error is not None:
             raise self._error_of(error)
+
+    def membership(self, epochs: Mapping[TopicPartition, int]) -> bytes:
+        """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
+
+        Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
+        """
+
+        def ask() -> bytes:
+            # No rebalance is half done here: its callbacks run on this thread. So the generation fits the partitions.
+            lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
+            metadata: bytes = self._client.consumer_group_metadata()
+            if lost or generation_of(metadata) < 0:
+                raise RetriableError(
+                    f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
+                    "since the records were taken"
+                )
+            return metadata
+
+        return self._on_poll_thread(ask)
 
     def _on_poll_thread(self, call: Callable[[], T]) -> T:
         """Run `call` between two polls, and wait for its result.

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from ottla.errors import BrokerUnavailable, ConfigError, FencedError, LifecycleError, OttlaError
 from ottla.producer import TransactionEvent, TransactionFailures, TransactionState, TransactionStates
+from ottla.records import Record
 from ottla.sync.produce_errors import ErrorTranslator
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
     from ottla.sync.producer import Producer
+
+
+@runtime_checkable
+class ReadsInTransactions(Protocol):
+    """Ottla's own consumer, as a transaction sees it."""
+
+    def join_transaction(self, records: Any, owner: object) -> tuple[Mapping[Any, int], Any]: ...
+
+    def transaction_ended(self, owner: object, *, is_committed: bool) -> None: ...
 
 
 class TransactionRunner:
@@ -30,6 +40,8 @@ class TransactionRunner:
         self._producer = producer
         self._client = client
         self._errors = errors
+        self._readers: list[ReadsInTransactions] = []
+        """Ottla's own consumers whose records are in the transaction."""
 
     def initialize(self, timeout_s: float) -> None:
         """Fence earlier producers with the same transactional.id, and have what they left open aborted. Once."""
@@ -60,12 +72,19 @@ class TransactionRunner:
         elif again is TransactionEvent.ABORT:
             self.abort(timeout_s)
 
-    def send_offsets(self, offsets: Mapping[Any, int], group: Any, timeout_s: float) -> None:
+    def send_offsets(self, offsets: Any, group: Any, timeout_s: float) -> None:
         """Commit a group's offsets with the transaction. An offset is that of the next record to read."""
         self.states.check_can_send()
         try:
+            if isinstance(group, ReadsInTransactions):
+                if group not in self._readers:
+                    self._readers.append(group)
+                offsets, metadata = group.join_transaction(offsets, self)
+            else:
+                metadata = _group_metadata(group)
             positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-            metadata = _group_metadata(group)
+            if not positions:
+                return
             self._call(
                 lambda left_s: self._client.send_offsets_to_transaction(positions, metadata, left_s),
                 "send_offsets_to_transaction",
@@ -100,6 +119,7 @@ class TransactionRunner:
             raise
         self.states.on(TransactionEvent.COMMITTED)
         self.failures.end()
+        self._tell_readers(is_committed=True)
 
     def abort(self, timeout_s: float) -> None:
         """Abort: no read_committed consumer will see what was sent."""
@@ -107,12 +127,18 @@ class TransactionRunner:
             self._was_fenced()
             raise self.failures.fenced
         self.states.on(TransactionEvent.ABORT)
+        self._tell_readers(is_committed=False)  # it never will be
         self._producer.give_up_held()
         self._call(self._client.abort_transaction, "abort_transaction", timeout_s)
         self._producer.settle(timeout_s)  # a report that comes late must not count for the next transaction
         self.states.on(TransactionEvent.ABORTED)
         self.failures.end()
         self._producer.reports.tracker.take_failures()  # what was not delivered was not to be seen either
+
+    def _tell_readers(self, *, is_committed: bool) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.transaction_ended(self, is_committed=is_committed)
 
     def abort_if_open(self, timeout_s: float) -> None:
         """Leave nothing open where nobody will abort it: the caller is raised something else already."""
@@ -182,11 +208,15 @@ class Transaction:
         self._runner = runner
         self._timeout_s = timeout_s
 
-    def send_offsets(self, offsets: Mapping[Any, int], consumer: Any) -> None:
-        """Commit consumed offsets with the transaction: `{(topic, partition): offset of the next record}`.
+    def send_offsets(self, offsets: Mapping[Any, int] | Iterable[Record[Any]], consumer: Any) -> None:
+        """Commit consumed offsets with the transaction.
 
-        `consumer` is who read them: a confluent-kafka consumer, or its group metadata. Its group must not commit them
-        by itself.
+        With Ottla's `Consumer(..., commit=InTransactions())`: `send_offsets(records, consumer)`, all records that were
+        taken from it and are in no transaction yet, in any order. They are done when the transaction is committed; when
+        it is aborted, they are given out again. With a confluent-kafka consumer, or its group metadata:
+        `send_offsets({(topic, partition): offset of the next record}, consumer)`; its group must not commit by itself.
+
+        Raises `RetriableError` when a partition was given to another member since.
         """
         self._runner.send_offsets(offsets, consumer, self._timeout_s)
 

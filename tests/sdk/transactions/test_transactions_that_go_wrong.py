@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from both_shells import PRODUCERS, state_of
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from both_shells import PRODUCERS, committed_values, state_of
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, OttlaError, RecordTooLarge
@@ -42,36 +41,6 @@ def topic(cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def committed(cluster: EmbeddedCluster, topic: str) -> list[bytes | None]:
-    """All values of the topic's partition 0 that a read_committed consumer sees."""
-
-    def read() -> list[bytes | None]:
-        reader = Consumer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "group.id": f"{topic}-reader",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-            }
-        )
-        reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        values: list[bytes | None] = []
-        try:
-            while True:
-                message = reader.poll(30)
-                assert message is not None, "the partition does not come to an end"
-                problem = message.error()
-                if problem is None:
-                    values.append(message.value())
-                elif problem.code() == KafkaError._PARTITION_EOF:
-                    return values
-        finally:
-            reader.close()
-
-    return await asyncio.to_thread(read)
-
-
 # -- fencing -----------------------------------------------------------------------------------------------------------
 
 
@@ -94,7 +63,7 @@ async def test_a_fenced_producer_says_so_and_leaves_its_successor_alone(
             async with new.transaction():
                 new.send(topic, b"new")
     await old.close()
-    assert await committed(cluster, topic) == [b"new", b"new"]
+    assert await committed_values(cluster, topic) == [b"new", b"new"]
 
 
 async def test_a_fenced_producer_whose_caller_swallowed_the_failure_is_at_its_end_as_well(
@@ -116,7 +85,7 @@ async def test_a_fenced_producer_whose_caller_swallowed_the_failure_is_at_its_en
         async with new.transaction():
             new.send(topic, b"new")
     await old.close()
-    assert await committed(cluster, topic) == [b"new"]
+    assert await committed_values(cluster, topic) == [b"new"]
 
 
 async def test_an_abort_without_an_answer_does_not_fence_a_newer_producer(
@@ -142,7 +111,7 @@ async def test_an_abort_without_an_answer_does_not_fence_a_newer_producer(
         async with new.transaction():
             new.send(topic, b"new")
     await old.close()
-    assert await committed(cluster, topic) == [b"new"]
+    assert await committed_values(cluster, topic) == [b"new"]
 
 
 # -- failures inside ---------------------------------------------------------------------------------------------------
@@ -171,7 +140,7 @@ async def test_a_failure_that_was_looked_at_still_keeps_the_transaction_from_bei
         assert state_of(producer) is TransactionState.READY
         async with producer.transaction():
             producer.send(topic, b"again")
-    assert await committed(cluster, topic) == [b"again"]
+    assert await committed_values(cluster, topic) == [b"again"]
 
 
 @pytest.mark.parametrize("way", ["send", "send_many"])
@@ -198,7 +167,7 @@ async def test_a_refused_record_that_was_swallowed_keeps_the_transaction_from_be
         assert isinstance(error.value.__cause__, RecordTooLarge)
         async with producer.transaction():
             producer.send(topic, b"next")
-    assert await committed(cluster, topic) == [b"next"]
+    assert await committed_values(cluster, topic) == [b"next"]
 
 
 async def test_offsets_that_were_not_taken_keep_the_transaction_from_being_committed(
@@ -214,7 +183,7 @@ async def test_offsets_that_were_not_taken_keep_the_transaction_from_being_commi
         with pytest.raises(OttlaError, match="send_offsets: found None"):
             await send()
         assert state_of(producer) is TransactionState.READY
-    assert await committed(cluster, topic) == []
+    assert await committed_values(cluster, topic) == []
 
 
 async def test_what_is_not_acknowledged_in_time_is_not_left_out_of_a_commit(
@@ -230,7 +199,7 @@ async def test_what_is_not_acknowledged_in_time_is_not_left_out_of_a_commit(
             await send()
         async with producer.transaction():
             producer.send(topic, b"next")
-    assert await committed(cluster, topic) == [b"next"]
+    assert await committed_values(cluster, topic) == [b"next"]
 
 
 # -- answers that do not come ------------------------------------------------------------------------------------------
@@ -253,7 +222,7 @@ async def test_the_next_transaction_settles_a_commit_without_an_answer(
                 await producer.transaction(1).__aenter__()
             assert state_of(producer) is TransactionState.COMMITTING
         await send(b"2", 60)
-    assert await committed(cluster, topic) == [b"1", b"2"]
+    assert await committed_values(cluster, topic) == [b"1", b"2"]
 
 
 async def test_closing_settles_a_commit_without_an_answer(
@@ -269,7 +238,7 @@ async def test_closing_settles_a_commit_without_an_answer(
     with loading, pytest.raises(BrokerUnavailable):
         await send()
     await producer.close()
-    assert await committed(cluster, topic) == [b"1"]
+    assert await committed_values(cluster, topic) == [b"1"]
 
 
 async def test_a_commit_that_was_cancelled_before_it_was_asked_for_leaves_nothing_open(
@@ -290,4 +259,4 @@ async def test_a_commit_that_was_cancelled_before_it_was_asked_for_leaves_nothin
         assert state_of(producer) is TransactionState.READY
         async with producer.transaction():
             producer.send(topic, b"next")
-    assert await committed(cluster, topic) == [b"next"]
+    assert await committed_values(cluster, topic) == [b"next"]
