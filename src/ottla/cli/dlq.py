@@ -251,6 +251,8 @@ def _show(record: Record[Any], view: DeadLetterView) -> None:
     table.add_row("came from", view.origin)
     table.add_row("kind", f"{view.kind or '?'} (headers of {view.family})")
     table.add_row("error", f"{view.error_type or ''}: {view.message or ''}")
+    if view.omitted is not None:
+        table.add_row("not in it", f"{view.omitted}: the topic did not take it; a redrive fetches it from its origin")
     table.add_row("attempts", str(view.attempts or "?"))
     table.add_row("group", view.group or "?")
     table.add_row("first failure", _time(view.first_failure_ms))

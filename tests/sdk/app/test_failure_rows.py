@@ -320,6 +320,29 @@ class TestDeadLetterWriteFails:
         assert app.health().is_ready
 
 
+class TestOrderOfDeadLetters:
+    """Elsewhere, and here once: two of one key are swapped on the way, and sending them back inverts them."""
+
+    @pytest.mark.parametrize("ordering", ["partition", "key"])
+    def test_dead_letters_of_a_key_stand_in_the_order_of_their_records(
+        self, app: App, kafka: Any, make_topic: Any, shell: Any, committed: Any, wait: Any, ordering: str
+    ) -> None:
+        topic, dead_topic = make_topic("orders"), make_topic("dead", partitions=2)
+
+        @app.handler(topic, value=Json(), dead_letter_topic=dead_topic, ordering=ordering, concurrency=8, quantum=2)
+        def handle(value: int) -> Dead:
+            return Dead("bad")
+
+        kafka.produce(topic, range(200), keys=[f"k{number % 5}" for number in range(200)], key=str, value=Json())
+        shell.start(app)
+        wait(lambda: committed(app.group, topic) == 200, timeout_s=30)
+
+        by_key: dict[bytes | None, list[int]] = {}
+        for letter in kafka.consume_all(dead_topic):
+            by_key.setdefault(letter.raw_key, []).append(int(letter.raw_value))
+        assert by_key == {f"k{number}".encode(): list(range(number, 200, 5)) for number in range(5)}
+
+
 class TestCrashBeforeCommit:
     """Elsewhere: an out-of-order tail is lost. Here: at most what was in flight and one interval comes again."""
 
@@ -468,11 +491,11 @@ class TestRebalanceMidWork:
 @pytest.fixture
 def quick_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dead letter writes are retried without the long pauses."""
-    from ottla.consumer import settlement
+    from ottla.consumer import letters
 
-    original: Callable[..., Any] = settlement.Settlement.dead_letter_failed
+    original: Callable[..., Any] = letters.Letters.failed
 
     def quick(self: Any, *arguments: Any) -> int | None:
         return None if original(self, *arguments) is None else 10
 
-    monkeypatch.setattr(settlement.Settlement, "dead_letter_failed", quick)
+    monkeypatch.setattr(letters.Letters, "failed", quick)

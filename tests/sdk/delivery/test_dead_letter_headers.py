@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.delivery import DeadLetterReason, build_dead_letter, build_redrive, describe_dead_letter
-from ottla.delivery.dead_letter import PREFIX, without_dead_letter_headers
+from ottla.delivery.dead_letter import PREFIX, DeadLetterRecord, Form, forms_of, without_dead_letter_headers
 from ottla.delivery.exceptions import MESSAGE_LIMIT_BYTES, STACK_TRACE_LIMIT_BYTES
+from ottla.delivery.redrive import Original
+from ottla.producer import size_in_own_batch
 from ottla.records import Header
 
 REASON = DeadLetterReason(
@@ -207,3 +209,50 @@ def test_a_record_of_unknown_origin_needs_a_topic() -> None:
     redrive = build_redrive(key=None, value=b"v", headers=[], to_topic="orders")
     assert redrive is not None
     assert redrive.topic == "orders"
+
+
+class TestForms:
+    @given(key=st.none() | st.binary(), value=st.none() | st.binary(), own=headers_strategy)
+    def test_each_is_smaller_than_the_one_before_and_says_where_the_record_is(
+        self, key: bytes | None, value: bytes | None, own: list[Header]
+    ) -> None:
+        dead = letter(own, key=key, value=value)
+        forms = list(forms_of(dead))
+        assert forms[0] == (Form.WHOLE, dead)
+        kept = without_dead_letter_headers(own)
+        for form, smaller in forms:
+            view = describe_dead_letter(smaller.headers)
+            assert view is not None
+            assert (view.origin, view.kind, view.timestamp_ms) == ("orders-3@42", "failed", 1_699_999_999_000)
+            assert (view.omitted is not None) == form.is_claim
+            assert form.is_claim or (smaller.key, smaller.value) == (key, value)
+            assert form is Form.POSITION or (smaller.key, without_dead_letter_headers(smaller.headers)) == (key, kept)
+        whole = size_in_own_batch(*dead)
+        bare = next(size for form, size in sizes_of(forms) if form is Form.BARE)
+        assert bare < whole
+
+    def test_the_story_goes_first_and_the_value_next_to_last(self) -> None:
+        forms = list(forms_of(letter(value=bytes(1_000))))
+        assert [form for form, _ in forms] == list(Form)
+        sizes = [size for _, size in sizes_of(forms)]
+        assert sizes[0] > sizes[1] > sizes[2] > sizes[3] > sizes[4]
+        assert sizes[4] < 300
+
+    def test_a_claim_without_its_record_is_never_sent_back(self) -> None:
+        for form, dead in forms_of(letter()):
+            sent = build_redrive(key=dead.key, value=dead.value, headers=dead.headers)
+            assert (sent is None) == form.is_claim, "it would be a tombstone"
+
+    def test_a_claim_is_sent_back_as_the_record_at_its_position_unless_that_is_another_one(self) -> None:
+        (_, claim) = list(forms_of(letter()))[-1]
+        for timestamp_ms, is_same in ((1_699_999_999_000, True), (1, False), (None, False)):
+            original = Original(key=b"k", value=b"v", headers=[("own", b"1")], timestamp_ms=timestamp_ms)
+            sent = build_redrive(key=claim.key, value=claim.value, headers=claim.headers, original=original)
+            assert (sent is not None) == is_same
+            if sent is not None:
+                assert (sent.topic, sent.key, sent.value) == ("orders", b"k", b"v")
+                assert sent.headers == [("own", b"1"), ("ottla-redriven", b"1")]
+
+
+def sizes_of(forms: list[tuple[Form, DeadLetterRecord]]) -> list[tuple[Form, int]]:
+    return [(form, size_in_own_batch(*dead)) for form, dead in forms]
