@@ -12,7 +12,7 @@ import pytest
 from wire_client import WireClient
 
 from ottla import App, Json, Record
-from ottla.errors import RetriableError
+from ottla.errors import BrokerUnavailable, RetriableError
 from ottla.sync.headers import HeaderReader
 from ottla.sync.messages import to_batches
 from ottla.sync.topic_reader import TopicReader
@@ -104,6 +104,33 @@ def test_records_of_other_partitions_are_not_lost_beside_such_a_record(
         by_partition.setdefault(each.partition, []).append(each.offset)
     assert by_partition == {partition: list(range(60)) for partition in range(4)}
     assert [committed(group, topic, partition) for partition in range(4)] == [60] * 4
+
+
+@pytest.mark.parametrize("shell", ["threads"], indirect=True)
+def test_headers_that_cannot_be_had_now_are_waited_for_and_nothing_is_lost(
+    shell: Any, kafka: Any, wait: Callable[..., None], committed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = group = "later"
+    create_topic(kafka.bootstrap_servers, topic, partitions=2)
+    for partition in range(2):
+        produce(kafka, topic, record(0), record(1, LATIN if partition else "plain"), record(2), partition=partition)
+    read_again, failures = HeaderReader.read_again, iter(range(5))
+
+    def fails_at_first(reader: HeaderReader, message: Any) -> Any:
+        if next(failures, None) is not None:
+            raise BrokerUnavailable("not now")
+        return read_again(reader, message)
+
+    monkeypatch.setattr(HeaderReader, "read_again", fails_at_first)
+    app, seen = watched(kafka, group, topic)
+    shell.start(app)
+    wait(lambda: len(seen) >= 6)
+    shell.stop(app)
+
+    by_partition = {partition: [r.offset for r in seen if r.partition == partition] for partition in range(2)}
+    assert by_partition == {0: [0, 1, 2], 1: [0, 1, 2]}
+    assert next(failures, None) is None
+    assert [committed(group, topic, partition) for partition in range(2)] == [3, 3]
 
 
 @pytest.mark.parametrize("shell", ["asyncio"], indirect=True)  # librdkafka passes over what it cannot parse
