@@ -37,7 +37,7 @@ class ThreadedTransaction:
 
     async def send_offsets(self, *arguments: Any) -> None:
         consumer = getattr(arguments[-1], "consumer", arguments[-1])
-        await asyncio.to_thread(self.transaction.send_offsets, *arguments[:-1], consumer)
+        await asyncio.to_thread(lambda: self.transaction.send_offsets(*arguments[:-1], consumer))
 
     async def commit(self) -> None:
         await asyncio.to_thread(self.transaction.commit)

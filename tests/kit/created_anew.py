@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+from ottla.testing import Kafka
 
-def create_anew(kafka, topic, *, partitions=1):
+
+def create_anew(kafka: Kafka, topic: str, *, partitions: int = 1) -> None:
     """Whatever Kafka it is: the deletion may take its time."""
     kafka.delete_topics([topic])
     deadline = time.monotonic() + 60

@@ -26,12 +26,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from ottla import BrokerUnavailable, FencedError, OttlaError, Producer
+
+T = TypeVar("T")
 
 WAIT_S = 100.0
 FENCED_EXIT, UNAVAILABLE_EXIT = 3, 4
@@ -94,13 +97,23 @@ def consume_transform_produce(work: Work, *, reached: Callable[[str, int], None]
         with Producer(work.servers, settings={"transactional.id": work.transactional_id}) as producer:
             for number, batch in enumerate(batches(consumer, work.batch, is_over), start=1):
                 try:
-                    one_transaction(work, producer, consumer, batch, lambda point, now=number: reached(point, now))
+                    one_transaction(work, producer, consumer, batch, _at(reached, number))
                 except (FencedError, BrokerUnavailable):
                     raise
                 except OttlaError:
                     rewind(consumer)
     finally:
         consumer.close()
+
+
+def _there(part: T | None) -> T:
+    """A part of a message without an error, which the client's types take for optional."""
+    assert part is not None
+    return part
+
+
+def _at(reached: Callable[[str, int], None], number: int) -> Callable[[str], None]:
+    return lambda point: reached(point, number)
 
 
 def batches(consumer: Consumer, size: int, is_over: Callable[[], bool]) -> Iterator[list[Message]]:
@@ -124,7 +137,7 @@ def one_transaction(
                 producer.flush()
             reached("after a send")
         reached("after the records")
-        offsets = {(each.topic(), each.partition()): each.offset() + 1 for each in batch}
+        offsets = {(each.topic(), each.partition()): _there(each.offset()) + 1 for each in batch}
         transaction.send_offsets(offsets, consumer)
         reached("after the offsets")
     reached("after the commit")
@@ -338,7 +351,7 @@ class Trial:
                 continue
             problem = message.error()
             if problem is None:
-                found[message.partition()].append(message.value())
+                found[_there(message.partition())].append(_there(message.value()))
             elif problem.code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition())
         reader.close()

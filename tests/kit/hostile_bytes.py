@@ -279,7 +279,7 @@ def _decoders() -> dict[str, tuple[ColumnDecoder, object, list[bytes]]]:
     context = SerdeContext("orders")
     found: dict[str, tuple[ColumnDecoder, object, list[bytes]]] = {}
     for kind, serde in (("avro", Avro(Order)), ("json", Json(Order))):
-        found[kind] = decoder_for(serde), serde, [serde.serialize(order, context) for order in orders]
+        found[kind] = decoder_for(serde), serde, [serde.serialize(order, context) or b"" for order in orders]
     message = struct_pb2.Struct()
     message.update({"id": 1, "lines": [{"name": "bolt"}, None, [True, "ä"]], "": {"a": {"b": 2.5}}})
     protobuf = Protobuf(struct_pb2.Struct)

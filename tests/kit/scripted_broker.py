@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
 
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers
 from ottla_wire.records import decode_batch, iter_batches, patch_batch
@@ -25,6 +28,10 @@ VERSIONS = {
 }
 
 
+Answer: TypeAlias = dict[str, Any]
+Healthy: TypeAlias = Callable[[Any], Answer]
+
+
 class HangUp(Exception):
     """Raised by a script: close the connection instead of answering."""
 
@@ -36,50 +43,52 @@ class ScriptedBroker:
     what a healthy broker would, and returns the answer. Requests are kept in `requests`.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
-        self.topics = {}  # name -> partition count
-        self.ports = {}  # of broker ids that are somewhere else
-        self.leaders = {}  # (topic, partition) -> node id, 1 by default
-        self.logs = defaultdict(bytes)
-        self.log_start = defaultdict(int)
-        self.sequences = defaultdict(int)  # of the next batch, per partition
-        self.committed = {}
-        self.script = defaultdict(list)
-        self.requests = []
-        self.tls = None  # an SSLContext: talk TLS
-        self.mangle = lambda api, frame: frame  # of the request's API and the whole frame: what is sent instead
-        self.threads = []
-        self.connections = []
+        self.topics: dict[str, int] = {}  # name -> partition count
+        self.ports: dict[int, int] = {}  # of broker ids that are somewhere else
+        self.leaders: dict[tuple[str, int], int] = {}  # (topic, partition) -> node id, 1 by default
+        self.logs: defaultdict[tuple[str, int], bytes] = defaultdict(bytes)
+        self.log_start: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self.sequences: defaultdict[tuple[str, int], int] = defaultdict(int)  # of the next batch, per partition
+        self.committed: dict[tuple[str, int], int] = {}
+        self.script: defaultdict[ApiKey, list[Callable[[Any, Healthy], Answer | None]]] = defaultdict(list)
+        self.requests: list[tuple[ApiKey, Any]] = []
+        self.tls: ssl.SSLContext | None = None  # given: talk TLS
+        self.mangle: Callable[[ApiKey, bytes], bytes] = lambda api, frame: (
+            frame
+        )  # of the request's API and the whole frame: what is sent instead
+        self.threads: list[threading.Thread] = []
+        self.connections: list[socket.socket] = []
         self.closing = False
         self._start(self._accept)
 
     # Scripting
 
-    def add_topic(self, name, partitions=1):
+    def add_topic(self, name: str, partitions: int = 1) -> None:
         self.topics[name] = partitions
 
-    def append(self, topic, partition, batch):
+    def append(self, topic: str, partition: int, batch: bytes) -> int:
         end = self.end(topic, partition)
         data = bytearray(batch)
         patch_batch(data, 0, end, 0)
         self.logs[topic, partition] += bytes(data)
         return end
 
-    def end(self, topic, partition):
+    def end(self, topic: str, partition: int) -> int:
         last = [h for _, h in iter_batches(self.logs[topic, partition])]
         return last[-1].next_offset if last else self.log_start[topic, partition]
 
-    def records(self, topic, partition):
+    def records(self, topic: str, partition: int) -> list[Any]:
         data = self.logs[topic, partition]
         return [record for position, _ in iter_batches(data) for record in decode_batch(data, position)]
 
-    def count(self, api):
+    def count(self, api: ApiKey) -> int:
         return sum(1 for key, _ in self.requests if key == api)
 
-    def close(self):
+    def close(self) -> None:
         self.closing = True
         for waiting in [self.listener, *self.connections]:
             try:
@@ -92,12 +101,12 @@ class ScriptedBroker:
 
     # Serving
 
-    def _start(self, target, *args):
+    def _start(self, target: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)
         self.threads.append(thread)
         thread.start()
 
-    def _accept(self):
+    def _accept(self) -> None:
         while not self.closing:
             try:
                 connection, _ = self.listener.accept()
@@ -106,7 +115,7 @@ class ScriptedBroker:
             self.connections.append(connection)
             self._start(self._serve, connection)
 
-    def _serve(self, connection):
+    def _serve(self, connection: socket.socket) -> None:
         if self.tls is not None:
             try:
                 connection = self.tls.wrap_socket(connection, server_side=True)
@@ -124,20 +133,20 @@ class ScriptedBroker:
                     answer = self._answer(api, request)
                     if answer is not None:
                         parts = headers.encode_response_frame(api, head.api_version, head.correlation_id, answer)
-                        connection.sendall(self.mangle(api, b"".join(parts)))
+                        connection.sendall(self.mangle(api, b"".join(cast(list[bytes], parts))))
             except (HangUp, OSError):
                 return
 
-    def _answer(self, api, request):
-        healthy = getattr(self, f"_{api.name.lower()}")
+    def _answer(self, api: ApiKey, request: Any) -> Answer | None:
+        healthy: Healthy = getattr(self, f"_{api.name.lower()}")
         steps = self.script[api]
         return steps.pop(0)(request, healthy) if steps else healthy(request)
 
-    def _api_versions(self, request):
+    def _api_versions(self, request: Any) -> Answer:
         keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in VERSIONS.items()]
         return {"error_code": 0, "api_keys": keys}
 
-    def _metadata(self, request):
+    def _metadata(self, request: Any) -> Answer:
         wanted = list(self.topics) if request.topics is None else [t.name for t in request.topics]
         nodes = {1, *self.leaders.values()} - {-1}
         topics = []
@@ -155,8 +164,8 @@ class ScriptedBroker:
         ]
         return {"brokers": brokers, "topics": topics}
 
-    def _list_offsets(self, request):
-        def offset(topic, entry):
+    def _list_offsets(self, request: Any) -> Answer:
+        def offset(topic: str, entry: Any) -> tuple[int, int]:
             if entry.timestamp == -2:
                 return self.log_start[topic, entry.partition_index], -1
             if entry.timestamp == -1:
@@ -178,8 +187,8 @@ class ScriptedBroker:
             ]
         }
 
-    def _fetch(self, request):
-        def partition(topic, entry):
+    def _fetch(self, request: Any) -> Answer:
+        def partition(topic: str, entry: Any) -> Answer:
             data = self.logs[topic, entry.partition]
             end = self.end(topic, entry.partition)
             start = self.log_start[topic, entry.partition]
@@ -200,7 +209,7 @@ class ScriptedBroker:
             ],
         }
 
-    def _produce(self, request):
+    def _produce(self, request: Any) -> Answer:
         return {
             "responses": [
                 {
@@ -214,7 +223,7 @@ class ScriptedBroker:
             ]
         }
 
-    def _append_checked(self, topic, partition, batch):
+    def _append_checked(self, topic: str, partition: int, batch: bytes) -> Answer:
         """What an idempotent append does: in sequence, again, or out of order."""
         ((_, header),) = iter_batches(batch)
         expected = self.sequences[topic, partition]
@@ -225,17 +234,17 @@ class ScriptedBroker:
         self.sequences[topic, partition] += header.record_count
         return {"error_code": 0, "base_offset": self.append(topic, partition, batch)}
 
-    def _init_producer_id(self, request):
+    def _init_producer_id(self, request: Any) -> Answer:
         return {"error_code": 0, "producer_id": 77, "producer_epoch": 0}
 
-    def _describe_configs(self, request):
+    def _describe_configs(self, request: Any) -> Answer:
         entries = [{"name": "max.message.bytes", "value": "100000"}]
         return {"results": [{"error_code": 0, "resource_type": 2, "resource_name": "", "configs": entries}]}
 
-    def _find_coordinator(self, request):
+    def _find_coordinator(self, request: Any) -> Answer:
         return {"error_code": 0, "node_id": 1, "host": "127.0.0.1", "port": self.port}
 
-    def _offset_commit(self, request):
+    def _offset_commit(self, request: Any) -> Answer:
         for t in request.topics:
             self.committed |= {(t.name, p.partition_index): p.committed_offset for p in t.partitions}
         return {
@@ -245,7 +254,7 @@ class ScriptedBroker:
             ]
         }
 
-    def _offset_fetch(self, request):
+    def _offset_fetch(self, request: Any) -> Answer:
         return {
             "topics": [
                 {
@@ -259,10 +268,10 @@ class ScriptedBroker:
             ]
         }
 
-    def _sasl_handshake(self, request):
+    def _sasl_handshake(self, request: Any) -> Answer:
         return {"error_code": 0, "mechanisms": ["PLAIN"]}
 
-    def _sasl_authenticate(self, request):
+    def _sasl_authenticate(self, request: Any) -> Answer:
         right = bytes(request.auth_bytes) == b"\0ann\0secret"
         code = ErrorCode.NONE if right else ErrorCode.SASL_AUTHENTICATION_FAILED
         return {"error_code": code, "error_message": None if right else "wrong password", "auth_bytes": b""}

@@ -13,7 +13,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+from ottla.testing import Kafka
 
 PARTITIONS = 2
 WAIT_S = 300
@@ -93,7 +97,7 @@ QUICK = {
 }
 
 
-def _let_others_first():
+def _let_others_first() -> None:
     """It has time until the last tests. Linux may share the processor among sessions first, then within each."""
     os.nice(15)
     with contextlib.suppress(OSError):
@@ -103,7 +107,7 @@ def _let_others_first():
 class Started:
     """A command in a session of its own, as a terminal would start it."""
 
-    def __init__(self, command, log, **environment):
+    def __init__(self, command: Sequence[str | Path], log: Path, **environment: str) -> None:
         self.log = log
         with log.open("w") as output:
             self.process = subprocess.Popen(
@@ -115,7 +119,7 @@ class Started:
                 preexec_fn=_let_others_first,
             )
 
-    def wait(self, reached):
+    def wait(self, reached: Callable[[], object]) -> None:
         """Until something is there; the process must live that long."""
         deadline = time.monotonic() + WAIT_S
         while not reached():
@@ -123,19 +127,19 @@ class Started:
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.002)
 
-    def signal(self, number):
+    def signal(self, number: int) -> None:
         """To all of its process group, as a terminal sends Ctrl-C."""
         os.killpg(self.process.pid, number)
 
     @property
-    def has_processes(self):
+    def has_processes(self) -> bool:
         try:
             os.killpg(self.process.pid, 0)
         except ProcessLookupError:
             return False
         return True
 
-    def end(self):
+    def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
         self.process.wait()
@@ -148,7 +152,7 @@ class Submitted(Started):
     once, reads what is there, and waits for more.
     """
 
-    def __init__(self, kafka, folder):
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
         import pyspark
 
         self.kafka, self.folder = kafka, folder
@@ -157,18 +161,18 @@ class Submitted(Started):
         self.rows = fill(kafka, self.source, range(100))
         self.arguments = [self.source, self.sink, str(folder), kafka.bootstrap_servers]
         (folder / "program.py").write_text(SUBMITTED)
-        command = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[2]"]
+        command: list[str | Path] = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[2]"]
         for name, value in QUICK.items():
             command += ["--conf", f"{name}={value}"]
         super().__init__([*command, folder / "program.py", *self.arguments], folder / "log", **environment())
 
-    def more_rows(self):
+    def more_rows(self) -> None:
         """Three micro-batches more."""
         self.rows = sorted([*self.rows, *fill(self.kafka, self.source, range(100, 400))])
 
-    def declared_here(self):
+    def declared_here(self) -> Any:
         """The same pipeline in this process."""
-        program: dict[str, object] = {"__name__": "program"}
+        program: dict[str, Any] = {"__name__": "program"}
         exec(SUBMITTED, program)
         return program["declare"](*self.arguments)
 
@@ -176,13 +180,13 @@ class Submitted(Started):
 class Service(Started):
     """`ottla pipeline run`. In its second micro-batch a worker waits for the file `go`."""
 
-    def __init__(self, kafka, folder):
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
         self.folder = folder
         source = kafka.create_topic(kafka.fresh_name("service-in"), partitions=PARTITIONS)
         fill(kafka, source, range(200))
         (folder / "its_service.py").write_text(SERVICE)
         ottla = Path(sys.executable).parent / "ottla"
-        command = [ottla, "pipeline", "run", "its_service:pipeline", "--master", "local[2]"]
+        command: list[str | Path] = [ottla, "pipeline", "run", "its_service:pipeline", "--master", "local[2]"]
         for name, value in QUICK.items():
             command += ["--set", f"{name}={value}"]
         more = {
@@ -192,7 +196,7 @@ class Service(Started):
         super().__init__(command, folder / "log", **environment(), **more)
 
 
-def environment():
+def environment() -> dict[str, str]:
     from ottla.spark.class_archive import archive_options, class_archive
     from ottla.spark.java import find_java, java_home
     from ottla.spark.worker_python import worker_python
@@ -203,7 +207,7 @@ def environment():
     return found if archive is None else found | {"SPARK_SUBMIT_OPTS": archive_options(archive)}
 
 
-def fill(kafka, topic, numbers):
+def fill(kafka: Kafka, topic: str, numbers: Iterable[int]) -> list[str]:
     for p in range(PARTITIONS):
         kafka.produce(topic, [f"{p}-{i}" for i in numbers], partition=p)
     return sorted(f"{p}-{i}" for p in range(PARTITIONS) for i in numbers)
