@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.spark.asked_python import is_not_found, lacks_the_package, python_of_the_jvm
 from ottla.spark.decoding import Decodable, decode
 from ottla.spark.engine import Engine, jvm_options, takes_jvm
 from ottla.spark.inside import pack_recipes
@@ -73,5 +74,10 @@ def _load(
     packed = pack_recipes(value=value, key=key)
     if packed is not None:
         options = options | {DECODE_OPTION: packed}
-    loaded: DataFrame = reader.format("ottla").options(**options).load()
+    try:
+        loaded: DataFrame = reader.format("ottla").options(**options).load()
+    except Exception as error:
+        if is_not_found(error):
+            raise lacks_the_package(python_of_the_jvm(spark)) from error
+        raise
     return loaded

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
+from ottla.spark.asked_python import asked_python, check_python
 from ottla.spark.class_archive import started_from_archive
 from ottla.spark.java import find_java, java_home
 from ottla.spark.worker_python import worker_python
+from ottla.telemetry import log_event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +117,21 @@ def session(
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
         settings.setdefault("spark.executorEnv.OTTLA_SPARK_TASKS", str(local_cores(chosen_master or "local[*]")))
         os.environ["OTTLA_SPARK_TASKS"] = settings["spark.executorEnv.OTTLA_SPARK_TASKS"]
+    elif not runs_submitted:
+        # The driver's own, to look data sources up beside it; without a word Spark takes the `python3` of the PATH.
+        if not any(name in os.environ for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")):
+            os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python()
+        log_event(
+            "spark_worker_python",
+            "info",
+            {
+                "driver": str(asked_python(os.environ)),
+                "executors": os.environ.get("PYSPARK_PYTHON", "python3 of each executor's PATH"),
+                "hint": "executors need ottla[spark] too: PYSPARK_PYTHON says which Python they start",
+            },
+        )
+    if not runs_submitted and asked_python(os.environ).program != worker_python():
+        check_python(asked_python(os.environ))
     builder: Any = SparkSession.builder.appName(name)
     if chosen_master is not None:
         builder = builder.master(chosen_master)

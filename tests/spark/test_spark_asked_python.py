@@ -1,0 +1,84 @@
+"""A Python that Spark starts and that lacks the package is named, with how to choose another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import ConfigError
+from ottla.spark.asked_python import Asked, asked_python, check_python, is_not_found, lacks_the_package
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python without any installed package, called python3."""
+    program = tmp_path / "bin" / "python3"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("environ", "program", "said"),
+    [
+        ({}, "python3", "from the PATH"),
+        ({"PYSPARK_PYTHON": "/a/python"}, "/a/python", "PYSPARK_PYTHON"),
+        ({"PYSPARK_PYTHON": "/a/python", "PYSPARK_DRIVER_PYTHON": "/b/python"}, "/b/python", "PYSPARK_DRIVER_PYTHON"),
+    ],
+)
+def test_spark_asks_the_python_that_the_environment_names(environ: dict[str, str], program: str, said: str) -> None:
+    asked = asked_python(environ)
+    assert asked.program == program
+    assert asked.said_by.startswith(said)
+
+
+def test_a_python_without_the_package_is_refused_by_name(bare_python: Path) -> None:
+    check_python(Asked(sys.executable, "PYSPARK_PYTHON"))
+    with pytest.raises(ConfigError, match=r"python3 \(PYSPARK_PYTHON\) for the data source 'ottla'") as caught:
+        check_python(Asked(str(bare_python), "PYSPARK_PYTHON"))
+    assert "set PYSPARK_PYTHON (for executors, on their machines) and PYSPARK_DRIVER_PYTHON" in str(caught.value)
+    with pytest.raises(ConfigError, match="which cannot be started"):
+        check_python(Asked("/nowhere/python3", "PYSPARK_PYTHON"))
+
+
+def test_the_server_of_spark_connect_is_named_as_such() -> None:
+    assert "the Python of the Spark Connect server" in str(lacks_the_package(None))
+    assert not is_not_found(ValueError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta"))
+
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+import ottla.spark
+from ottla.errors import ConfigError
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    ottla.spark.read(spark, "orders", bootstrap_servers="localhost:1")
+except ConfigError as error:
+    print("TOLD", error)
+spark.stop()
+"""
+
+
+def test_a_driver_in_an_environment_that_is_not_activated_is_told_which_python_was_asked(bare_python: Path) -> None:
+    names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
+    environ = {name: value for name, value in os.environ.items() if name not in names}
+    environ["PATH"] = f"{bare_python.parent}{os.pathsep}{environ['PATH']}"
+    program = f"from ottla.spark.java import find_java, java_home\nimport os\n{PROGRAM}"
+    program = program.replace("import os\n", "import os\nos.environ['JAVA_HOME'] = str(java_home(find_java()))\n", 1)
+    ran = subprocess.run([sys.executable, "-c", program], env=environ, text=True, capture_output=True, timeout=240)
+    assert "TOLD Spark asked python3 (from the PATH" in ran.stdout, ran.stderr[-2_000:]
+
+
+def test_a_session_does_not_start_with_a_python_that_lacks_the_package(bare_python: Path) -> None:
+    program = "import ottla.spark\nottla.spark.session(master='spark://127.0.0.1:1')"
+    environ = {**os.environ, "PYSPARK_PYTHON": str(bare_python)}
+    environ.pop("PYSPARK_DRIVER_PYTHON", None)
+    ran = subprocess.run([sys.executable, "-c", program], env=environ, text=True, capture_output=True, timeout=120)
+    assert ran.returncode == 1
+    assert f"ConfigError: Spark asked {bare_python} (PYSPARK_PYTHON) for the data source 'ottla'" in ran.stderr
