@@ -1,8 +1,8 @@
 """Which Python Spark asks for the data source `ottla`, and what to say where that one does not have it.
 
 Spark starts a Python of its own beside the driver to look data sources up: PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON,
-else the `python3` of the PATH; on executors PYSPARK_PYTHON or `python3`. It is not the one that runs the driver's program:
-a virtual environment that is not activated is enough, and Spark then says only that it finds no data source.
+else the `python3` of the PATH; on executors PYSPARK_PYTHON or `python3`. It is not the one that runs the driver's
+program: where a virtual environment is not activated, Spark says only that it finds no data source.
 """
 
 from __future__ import annotations
