@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from aiokafka import TopicPartition as ClientPartition
@@ -17,6 +17,7 @@ from ottla.consumer.effects import (
     Commit,
     Effect,
     FindRetryPositions,
+    LookAtLogs,
     PausePartitions,
     ResumePartitions,
     SeekPartition,
@@ -33,8 +34,15 @@ class ClientWork:
     """The calls of one client. `client` is set before anything is done."""
 
     def __init__(
-        self, *, group: str, step: Callable[[events.Event], Any], error_log: ErrorLog, hooks: Hooks | None
+        self,
+        *,
+        group: str,
+        step: Callable[[events.Event], Any],
+        error_log: ErrorLog,
+        hooks: Hooks | None,
+        look: Callable[[events.LookedAt], None],
     ) -> None:
+        self._look = look
         self.client: Any = None
         self._group = group
         self._step = step
@@ -54,6 +62,8 @@ class ClientWork:
                 self._call(self.client.seek, ClientPartition(*name), offset)
             case Commit(offsets):
                 _begin(self._commit(offsets), self._commits)
+            case LookAtLogs(epochs):
+                self._look(events.LookedAt(epochs, self._positions(epochs)))
             case FindRetryPositions(partitions):
                 _begin(self._find_retry_positions(partitions), self._lookups)
 
@@ -114,6 +124,17 @@ class ClientWork:
         # The session asks again for what is missing.
         found = await retry_positions(self.client, asked, on_error=self._log_lookup_error)
         self._step(events.RetryPositionsFound(asked, found))
+
+    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the client reads on, as far as it has read: no broker is asked."""
+        subscription = getattr(getattr(self.client, "_subscription", None), "subscription", None)
+        assignment = getattr(subscription, "assignment", None)
+        if assignment is None:
+            return {}
+        states = {name: assignment.state_value(ClientPartition(*name)) for name in partitions}
+        return {
+            name: state.position for name, state in states.items() if state is not None and state.has_valid_position
+        }
 
     def _log_lookup_error(self, error: Exception) -> None:
         self._error_log.write("warning", type(error).__name__, str(error))

@@ -13,6 +13,7 @@ tasks: only the coordinator waits, and it goes on with its heartbeats.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
@@ -28,7 +29,7 @@ from ottla.aio.client_errors import commit_error_of, error_of
 from ottla.aio.client_work import ClientWork
 from ottla.aio.dead_letters import DeadLetterSink
 from ottla.aio.lookups import (
-    committed_metadata,
+    committed_offsets,
     connect,
     offset_at_time,
 )
@@ -49,6 +50,7 @@ from ottla.consumer.effects import (
     Dispatch,
     Effect,
     FindRetryPositions,
+    LookAtLogs,
     Notice,
     PausePartitions,
     ResumePartitions,
@@ -69,6 +71,8 @@ from ottla.producer import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.log_ends import LogEnds
+from ottla.wire_client.log_looks import LogLooks
 
 START_TIMEOUT_S = 10.0
 """How long `start` waits for something to listen at the address, if nobody chose."""
@@ -129,7 +133,6 @@ class Engine:
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
         self._joins_transactions = isinstance(commits, InTransactions)
-        self._needs_metadata = any(plan.finishes_out_of_order for plan in plans)
         now_ms = self._clock.monotonic_ms()
         self._session = Session(
             plans,
@@ -152,7 +155,13 @@ class Engine:
         self._error_log = ErrorLog(group, self._clock)
         self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
-        self._work = ClientWork(group=group, step=self._step, error_log=self._error_log, hooks=hooks)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._looks: LogLooks[events.LookedAt] = LogLooks(
+            settings, name=f"ottla-{group}-logs", answer=self._on_logs, failed=self._error_log.note
+        )
+        self._work = ClientWork(
+            group=group, step=self._step, error_log=self._error_log, hooks=hooks, look=self._looks.ask
+        )
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
             sum(plan.concurrency for plan in plans if plan.name in execute),
@@ -205,6 +214,7 @@ class Engine:
             raise
         self._work.client = self._client
         self._workers.start()
+        self._loop = asyncio.get_running_loop()
         self._main = asyncio.create_task(self._fetch_forever(), name=f"ottla-{self.group}-fetch")
 
     def stop(self) -> None:
@@ -383,7 +393,9 @@ class Engine:
         try:
             chunk = await self._unreadable.read(name)
         except CorruptBatch as corrupt:
-            self._error_log.write("error", "records_unreadable", f"{corrupt} ({type(error).__name__}: {error})")
+            text = f"{corrupt} ({type(error).__name__}: {error})"
+            self._error_log.write("error", "records_unreadable", text)
+            self._step(events.ClientFailed(name, text))
             await asyncio.sleep(_FETCH_S)
             return
         if await self._take_in(slices_of(name, chunk.records), name, epoch):
@@ -409,6 +421,7 @@ class Engine:
         finally:
             await self._workers.stop()
             await self._work.stop()
+            self._looks.stop()
             try:
                 async with asyncio.timeout(_LEAVE_S):
                     await self._client.stop()
@@ -422,12 +435,12 @@ class Engine:
     async def on_assign(self, partitions: list[TopicPartition]) -> None:
         if self._shared_id:
             self._shared_id.assigned(self._clock.monotonic_ms())
-        metadata = None
+        committed = None
         self._is_assigned.clear()
         try:
-            if self._needs_metadata and partitions:
-                metadata = await committed_metadata(self._client, partitions, group=self.group)
-            self._step(events.Assigned(partitions, metadata))
+            if partitions:
+                committed = await committed_offsets(self._client, partitions, group=self.group)
+            self._step(events.Assigned(partitions, committed))
         finally:
             self._is_assigned.set()
 
@@ -479,7 +492,7 @@ class Engine:
             match effect:
                 case Dispatch(run):
                     runs.append(run)
-                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions():
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
                     self._work.do(effect)
                 case Commit(_, is_final):
                     if not is_final:
@@ -491,6 +504,13 @@ class Engine:
                     if self._hooks is not None:
                         self._hooks.event(group=self.group, event=event)
         return runs
+
+    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
+        """In the thread that looks."""
+        seen = asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()})
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._step, seen)
 
     def _on_dead_letter(
         self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True

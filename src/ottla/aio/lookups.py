@@ -44,10 +44,10 @@ async def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp
     return offset
 
 
-async def committed_metadata(
+async def committed_offsets(
     client: Any, partitions: Sequence[TopicPartition], *, group: str
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """The committed offsets that carry metadata."""
+    """The committed offsets, each with its metadata."""
     # aiokafka's public `committed` leaves the metadata out; without it the finished ones are delivered again.
     coordinator = getattr(client, "_coordinator", None)
     if coordinator is None or not hasattr(coordinator, "fetch_committed_offsets"):
@@ -59,9 +59,9 @@ async def committed_metadata(
         log_event("commit_metadata_unread", "warning", {"group": group, "error": str(error)})
         return {}
     return {
-        TopicPartition(*name): (found.offset, found.metadata)
+        TopicPartition(*name): (found.offset, found.metadata or "")
         for name, found in committed.items()
-        if found.offset >= 0 and found.metadata
+        if found.offset >= 0
     }
 
 

@@ -16,6 +16,10 @@ class ErrorLog:
         self._clock = clock
         self._limit = RateLimit(every_ms=_EVERY_MS)
 
+    def note(self, code: str, error: str) -> None:
+        """What costs nothing but knowledge."""
+        self.write("info", code, error)
+
     def write(self, level: str, code: str, error: str) -> None:
         held_back = self._limit.admit(code, self._clock.monotonic_ms())
         if held_back is not None:

@@ -125,6 +125,13 @@ class FindRetryPositions:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAtLogs:
+    """Look up where the logs of these partitions begin and end, and of which topic they are; answer `LogsSeen`."""
+
+    epochs: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something worth a log line: the event's name and its fields. Never one per record that went well."""
 
@@ -134,5 +141,13 @@ class Notice:
 
 
 Effect: TypeAlias = (
-    Dispatch | PausePartitions | ResumePartitions | SeekPartition | Commit | Write | FindRetryPositions | Notice
+    Dispatch
+    | PausePartitions
+    | ResumePartitions
+    | SeekPartition
+    | Commit
+    | Write
+    | FindRetryPositions
+    | LookAtLogs
+    | Notice
 )

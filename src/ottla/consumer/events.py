@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,10 +13,10 @@ from ottla.records import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Partitions were added to the assignment. `metadata`: the committed offset and its metadata, where known."""
+    """Partitions were added to the assignment. `committed`: the offset and its metadata, of those that have one."""
 
     partitions: Sequence[TopicPartition]
-    metadata: Mapping[TopicPartition, tuple[int, str]] | None = None
+    committed: Mapping[TopicPartition, tuple[int, str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,54 @@ class RetryPositionsFound:
 
 
 @dataclass(frozen=True, slots=True)
+class LogSeen:
+    """One partition's log. `end` is where a reader with our isolation level comes to its end; `position` is where the
+    client reads on, which skips what is not for readers, or None where that is not known."""
+
+    topic_id: bytes | None
+    start: int
+    end: int
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogsSeen:
+    """The answer to `LookAtLogs`, with its epochs; those that are missing in `logs` could not be looked up."""
+
+    epochs: Mapping[TopicPartition, int]
+    logs: Mapping[TopicPartition, LogSeen]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt(Collection[TopicPartition]):
+    """What a shell looks up for `LookAtLogs`: the partitions, with the positions of the client when it was asked."""
+
+    epochs: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.epochs
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self.epochs)
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    def seen(self, logs: Mapping[TopicPartition, tuple[bytes | None, int, int]]) -> LogsSeen:
+        """The answer, from the topic id, the start and the end of each log."""
+        return LogsSeen(self.epochs, {name: LogSeen(*log, self.positions.get(name)) for name, log in logs.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFailed:
+    """The client reported an error of one partition, and goes on trying."""
+
+    topic_partition: TopicPartition
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class CommitSucceeded:
     """The coordinator stored these positions."""
 
@@ -164,6 +212,8 @@ Event: TypeAlias = (
     | DeadLetterWritten
     | DeadLetterFailed
     | RetryPositionsFound
+    | LogsSeen
+    | ClientFailed
     | CommitSucceeded
     | CommitFailed
     | Tick

@@ -64,6 +64,29 @@ class StoppedAt:
     groups: list[list[AnyRecord]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class LogPlace:
+    """Our place in the partition's log, as far as it was looked at: see `log_watch`."""
+
+    still_since_ms: int
+    expected: int | None = None
+    """The offset that comes next, unless the log has a gap."""
+    topic_id: bytes | None = None
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets that were passed over since a look was asked for: from, and up to."""
+    asked_gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Those that the next answer is about."""
+    old_ids: frozenset[bytes] = frozenset()
+    """Topics of the same name that are no more."""
+    place: tuple[int | None, int | None] = (None, None)
+    was_short: bool = False
+    at: int = 0
+    end: int = 0
+    seen_ms: int = 0
+    error: str | None = None
+    """What the client said of it, since records came."""
+
+
 class PartitionState:
     """Everything that is known of a partition in one assignment. `epoch` names the assignment: results that carry an
     older one belong to somebody else by now."""
@@ -82,6 +105,7 @@ class PartitionState:
         "late",
         "letter_order",
         "linger",
+        "log",
         "pace",
         "plan",
         "restored",
@@ -99,6 +123,7 @@ class PartitionState:
         self.lanes = lanes_for(plan.ordering)
         self.pace = Pace(now_ms)
         self.linger = Linger(linger_ms=plan.linger_ms, most=plan.quantum) if plan.linger_ms else None
+        self.log = LogPlace(now_ms, seen_ms=now_ms)
         self.in_flight: set[Run] = set()
         self.attempts: dict[int, Attempts] = {}
         self.dead_letters: dict[int, PendingWrite] = {}

@@ -73,14 +73,6 @@ class RoutePlan:
         retry_topics = self.failures.retry_topics
         return retry_topics is not None and retry_topics.keep_key_order and self.ordering is not Ordering.UNORDERED
 
-    @property
-    def finishes_out_of_order(self) -> bool:
-        """Whether records may be done while an earlier one is not, so that a new owner must read commit metadata: side
-        by side, beside one that is retried out of a batch, or beside one on its way to the dead letter topic."""
-        is_side_by_side = self.ordering is not Ordering.PARTITION
-        has_writes = self.failures.dead_letter_topic is not None or bool(self.retry_lines)
-        return is_side_by_side or self.is_batch or has_writes
-
 
 def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str, RoutePlan]:
     """Topic → plan. One topic has one plan in a group: two would each see every record, and commit for the other."""

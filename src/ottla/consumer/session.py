@@ -30,6 +30,7 @@ from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.lateness import note_head
 from ottla.consumer.letters import Letters
+from ottla.consumer.log_watch import LogWatch
 from ottla.consumer.offset_metadata import decode_finished
 from ottla.consumer.offsets import offsets_of
 from ottla.consumer.partition import PartitionState
@@ -63,6 +64,7 @@ class Session:
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())
         self._commits = Committer(self._partitions, commits or CommitPolicy(), flow=self._flow, now_ms=now_ms)
+        self._watch = LogWatch(self._partitions, flow=self._flow, unready_after_ms=unready_after_ms)
         self._timers = Timers()
         self._letters = Letters(group=group, random=random)
         self._settlement = Settlement(group=group, random=random, letters=self._letters, schedule=self._schedule_retry)
@@ -96,6 +98,7 @@ class Session:
         self._timers.fire(now_ms, effects)
         self._dispatcher.dispatch(now_ms, effects)
         self._commits.commit_if_due(now_ms, effects)
+        self._watch.look_if_due(now_ms, effects)
         self._tell_flow(effects)
         effects += self._commits.take_notices()
         return effects
@@ -108,9 +111,8 @@ class Session:
 
     def next_wakeup_ms(self, now_ms: int) -> int:
         """When `Tick` is wanted at the latest."""
-        due = self._commits.next_ms
-        first_ms = self._timers.first_ms
-        return max(due if first_ms is None else min(due, first_ms), now_ms)
+        due = [ms for ms in (self._timers.first_ms, self._watch.next_ms) if ms is not None]
+        return max(min(self._commits.next_ms, *due), now_ms) if due else max(self._commits.next_ms, now_ms)
 
     def should_hold(self, now_ms: int) -> bool:
         """Whether the shell should wait a moment before it polls: a buffer is full, and may drain without a pause."""
@@ -172,15 +174,17 @@ class Session:
             if plan is None or topic_partition in self._partitions:
                 continue
             state = PartitionState(topic_partition, self._take_epoch(), plan, now_ms)
-            committed = (event.metadata or {}).get(topic_partition)
+            committed = (event.committed or {}).get(topic_partition)
             if committed is not None:
                 state.restored = decode_finished(committed[1], committed[0])
+            self._watch.assigned(state, None if committed is None else committed[0])
             self._partitions[topic_partition] = state
             self._routes[plan.name].add(topic_partition)
             self._lines.join(state, effects)
             if self._is_drained:
                 self._flow.pause(topic_partition, PauseReason.DRAIN)
         if event.partitions:
+            self._watch.look_now(now_ms)
             effects.append(Notice("partitions_assigned", fields=_named(event.partitions)))
 
     def _revoking(self, event: events.Revoking, now_ms: int, effects: list[Effect]) -> None:
@@ -221,6 +225,8 @@ class Session:
         if end is not None and records and records[0].offset < end:
             # After a seek or a resume the client may repeat what it gave before.
             records = [record for record in records if record.offset >= end]
+        if records:
+            self._watch.fetched(state, records, now_ms)
         records = self._lines.look(state, records, effects)
         state.tracker.register(offsets_of(records), size_bytes=event.size_bytes, now_ms=now_ms)
         if state.restored:
@@ -340,6 +346,16 @@ class Session:
     def _retry_positions_found(self, event: events.RetryPositionsFound, now_ms: int, effects: list[Effect]) -> None:
         self._lines.found(event, now_ms, effects)
 
+    def _logs_seen(self, event: events.LogsSeen, now_ms: int, effects: list[Effect]) -> None:
+        for state, offset in self._watch.seen(event, now_ms, effects):
+            if self._partitions.get(state.topic_partition) is state:  # not begun anew for another one of its line
+                self._seek_requested(events.SeekRequested(state.topic_partition, offset), now_ms, effects)
+
+    def _client_failed(self, event: events.ClientFailed, now_ms: int, effects: list[Effect]) -> None:
+        state = self._partitions.get(event.topic_partition)
+        if state is not None:
+            state.log.error = event.error
+
     def _seek_requested(self, event: events.SeekRequested, now_ms: int, effects: list[Effect]) -> None:
         state = self._partitions.get(event.topic_partition)
         if state is not None:
@@ -377,6 +393,9 @@ class Session:
         self._partitions[state.topic_partition] = fresh
         self._routes[state.plan.name].add(state.topic_partition)
         self._lines.join(fresh, effects, start=offset)
+        fresh.log.topic_id, fresh.log.old_ids = state.log.topic_id, state.log.old_ids
+        fresh.log.expected = offset
+        self._watch.look_now(now_ms)
         if offset is not None:
             effects.append(SeekPartition(state.topic_partition, offset))
         return fresh
@@ -437,6 +456,7 @@ class Session:
 
     def _drop(self, state: PartitionState) -> None:
         self._partitions.pop(state.topic_partition, None)
+        self._watch.gone(state)
         self._flow.forget(state.topic_partition)
         self._routes[state.plan.name].scheduler.forget(state.topic_partition)
 
@@ -473,6 +493,8 @@ _HANDLERS: dict[type[Any], Callable[[Session, Any, int, list[Effect]], None]] = 
     events.DeadLetterWritten: Session._dead_letter_written,
     events.DeadLetterFailed: Session._dead_letter_failed,
     events.RetryPositionsFound: Session._retry_positions_found,
+    events.LogsSeen: Session._logs_seen,
+    events.ClientFailed: Session._client_failed,
     events.CommitSucceeded: Session._commit_succeeded,
     events.CommitFailed: Session._commit_failed,
     events.Tick: Session._tick,

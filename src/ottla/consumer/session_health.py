@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ottla.consumer.flow import FlowControl, PauseReason
 from ottla.consumer.health import Health, PartitionHealth
 from ottla.consumer.lateness import note_progress, unfinished_since_ms
+from ottla.consumer.log_watch import standstill
 from ottla.consumer.partition import PartitionState
 from ottla.consumer.route import RouteState
 
@@ -40,6 +41,9 @@ def session_health(
             )
         if state.stopped is None and state.has_failing_dead_letter:
             problems += _failing_writes(state)
+        still = standstill(state, unready_after_ms)
+        if still is not None:
+            problems.append(still)
         if state.stage is not None and state.stage.absent:
             absent = ", ".join(map(str, state.stage.absent))
             problems.append(f"{state.topic_partition} waits for {absent}, which another member has or nobody")

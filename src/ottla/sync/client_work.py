@@ -6,7 +6,7 @@ Only that thread may call the client; see `ottla.sync.engine`. What is decided e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,6 +18,7 @@ from ottla.consumer.effects import (
     Commit,
     Effect,
     FindRetryPositions,
+    LookAtLogs,
     PausePartitions,
     ResumePartitions,
     SeekPartition,
@@ -32,7 +33,16 @@ from ottla.telemetry import Hooks, log_event
 class ClientWork:
     """The queue in front of one client. `client` is set before anything is served."""
 
-    def __init__(self, *, group: str, step: Step, error_log: ErrorLog, hooks: Hooks | None) -> None:
+    def __init__(
+        self,
+        *,
+        group: str,
+        step: Step,
+        error_log: ErrorLog,
+        hooks: Hooks | None,
+        look: Callable[[events.LookedAt], None],
+    ) -> None:
+        self._look = look
         self.client: Any = None
         self.commits_sent = 0
         self.commits_answered = 0
@@ -79,6 +89,8 @@ class ClientWork:
                 case FindRetryPositions(partitions):
                     found = retry_positions(self.client, partitions, on_error=self._log_lookup_error)
                     self._step(events.RetryPositionsFound(partitions, found))
+                case LookAtLogs(epochs):
+                    self._look(events.LookedAt(epochs, self._positions(epochs)))
                 case Commit(offsets):
                     self._commit(offsets)
         # What the client gives of these meanwhile is not what was asked for, and would be committed over what was.
@@ -133,6 +145,14 @@ class ClientWork:
         self._step(events.CommitSucceeded({TopicPartition(p.topic, p.partition): p.offset for p in partitions}))
         if self._hooks is not None:
             self._hooks.committed(group=self._group, partitions=len(partitions))
+
+    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the client reads on, as far as it has read: no broker is asked."""
+        try:
+            found = self.client.position(client_partitions(list(partitions)))
+        except KafkaException:
+            return {}
+        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
     def _log_lookup_error(self, error: KafkaException) -> None:
         self._error_log.write("warning", "retry_positions_unread", str(error))  # the session asks again

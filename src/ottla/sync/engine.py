@@ -37,6 +37,7 @@ from ottla.consumer.effects import (
     Dispatch,
     Effect,
     FindRetryPositions,
+    LookAtLogs,
     Notice,
     PausePartitions,
     ResumePartitions,
@@ -60,7 +61,7 @@ from ottla.sync.client_work import ClientWork
 from ottla.sync.dead_letters import DeadLetterSink
 from ottla.sync.group_metadata import generation_of
 from ottla.sync.headers import HeaderReader
-from ottla.sync.lookups import check_reachable, close_client, committed_metadata, offset_at_time
+from ottla.sync.lookups import check_reachable, close_client, committed_offsets, offset_at_time
 from ottla.sync.messages import to_batches
 from ottla.sync.poll_calls import PollCalls
 from ottla.sync.reachable import await_broker
@@ -68,6 +69,8 @@ from ottla.sync.subscribed_topics import await_topics
 from ottla.sync.throttled import on_throttle
 from ottla.sync.workers import Execute, Workers
 from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.wire_client.log_ends import LogEnds
+from ottla.wire_client.log_looks import LogLooks
 
 T = TypeVar("T")
 
@@ -129,7 +132,6 @@ class Engine:
         self._hooks = hooks
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
-        self._needs_metadata = any(plan.finishes_out_of_order for plan in plans)
         now_ms = self._clock.monotonic_ms()
         self._session = Session(
             plans,
@@ -153,7 +155,12 @@ class Engine:
         self._client: Any = None
         self._error_log = ErrorLog(group, self._clock)
         self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
-        self._work = ClientWork(group=group, step=self._step, error_log=self._error_log, hooks=hooks)
+        self._looks: LogLooks[events.LookedAt] = LogLooks(
+            settings, name=f"ottla-{group}-logs", answer=self._on_logs, failed=self._error_log.note
+        )
+        self._work = ClientWork(
+            group=group, step=self._step, error_log=self._error_log, hooks=hooks, look=self._looks.ask
+        )
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
             sum(plan.concurrency for plan in plans if plan.name in execute),
@@ -411,8 +418,8 @@ class Engine:
                     records=len(fetched.records),
                     size_bytes=fetched.size_bytes,
                 )
-        for error in errors:
-            self._on_message_error(error)
+        for error, place in errors:
+            self._on_message_error(error, place)
 
     def _read_again(self, message: Any) -> list[Header] | None:
         """The headers of a message that cannot show them, or None to be given it again a little later."""
@@ -442,6 +449,7 @@ class Engine:
             self.error = self.error or error
         finally:
             self._workers.stop()
+            self._looks.stop()
             self._is_stopped.set()
             if self._on_stop is not None:
                 self._on_stop()
@@ -461,10 +469,8 @@ class Engine:
     # The client's callbacks, on the poll thread
 
     def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
-        metadata = None
-        if self._needs_metadata and partitions:
-            metadata = committed_metadata(self._client, partitions, group=self.group)
-        self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], metadata))
+        committed = committed_offsets(self._client, partitions, group=self.group) if partitions else None
+        self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], committed))
 
     def _on_revoke(self, _client: Any, partitions: list[ClientPartition]) -> None:
         # Nothing that is waited for here needs this thread: workers finish on their own, dead letters are
@@ -493,13 +499,15 @@ class Engine:
         if error.fatal():
             self._end(self._error_of(error))
 
-    def _on_message_error(self, error: KafkaError) -> None:
+    def _on_message_error(self, error: KafkaError, place: TopicPartition | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             return
         ends = self._error_of(error)
         if not isinstance(ends, RetriableError):
             raise ends
         self._error_log.write("warning", error.name(), error.str())
+        if place is not None:
+            self._step(events.ClientFailed(place, f"{error.name()}: {error.str()}"))
 
     def _error_of(self, error: KafkaError) -> Exception:
         return error_of(error, self._settings["bootstrap.servers"], topics=self._topics, asking=self.asking)
@@ -526,7 +534,7 @@ class Engine:
             match effect:
                 case Dispatch():
                     runs.append(effect)
-                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions():
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
                     self._work.add(effect)
                 case Commit(_, is_final) if not is_final:
                     self._work.add(effect)
@@ -549,6 +557,9 @@ class Engine:
                         self._hooks.event(group=self.group, event=event)
                 case _:
                     raise AssertionError(f"no shell code for {effect!r}")
+
+    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
+        self._step(asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()}))
 
     def _on_dead_letter(
         self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True

@@ -39,19 +39,17 @@ def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp_ms: i
     return offset
 
 
-def committed_metadata(
+def committed_offsets(
     client: Any, partitions: list[ClientPartition], *, group: str
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """The committed offsets that carry metadata."""
+    """The committed offsets, each with its metadata."""
     try:
         committed = client.committed(partitions, timeout=_ANSWER_S)
     except KafkaException as error:
         # Without it the finished ones beyond the position are delivered again: at least once still holds.
         log_event("commit_metadata_unread", "warning", {"group": group, "error": str(error)})
         return {}
-    return {
-        TopicPartition(p.topic, p.partition): (p.offset, p.metadata) for p in committed if p.offset >= 0 and p.metadata
-    }
+    return {TopicPartition(p.topic, p.partition): (p.offset, p.metadata or "") for p in committed if p.offset >= 0}
 
 
 def retry_positions(

@@ -6,7 +6,7 @@ asked costs as much as four lines of Python, so none is asked twice, and what is
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
@@ -20,18 +20,25 @@ RECORD_OVERHEAD_BYTES: Final = 100
 _TIMESTAMP_TYPES: Final = (TimestampType.NOT_AVAILABLE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
+class ClientError(NamedTuple):
+    """What the client reported in place of a record, and of which partition, if it is of one."""
+
+    error: KafkaError
+    place: TopicPartition | None
+
+
 def to_batches(
     messages: list[Any], *, only_topic: str | None = None, read_again: ReadAgain = lambda _message: None
-) -> tuple[list[Fetched], list[KafkaError]]:
+) -> tuple[list[Fetched], list[ClientError]]:
     """The records per partition, in order of arrival, and the errors the client reported among them.
 
     `only_topic`: the one topic that the client is subscribed to, where it is one; then no message is asked for its own.
     `read_again` gives the headers of a message that cannot be asked for them; where it has none, the records of that
     partition end before it.
     """
-    errors: list[KafkaError] = []
+    errors: list[ClientError] = []
     if any(map(Message.error, messages)):
-        errors = [error for error in map(Message.error, messages) if error is not None]
+        errors = [_client_error(message) for message in messages if message.error() is not None]
         messages = [message for message in messages if message.error() is None]
     if not messages:
         return [], errors
@@ -49,6 +56,12 @@ def to_batches(
         by_partition.setdefault(TopicPartition(*name), []).extend(messages[start:end])
         start = end
     return _with_records([_fetched(name, each, read_again) for name, each in by_partition.items()]), errors
+
+
+def _client_error(message: Any) -> ClientError:
+    topic, partition = message.topic(), message.partition()
+    is_of_one = topic is not None and partition is not None and partition >= 0
+    return ClientError(message.error(), TopicPartition(topic, partition) if is_of_one else None)
 
 
 def _with_records(batches: list[Fetched]) -> list[Fetched]:

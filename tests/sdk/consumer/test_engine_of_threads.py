@@ -31,13 +31,13 @@ class ScriptedClient:
     """One partition of a hundred records. As librdkafka it keeps the pause of a partition that is not assigned."""
 
     def __init__(self) -> None:
-        self.position = 0
+        self.read_to = 0
         self.step = 10
         self.is_assigned = False
         self.is_paused = False
         self.during_poll: Any = None
         self.refused_seeks = 0
-        self.committed: list[Mapping[int, int]] = []
+        self.commits: list[Mapping[int, int]] = []
 
     def poll(self, timeout_s: float) -> Message | None:
         if self.during_poll is not None:
@@ -52,7 +52,7 @@ class ScriptedClient:
         if self.refused_seeks:
             self.refused_seeks -= 1
             raise KafkaException(KafkaError(KafkaError._STATE))
-        self.position = to.offset
+        self.read_to = to.offset
 
     def pause(self, partitions: list[ClientPartition]) -> None:
         self.is_paused = True
@@ -61,13 +61,19 @@ class ScriptedClient:
         self.is_paused = False
 
     def commit(self, offsets: list[ClientPartition], asynchronous: bool) -> None:
-        self.committed.append({each.partition: each.offset for each in offsets})
+        self.commits.append({each.partition: each.offset for each in offsets})
+
+    def committed(self, partitions: list[ClientPartition], timeout: float) -> list[ClientPartition]:
+        return []
+
+    def position(self, partitions: list[ClientPartition]) -> list[ClientPartition]:
+        return []
 
     def _read(self, most: int) -> list[Message]:
         if self.is_paused or not self.is_assigned:
             return []
-        offsets = range(self.position, min(self.position + most, 100))
-        self.position += len(offsets)
+        offsets = range(self.read_to, min(self.read_to + most, 100))
+        self.read_to += len(offsets)
         return [Message(topic="orders", partition=0, offset=offset, value=b"v") for offset in offsets]
 
 
@@ -94,6 +100,7 @@ class Turns:
             drain_s=0,
             clock=ManualClock(),  # a run that takes long would make the next one shorter
         )
+        self.engine._looks.stop()  # there is no broker to ask
         self.client = self.engine._client = self.engine._work.client = ScriptedClient()
         self.assign()
 
@@ -176,7 +183,7 @@ def test_a_seek_that_the_client_refuses_is_forgotten_for_a_later_one_and_when_th
     turns.engine._step(events.SeekRequested(A, 5))
     turns.turn()
     turns.revoke()
-    turns.client.position = 50
+    turns.client.read_to = 50
     turns.assign()
     turns.turn()
     assert offsets_of(turns.take()) == list(range(50, 60))
@@ -195,7 +202,7 @@ def test_a_pause_of_the_last_assignment_does_not_reach_the_next_one() -> None:
     turns.client.during_poll = rebalance
     turns.turn()
     turns.assign()
-    turns.client.position = 0
+    turns.client.read_to = 0
     turns.turn()
 
     assert not turns.client.is_paused
@@ -209,13 +216,13 @@ def test_the_last_commit_of_a_partition_is_the_last() -> None:
 
     def rebalance() -> None:
         turns.finish(run)
-        assert turns.client.committed == [], "it is to be sent after this poll"
+        assert turns.client.commits == [], "it is to be sent after this poll"
         turns.revoke()
 
     turns.client.during_poll = rebalance
     turns.turn()
     turns.turn()
-    assert turns.client.committed == [{0: 10}], "another member may have committed more since"
+    assert turns.client.commits == [{0: 10}], "another member may have committed more since"
 
 
 def test_nothing_is_committed_for_a_partition_that_was_lost() -> None:
@@ -231,10 +238,10 @@ def test_nothing_is_committed_for_a_partition_that_was_lost() -> None:
     turns.client.during_poll = lose
     turns.turn()
     turns.turn()
-    assert turns.client.committed == []
+    assert turns.client.commits == []
     turns.assign()
-    turns.client.position = 0
+    turns.client.read_to = 0
     turns.turn()
     turns.finish(turns.take())
     turns.turn()
-    assert turns.client.committed == [{0: 10}], "the commit that was dropped holds up no other"
+    assert turns.client.commits == [{0: 10}], "the commit that was dropped holds up no other"

@@ -44,14 +44,14 @@ def test_an_error_among_messages_is_told_apart(at: int) -> None:
     ((fetched,), (error,)) = to_batches(messages)
 
     assert [record.offset for record in fetched.records] == [0, 1]
-    assert error.code() == KafkaError._PARTITION_EOF
+    assert (error.error.code(), error.place) == (KafkaError._PARTITION_EOF, TopicPartition("orders", 0))
 
 
 def test_errors_alone_are_no_batch() -> None:
     assert to_batches([]) == ([], [])
     batches, (error,) = to_batches([Message(error=KafkaError(KafkaError._TRANSPORT))])
     assert batches == []
-    assert error.code() == KafkaError._TRANSPORT
+    assert (error.error.code(), error.place) == (KafkaError._TRANSPORT, None)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["orders", "payments"]), st.integers(0, 2), st.integers(0, 9)), max_size=30))
