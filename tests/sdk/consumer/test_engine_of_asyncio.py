@@ -84,7 +84,7 @@ class Pulled:
         self.engine = Engine(
             group="g",
             topics=["orders"],
-            plans=[pull_plan(["orders"], 10, None, "dead")],  # dead letters finish out of order: metadata is read
+            plans=[pull_plan(["orders"], 10, None, "dead", None)],
             execute={},
             settings=consumer_settings("localhost:9", group_id="g", environ={}),
             dead_letters=NoDeadLetters(),

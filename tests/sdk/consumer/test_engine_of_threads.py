@@ -92,7 +92,7 @@ class Turns:
         self.engine = Engine(
             group="g",
             topics=["orders"],
-            plans=[pull_plan(["orders"], 10, None, None)],
+            plans=[pull_plan(["orders"], 10, None, None, None)],
             execute={},
             settings=consumer_settings("localhost:9", group_id="g", environ={}),
             dead_letters=NoDeadLetters(),
