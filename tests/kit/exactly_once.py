@@ -31,6 +31,7 @@ from typing import NamedTuple, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from exactly_once_pulled import in_threads, on_asyncio
 
 from ottla import BrokerUnavailable, FencedError, OttlaError, Producer
 
@@ -54,7 +55,14 @@ def serve(options: argparse.Namespace) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
 
     work = Work(
-        options.servers, options.group, options.id, options.source, options.target, options.batch, options.crash_at
+        options.servers,
+        options.group,
+        options.id,
+        options.source,
+        options.target,
+        options.batch,
+        options.crash_at,
+        options.client,
     )
     try:
         # Without a parent nobody is left who would end this process.
@@ -77,10 +85,16 @@ class Work(NamedTuple):
     target: str
     batch: int
     crash_at: str = ""
+    client: str = "confluent"
+    """Which consumer it has: one of `CLIENTS`."""
 
 
 def consume_transform_produce(work: Work, *, reached: Callable[[str, int], None], is_over: Callable[[], bool]) -> None:
     """One transaction after the other, until it is over. `reached` is told each point of each transaction."""
+    CLIENTS[work.client](work, reached=reached, is_over=is_over)
+
+
+def with_confluents_consumer(work: Work, *, reached: Callable[[str, int], None], is_over: Callable[[], bool]) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": work.servers,
@@ -114,6 +128,9 @@ def _there(part: T | None) -> T:
 
 def _at(reached: Callable[[str, int], None], number: int) -> Callable[[str], None]:
     return lambda point: reached(point, number)
+
+
+CLIENTS = {"confluent": with_confluents_consumer, "threads": in_threads, "asyncio": on_asyncio}
 
 
 def batches(consumer: Consumer, size: int, is_over: Callable[[], bool]) -> Iterator[list[Message]]:
@@ -172,6 +189,7 @@ class Service:
             "batch": str(trial.batch),
             "crash-at": crash_at,
             "crash-in": str(crash_in),
+            "client": trial.client,
         }
         command = [sys.executable, str(Path(__file__))]
         for name, value in arguments.items():
@@ -250,6 +268,8 @@ class Trial:
     def __init__(
         self, bootstrap_servers: str, name: str, *, partitions: int = 3, records: int = 600, batch: int = 20
     ) -> None:
+        self.client = "confluent"
+        """The consumer of its services."""
         self.bootstrap_servers = bootstrap_servers
         self.name = name
         self.source, self.target = f"{name}-in", f"{name}-out"
@@ -372,7 +392,7 @@ class Trial:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for option in ("servers", "group", "id", "source", "target", "crash-at"):
+    for option in ("servers", "group", "id", "source", "target", "crash-at", "client"):
         parser.add_argument(f"--{option}", required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--crash-in", type=int, required=True)

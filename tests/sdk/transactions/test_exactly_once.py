@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from exactly_once import CRASH_POINTS, FENCED_EXIT, Fleet, Service, Trial
+from exactly_once import CLIENTS, CRASH_POINTS, FENCED_EXIT, Fleet, Service, Trial
 
 from broker_embedded.cluster import EmbeddedCluster
 
+PULLED_CRASH_POINTS = ("after the offsets", "after a send", "after the commit")
 SETTINGS = {"group.min.session.timeout.ms": 500}
 
 pytestmark = pytest.mark.timeout(300)
@@ -34,8 +35,17 @@ def trial(cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> Iterator[
     made.close()
 
 
-@pytest.mark.parametrize("point", CRASH_POINTS)
-def test_a_service_that_is_killed_anywhere_in_a_transaction_loses_and_repeats_nothing(trial: Trial, point: str):
+@pytest.mark.parametrize(
+    ("client", "point"),
+    [
+        *(("confluent", point) for point in CRASH_POINTS),
+        *((client, point) for client in ("threads", "asyncio") for point in PULLED_CRASH_POINTS),
+    ],
+)
+def test_a_service_that_is_killed_anywhere_in_a_transaction_loses_and_repeats_nothing(
+    trial: Trial, client: str, point: str
+):
+    trial.client = client
     dying = Service(trial, 0, crash_at=point, crash_in=3)
     assert dying.process.wait(60) == -signal.SIGKILL
     with trial.fleet(services=1) as fleet:
@@ -43,7 +53,10 @@ def test_a_service_that_is_killed_anywhere_in_a_transaction_loses_and_repeats_no
     trial.judge()
 
 
-def test_services_that_are_killed_again_and_again_lose_and_repeat_nothing(trial: Trial):
+@pytest.mark.parametrize("client", sorted(CLIENTS))
+def test_services_that_are_killed_again_and_again_lose_and_repeat_nothing(trial: Trial, client: str):
+    trial.client = client
+
     def kill_one(fleet: Fleet, random: Random) -> None:
         fleet.kill_and_restart(random.randrange(2))
 
