@@ -212,3 +212,51 @@ def test_failing_tests_of_users_say_what_their_handlers_asserted(pytester: pytes
 
     result.assert_outcomes(failed=2, passed=1, errors=1)  # a fixture's failure is an error beside a test that passed
     assert result.stdout.str().count("AssertionError: not what was wanted") >= 3
+
+
+def test_what_tests_leave_open_is_reported_with_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import threading
+
+        import pytest
+        from ottla import App, Producer, close_shared_producers, shared_producer
+        from ottla.testing import wait_until
+
+        kept = []
+
+        @pytest.fixture(scope="session")
+        def for_all(kafka):
+            with Producer(kafka.bootstrap_servers) as producer:
+                yield producer
+
+        def test_closes_its_own(kafka, for_all, kafka_producer):
+            with Producer(kafka.bootstrap_servers):
+                pass
+
+        def test_leaves_a_producer(kafka):
+            kept.append(Producer("127.0.0.1:1"))
+
+        def test_shares_one(kafka):
+            kept.append(shared_producer(kafka.bootstrap_servers))
+
+        def test_leaves_an_app(kafka, kafka_topic):
+            app = App("left-behind", bootstrap_servers=kafka.bootstrap_servers)
+            app.handler(kafka_topic)(lambda value: None)
+            threading.Thread(target=lambda: app.run(handle_signals=False), daemon=True).start()
+            wait_until(lambda: app.health().is_ready)
+
+        def test_runs_one(kafka, kafka_topic, run_app):
+            app = App("stopped", bootstrap_servers=kafka.bootstrap_servers)
+            app.handler(kafka_topic)(lambda value: None)
+            run_app(app)
+        """
+    )
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", timeout=90)
+
+    result.assert_outcomes(passed=5)
+    lines = result.stdout.str().partition("left open (Ottla)")[2].splitlines()
+    left = [line for line in lines if ".py::test_" in line]
+    assert len(left) == 2, result.stdout.str()
+    assert "::test_leaves_a_producer: a Producer for 127.0.0.1:1 is not closed (0 records" in left[0]
+    assert "::test_leaves_an_app: the app 'left-behind' still runs" in left[1]

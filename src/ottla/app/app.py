@@ -23,7 +23,7 @@ from ottla.app.middleware import Middleware
 from ottla.app.options import Route, ordering_of
 from ottla.app.producers import AppProducer, AsyncAppProducer
 from ottla.app.returned import refuse_generators
-from ottla.app.running import Runner
+from ottla.app.running import Runner, running_apps
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
 from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
 from ottla.consumer.commits import AtMostOnce, CommitPolicy
@@ -403,6 +403,7 @@ class App:
             if self._runner is not None:
                 raise LifecycleError(f"app {self.group!r} is running already")
             self._runner = runner
+            running_apps.add(self)
             is_stop_asked, self._is_stop_asked = self._is_stop_asked, False
         if is_stop_asked:
             runner.stop()
@@ -410,6 +411,7 @@ class App:
     def _release(self) -> None:
         with self._lock:
             self._runner = None
+            running_apps.discard(self)
 
 
 def _refuse_redelivery(place: str, **given: object) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from ottla.consumer.health import Health
 from ottla.records import TopicPartition
+
+running_apps: WeakSet[Any] = WeakSet()
+"""The apps of this process that run now."""
 
 
 class Runner(Protocol):

@@ -75,6 +75,11 @@ def unwatch(client: _Watched) -> None:
     _alive.discard(client)
 
 
+def open_clients() -> list[Any]:
+    """The producers of this process that are not closed."""
+    return list(_alive)
+
+
 def refuses(client: _Forkable) -> None:
     """Have `client._forked()` called in every child process. For as long as the client's memory lives."""
     _refusing.add(client)

@@ -37,6 +37,10 @@ class Shared(Generic[P]):
                 found = self._made[identity] = make()
             return found
 
+    def __contains__(self, producer: object) -> bool:
+        with self._lock:
+            return any(made is producer for made in self._made.values())
+
     def take_all(self, belongs: Callable[[Hashable], bool] = lambda identity: True) -> list[P]:
         """All that are open, to be closed by the caller: nobody is given them any more."""
         with self._lock:

@@ -10,7 +10,8 @@ pytest until a fixture is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from ottla.sync.producer import Producer
     from ottla.sync.topic_reader import TopicReader
     from ottla.testing.kafka import Kafka
+    from ottla.testing.leaks import Leaks
     from ottla.testing.registry import EmbeddedRegistry
     from ottla.testing.running import RunningApp, ServedApp
     from ottla.testing.secure import SecureKafka
+
+_LEAKS: pytest.StashKey[Leaks] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -63,6 +67,27 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str | None:
     choice = _choice(config)
     return None if choice == "embedded" else f"kafka: {choice}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    leaks = _leaks(item.config)
+    if leaks is not None:
+        leaks.look(None)
+    result = yield
+    leaks = _leaks(item.config)
+    if leaks is not None:
+        leaks.look(item.nodeid)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    leaks = _leaks(config)
+    left = leaks.left() if leaks is not None else []
+    if left:
+        terminalreporter.section("left open (Ottla)")
+        for line in left:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")
@@ -231,6 +256,17 @@ def _leave_ottla_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
     if isinstance(marked, set):
         own = ("ottla", "ottla_wire", "broker_embedded", "pyspark_ottla")
         marked -= {name for name in marked if name.partition(".")[0] in own}
+
+
+def _leaks(config: pytest.Config) -> Leaks | None:
+    """What tests leave open; None as long as no test has used what could be."""
+    if _LEAKS not in config.stash:
+        if not {"ottla.producer.forks", "ottla.app.running"} & set(sys.modules):
+            return None
+        from ottla.testing.leaks import Leaks
+
+        config.stash[_LEAKS] = Leaks()
+    return config.stash[_LEAKS]
 
 
 def _choice(config: pytest.Config) -> str:
