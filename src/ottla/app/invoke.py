@@ -163,6 +163,7 @@ class Invoker:
         if self._is_batch:
             return await self._deliver_batch_async(run, has_malformed)
         progress = Progress(run, self._ordering)
+        progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
         feed = iter(run.records)
         is_checked = has_malformed and not self.binding.wants_malformed
         while await call_in_own_context(self._deliver_some, feed, progress, is_checked, yield_now):
@@ -187,7 +188,7 @@ class Invoker:
         clean = copy_context()
         context = self._context(progress.run)
         call = self.binding.call
-        breathe_at_s = monotonic() + _YIELD_EVERY_S
+        breathe_at_s = progress.breathe_at_s
         for record in feed:
             if not progress.takes(record):
                 continue
@@ -204,7 +205,7 @@ class Invoker:
                 progress.returned(record, outcome)
             if monotonic() > breathe_at_s:
                 await yield_now()
-                breathe_at_s = monotonic() + _YIELD_EVERY_S
+                breathe_at_s = progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
             if copy_context() != clean:
                 return True
         return False

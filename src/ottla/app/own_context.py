@@ -32,18 +32,16 @@ async def call_in_own_context(call: Callable[..., Any], *arguments: Any) -> Any:
 @types.coroutine
 def _rest_of(coroutine: Coroutine[Any, Any, Any], waits_for: Any, run: RunIn) -> Generator[Any, Any, Any]:
     """Await the rest of a coroutine that was begun in the context of `run`, and waits for `waits_for` now."""
-    while True:
-        try:
-            sent = yield waits_for
-        except GeneratorExit:
-            run(coroutine.close)
-            raise
-        except BaseException as error:
-            step: Callable[[Any], Any] = coroutine.throw
-            sent = error
-        else:
-            step = coroutine.send
-        try:
-            waits_for = run(step, sent)
-        except StopIteration as ended:
-            return ended.value
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except GeneratorExit:
+                run(coroutine.close)
+                raise
+            except BaseException as error:
+                waits_for = run(coroutine.throw, error)
+            else:
+                waits_for = run(coroutine.send, sent)
+    except StopIteration as ended:
+        return ended.value

@@ -24,6 +24,7 @@ class Progress:
         "_ordering",
         "_position",
         "_untouched",
+        "breathe_at_s",
         "pending",
         "run",
         "skipped",
@@ -40,6 +41,8 @@ class Progress:
         self._is_held = False
         self._malformed = 0
         self.skipped = 0
+        self.breathe_at_s = 0.0
+        """When an event loop is to run something else before the next record."""
         self.pending: list[tuple[AnyRecord, Sequence[Any]]] = []
         """Records whose handler returned, with what it sent and is not acknowledged yet."""
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -314,6 +315,26 @@ class TestContextVariables:
         result = deliver(app)
         assert seen == ["0", "late", "1", "late", "2", "late", "3", "late"]
         assert failures(result) == {2: "busy"}
+
+    def test_the_loop_breathes_also_where_every_record_changes_the_context(self) -> None:
+        breaths: list[int] = []
+        handled: list[bytes] = []
+
+        async def handle(value: bytes) -> None:
+            self.order.set(value.decode())
+            handled.append(value)
+            until = monotonic() + 0.003
+            while monotonic() < until:
+                pass
+
+        async def breathe() -> None:
+            breaths.append(len(handled))
+
+        app = App("billing")
+        app.handler("orders")(handle)
+        invoker, run = run_of(app, [None] * 6)
+        asyncio.run(invoker.deliver_async(run, breathe))
+        assert 2 <= len(breaths) <= 6
 
     async def of_a_task(self) -> str:
         return self.order.get()
