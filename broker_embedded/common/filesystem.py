@@ -10,6 +10,7 @@ Durability follows POSIX, strictly: bytes survive a crash after `File.flush`, na
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 Bytes = bytes | bytearray | memoryview
@@ -85,6 +86,13 @@ class FileSystem(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
+        ...
+
+    def synced_together(self, path: str) -> AbstractContextManager[None]:
+        """What is flushed within it is durable only at its end, all at once: one wait in place of thousands.
+
+        `path` is a directory; everything that is flushed is on its volume. An error leaves all of it in doubt.
+        """
         ...
 
     def size(self, path: str) -> int: ...

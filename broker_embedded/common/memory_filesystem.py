@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from random import Random
 
 from broker_embedded.common.clock import Clock
@@ -143,6 +144,9 @@ class MemoryFileSystem:
             self._changing("remove", path)
             directory.change({name: None})
             self._used = _bytes_below(self._root)
+
+    def synced_together(self, path: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def sync_dir(self, path: str) -> None:
         self._changing("sync", path)

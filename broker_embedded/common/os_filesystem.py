@@ -9,6 +9,8 @@ import fcntl
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from broker_embedded.common.descriptors import MakeRoom, no_room, with_room
 from broker_embedded.common.filesystem import Bytes, DiskUsage, File, Lock
@@ -20,11 +22,11 @@ _OWNER_ONLY = 0o600
 class OsFile:
     """A descriptor, used with pread and pwrite so that readers and the writer never share a position."""
 
-    __slots__ = ("_fd", "_fsync")
+    __slots__ = ("_fd", "_fs")
 
-    def __init__(self, fd: int, *, fsync: bool) -> None:
+    def __init__(self, fd: int, fs: OsFileSystem) -> None:
         self._fd = fd
-        self._fsync = fsync
+        self._fs = fs
 
     def read_at(self, size: int, position: int) -> bytes:
         return os.pread(self._fd, size, position)
@@ -44,7 +46,7 @@ class OsFile:
         os.ftruncate(self._fd, size)
 
     def flush(self) -> None:
-        if self._fsync:
+        if self._fs.fsyncs:
             os.fsync(self._fd)
 
     def fileno(self) -> int | None:
@@ -74,15 +76,16 @@ class OsFileSystem:
     `make_room` closes other files when the process may open no more.
     """
 
-    __slots__ = ("_fsync", "_make_room")
+    __slots__ = ("_make_room", "fsyncs")
 
     def __init__(self, *, fsync: bool = True, make_room: MakeRoom = no_room) -> None:
-        self._fsync = fsync
+        self.fsyncs = fsync
+        """Whether a flush reaches the disk now."""
         self._make_room = make_room
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(self._opened(path, flags), fsync=self._fsync)
+        return OsFile(self._opened(path, flags), self)
 
     def exists(self, path: str) -> bool:
         return _mode(path) is not None
@@ -114,11 +117,28 @@ class OsFileSystem:
             pass
 
     def sync_dir(self, path: str) -> None:
-        if not self._fsync:
+        if not self.fsyncs:
             return
         fd = self._opened(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def synced_together(self, path: str) -> Iterator[None]:
+        syncfs = _syncfs() if self.fsyncs else None
+        if syncfs is None:
+            yield
+            return
+        self.fsyncs = False
+        try:
+            yield
+        finally:
+            self.fsyncs = True
+        fd = self._opened(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            syncfs(fd)
         finally:
             os.close(fd)
 
@@ -146,6 +166,22 @@ class OsFileSystem:
 
     def _opened(self, path: str, flags: int) -> int:
         return with_room(lambda: os.open(path, flags, _OWNER_ONLY), self._make_room)
+
+
+def _syncfs() -> Callable[[int], None] | None:
+    """Linux's syncfs(2), which Python does not have; None where the system does not have it either."""
+    import ctypes  # only a stop needs it
+
+    function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if function is None:
+        return None
+
+    def syncfs(fd: int) -> None:
+        if function(fd):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    return syncfs
 
 
 def _mode(path: str) -> int | None:

@@ -22,6 +22,7 @@ from broker_embedded.server.response_writer import JOIN_LIMIT, Parts, ResponseWr
 
 if TYPE_CHECKING:
     from broker_embedded.security.authenticator import SaslAuthenticator
+    from broker_embedded.server.limited_log import LimitedLog
     from broker_embedded.server.server import SocketServer
 
 log = logging.getLogger(__name__)
@@ -156,6 +157,11 @@ class Connection(asyncio.BufferedProtocol):
         return _ANONYMOUS
 
     @property
+    def log_limited(self) -> LimitedLog:
+        """Where to say what the client does wrong."""
+        return self._server.log_limited
+
+    @property
     def is_of_peer(self) -> bool:
         """Whether the client is a node of the cluster, on the listener that no other client is told of."""
         return self._server.is_for_peers
@@ -252,7 +258,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuses_frame(self, length: int) -> bool:
         """Close the connection, as this is no frame of a request."""
-        log.warning(
+        self.log_limited(
+            logging.WARNING,
             "closed the connection from %s: a frame announces %d bytes, wanted 8 to %d (socket.request.max.bytes)",
             self.client_host,
             length,

@@ -131,7 +131,14 @@ class Dispatcher:
         self, connection: Connection, api: Api, version: int, request: Message, error: BaseException
     ) -> Body | None:
         if not isinstance(error, BrokerError):
-            log.error("%s v%d from %s failed", api.key.name, version, connection.client_host, exc_info=error)
+            connection.log_limited(
+                logging.ERROR,
+                "%s v%d from %s failed",
+                api.key.name,
+                version,
+                connection.client_host,
+                exc_info=error,
+            )
             error = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log has the reason")
         body = error_body(api, version, request, error)
         if body is None:
@@ -152,7 +159,7 @@ class Dispatcher:
         return None
 
     def _refuse(self, connection: Connection, reason: str) -> None:
-        log.warning("closed the connection from %s: %s", connection.client_host, reason)
+        connection.log_limited(logging.WARNING, "closed the connection from %s: %s", connection.client_host, reason)
         connection.abort()
 
 

@@ -90,7 +90,7 @@ class SecureConnection(Connection):
             reason = "its session is over, and it does not authenticate again"
         else:
             reason = "it asks before it has authenticated"
-        log.info("closed the connection from %s: %s", self.client_host, reason)
+        self.log_limited(logging.INFO, "closed the connection from %s: %s", self.client_host, reason)
 
     def _answered(self, answer: Promise[Parts | None]) -> None:
         super()._answered(answer)

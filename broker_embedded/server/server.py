@@ -11,6 +11,7 @@ from broker_embedded.common.clock import Clock, client_monotonic_ms, client_time
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.server.connection import Connection
 from broker_embedded.server.dispatcher import Dispatcher
+from broker_embedded.server.limited_log import LimitedLog
 from broker_embedded.server.network import Listener
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class SocketServer:
         self.loop = loop
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER))
         self.now_ms = client_monotonic_ms(clock)  # a client that is not idle in its own time is not cut off
+        self.log_limited = LimitedLog(log, now_ms=self.now_ms)
+        """For what clients do wrong."""
         self.is_for_peers = is_for_peers
         self.is_paused = False
         self._listener = listener
@@ -112,13 +115,19 @@ class SocketServer:
         return self._connections.keys()
 
     def close_idle(self) -> None:
-        """Close who has not sent anything for connections.max.idle.ms and waits for no answer."""
+        """Close connections idle for connections.max.idle.ms with no response pending."""
+        self.log_limited.close_interval()
         if self._max_idle_ms <= 0:
             return
         oldest_allowed = self.now_ms() - self._max_idle_ms
         for connection in list(self._connections):
             if connection.last_active_ms < oldest_allowed and not connection.is_parked:
-                log.info("closed the connection from %s: idle for %d ms", connection.client_host, self._max_idle_ms)
+                self.log_limited(
+                    logging.INFO,
+                    "closed the connection from %s: idle for %d ms",
+                    connection.client_host,
+                    self._max_idle_ms,
+                )
                 connection.close()
 
     # --- called by connections

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError, StartupError
@@ -33,6 +34,7 @@ __all__ = ["Intervals", "LogDirView", "LogManager"]
 
 logger = logging.getLogger(__name__)
 
+MANY_LOGS = 20
 _MAX_FILE_NAME = 255
 
 DirListener = Callable[[str, Sequence[Log]], None]
@@ -358,8 +360,12 @@ class LogManager:
                 log_dir.release()
                 continue
             try:
-                for log in self._logs_in(path):
-                    log.close()
+                logs = self._logs_in(path)
+                # One log costs eight waits for the disk, a thousand of them seconds.
+                together = self._fs.synced_together(path) if len(logs) > MANY_LOGS else nullcontext()
+                with together:
+                    for log in logs:
+                        log.close()
                 offset_checkpoints.write_all(log_dir, self._logs_in(path))
                 checkpoints.write_clean_shutdown(self._fs, path)
             except (OSError, BrokerError) as error:

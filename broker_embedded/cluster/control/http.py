@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1024 * 1024
+LARGEST = 2**63 - 1
+"""Numbers in requests: offsets are the largest that anything means."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -58,11 +60,12 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     check_sender(headers)
-    target = urlsplit(words[1])
     try:
-        size = int(headers.get("content-length", "0"))
-    except ValueError:
-        size = -1
+        target = urlsplit(words[1])
+    except ValueError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"target: found {words[1]!r}, wanted a path: {error}") from None
+    stated = headers.get("content-length", "0")
+    size = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 10 else -1
     if not 0 <= size <= MAX_BODY_BYTES or "transfer-encoding" in headers:
         raise HttpError(
             HTTPStatus.BAD_REQUEST,
@@ -91,7 +94,7 @@ def check_sender(headers: dict[str, str]) -> None:
             wanted="127.0.0.1",
         )
     origin = headers.get("origin")
-    if origin is not None and (urlsplit(origin).hostname or "") not in LOOPBACK:
+    if origin is not None and _hostname_of(origin) not in LOOPBACK:
         raise HttpError(
             HTTPStatus.FORBIDDEN, f"Origin: found {origin!r}, wanted none or a loopback one", found=origin, wanted=None
         )
@@ -110,6 +113,13 @@ def encode_response(status: HTTPStatus, body: Any) -> bytes:
     return "\r\n".join(head).encode() + b"\r\n\r\n" + content
 
 
+def _hostname_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).hostname or ""
+    except ValueError:  # "http://[" has no host
+        return ""
+
+
 def _host_of(host: str) -> str:
     """Without the port; of an IPv6 address without its brackets."""
     if host.startswith("["):
@@ -122,7 +132,7 @@ def _object(raw: bytes) -> dict[str, Any]:
         return {}
     try:
         body = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"body: not JSON: {error}") from None
     if not isinstance(body, dict):
         kind = type(body).__name__

@@ -7,7 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from broker_embedded.cluster.control.http import HttpError, HttpRequest
+from broker_embedded.cluster.control.http import LARGEST, HttpError, HttpRequest
 from broker_embedded.cluster.control.protocol import ClusterControl
 from broker_embedded.cluster.control.waits import DEFAULT_TIMEOUT_MS, NotMet, Wanted, wait_for
 from broker_embedded.cluster.explain import explain
@@ -17,6 +17,9 @@ from broker_embedded.cluster.faults.selector import InvalidFault
 
 Answer = tuple[HTTPStatus, Any]
 Route = Callable[[ClusterControl, HttpRequest], Awaitable[Answer]]
+
+MAX_MS = 100 * 366 * 24 * 3_600_000
+"""A century. A loop's timers take no time that is much longer."""
 
 BROKER_ACTIONS = ("kill", "stop", "start", "pause", "resume")
 LINK_ACTIONS = ("cut", "slow", "isolate", "heal")
@@ -255,10 +258,21 @@ def _needed(body: dict[str, Any], name: str) -> int:
 
 def _optional(body: dict[str, Any], name: str) -> int | None:
     value = body.get(name)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
         raise HttpError(
             HTTPStatus.BAD_REQUEST, f"{name}: found {value!r}, wanted a number", found=value, wanted="a number"
         )
+    return _bounded(name, value)
+
+
+def _bounded(name: str, value: int) -> int:
+    """A number that fits where it goes; one of a thousand digits is not repeated in the answer."""
+    is_time = name.endswith("ms")
+    largest = MAX_MS if is_time else LARGEST
+    if not -LARGEST <= value <= largest:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: found more than {largest}, wanted less", wanted=largest)
     return value
 
 
@@ -273,7 +287,7 @@ def _flag(body: dict[str, Any], name: str) -> bool:
 
 def _number(what: str, text: str) -> int:
     try:
-        return int(text)
+        return _bounded(what, int(text[:40]))
     except ValueError:
         raise HttpError(
             HTTPStatus.BAD_REQUEST, f"{what}: found {text!r}, wanted a number", found=text, wanted="a number"

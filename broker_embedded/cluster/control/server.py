@@ -16,19 +16,23 @@ from broker_embedded.cluster.control.http import (
 )
 from broker_embedded.cluster.control.protocol import ClusterControl
 from broker_embedded.cluster.control.routes import answer
+from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import StartupError
 from broker_embedded.server.network import listen
 
 log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
+PATIENCE_S = 10.0
 
 
 class ControlServer:
     """`await start()`, then `url`; `await stop()` cuts who is still connected."""
 
-    def __init__(self, control: ClusterControl, *, port: int = 0) -> None:
+    def __init__(self, control: ClusterControl, *, port: int = 0, patience_s: float = PATIENCE_S) -> None:
+        """`patience_s`: how long a client may take to send a request, and to read the answer."""
         self._control = control
+        self._patience_s = patience_s
         self._port = port
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[Any]] = set()
@@ -57,23 +61,31 @@ class ControlServer:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
+        timer = self._time_limit(writer)
         try:
-            response = await self._response(reader)
+            response = await self._response(reader, timer)
             if response is not None:
+                timer = self._time_limit(writer)
                 writer.write(response)
                 writer.write_eof()
                 await _discard_rest(reader)
         except (ConnectionError, asyncio.CancelledError):
             pass  # the client has gone, or we are going: asyncio would report either
         finally:
+            timer.cancel()
             self._serving.discard(task)
             writer.close()
 
-    async def _response(self, reader: asyncio.StreamReader) -> bytes | None:
+    def _time_limit(self, writer: asyncio.StreamWriter) -> asyncio.TimerHandle:
+        """A client that neither sends its request nor reads its answer is cut off; it keeps a descriptor."""
+        return client_timer(asyncio.get_running_loop())(self._patience_s, writer.transport.abort)
+
+    async def _response(self, reader: asyncio.StreamReader, timer: asyncio.TimerHandle) -> bytes | None:
         try:
             request = await read_request(reader)
             if request is None:
                 return None
+            timer.cancel()  # what is asked for may take as long as it does
             log.debug("%s /%s %s", request.method, "/".join(request.path), request.query or request.body)
             status, body = await answer(self._control, request)
         except HttpError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import AbstractContextManager
 
 from broker_embedded.cluster.faults.disk_fault import DiskFault, Operation
 from broker_embedded.cluster.faults.unsynced import FileRecord, Unsynced
@@ -90,6 +91,9 @@ class FaultyFileSystem:
             self.check(Operation.REMOVE, path)
         self.inner.remove_tree(path)
         self.unsynced.removed_tree(path)
+
+    def synced_together(self, path: str) -> AbstractContextManager[None]:
+        return self.inner.synced_together(path)
 
     def sync_dir(self, path: str) -> None:
         if self.faults:

@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -355,3 +356,98 @@ def test_a_port_that_is_taken_is_said_to_be(cluster: EmbeddedCluster, control: O
         server = ControlServer(control, port=taken.getsockname()[1])
         with pytest.raises(StartupError, match="in use"):
             asyncio.run_coroutine_threadsafe(server.start(), cluster._loop).result(30)
+
+
+DEEP = "[" * 100_000
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/faults", DEEP),
+        ("POST", "/faults", '{"error": ' + DEEP),
+        ("POST", "/faults", {"error": "NOT_LEADER_OR_FOLLOWER", "api": ["PRODUCE"]}),
+        ("POST", "/faults", {"error": {"a": 1}}),
+        ("POST", "/faults", {"api": "PRODUCE", "delay_ms": HUGE}),
+        ("POST", "/faults", {"api": "PRODUCE", "hold": "yes"}),
+        ("POST", "/faults", {"api": "PRODUCE", "disconnect": [1]}),
+        ("POST", "/faults", {"api": "FETCH", "corrupt": "all"}),
+        ("POST", "/faults", {"api": "FETCH", "corrupt": {"position": "first"}}),
+        ("POST", "/faults", {"api": HUGE, "disconnect": True}),
+        ("POST", "/faults", {"error": HUGE}),
+        ("POST", "/faults", {"error": -HUGE}),
+        ("POST", "/faults", {"disconnect": True, "count": HUGE}),
+        ("POST", "/links/slow", {"a": 1, "b": 2, "delay_ms": HUGE}),
+        ("POST", "/links/cut", {"a": HUGE, "b": 2}),
+        ("POST", "/disks/slow", {"broker": 1, "delay_ms": HUGE}),
+        ("POST", "/disks/slow", {"broker": 1, "delay_ms": -1}),
+        ("POST", "/disks/full", {"broker": 1, "dir": HUGE}),
+        ("POST", "/disks/torn-write", {"broker": 1, "count": -HUGE}),
+        ("POST", "/clock/advance", {"ms": HUGE}),
+        ("GET", f"/wait?topic=t&timeout_ms={'9' * 5000}", None),
+        ("GET", f"/wait?fault={'9' * 30}&hits=1&timeout_ms=1", None),
+        ("GET", f"/faults/{'9' * 5000}", None),
+        ("GET", "/faults/\u00b2".encode().decode("latin-1"), None),
+        ("POST", f"/brokers/{'9' * 5000}/kill", None),
+        ("GET", "/explain?topic=t&partition=-99999999999999999999", None),
+    ],
+)
+def test_a_bad_request_is_told_what_is_wrong_with_it(call: Http, method: str, path: str, body: Any) -> None:
+    target = path.encode("latin-1").decode("latin-1")
+    content = b"" if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
+    head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n\r\n"
+    answer = call.raw(head.encode("latin-1") + content)
+    status = int(answer.split(b" ", 2)[1])
+    assert 400 <= status < 500, answer[:500]
+    assert b'"error"' in answer
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET http://[ HTTP/1.1\r\nHost: localhost",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://[",
+        "GET / HTTP/1.1\r\nHost: [",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: \xb2",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + "9" * 5000,
+        "GET //[::1 HTTP/1.1\r\nHost: localhost",
+    ],
+)
+def test_a_head_that_cannot_be_read_is_a_bad_request(call: Http, head: str) -> None:
+    answer = call.raw(head.encode("latin-1") + b"\r\n\r\n")
+    assert 400 <= int(answer.split(b" ", 2)[1]) < 500, answer
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /cluster HT", b"POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"]
+)
+def test_a_client_that_does_not_finish_its_request_is_cut_off(
+    cluster: EmbeddedCluster, control: OneBroker, sent: bytes
+) -> None:
+    assert cluster._loop is not None
+    server = ControlServer(control, patience_s=0.2)
+    asyncio.run_coroutine_threadsafe(server.start(), cluster._loop).result(30)
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=30) as connection:
+        connection.sendall(sent)
+        try:
+            assert connection.recv(1) == b""
+        except ConnectionResetError:
+            pass
+    asyncio.run_coroutine_threadsafe(server.stop(), cluster._loop).result(30)
+
+
+def test_a_client_that_does_not_hang_up_after_its_answer_is_cut_off(
+    cluster: EmbeddedCluster, control: OneBroker
+) -> None:
+    assert cluster._loop is not None
+    server = ControlServer(control, patience_s=0.2)
+    asyncio.run_coroutine_threadsafe(server.start(), cluster._loop).result(30)
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=30) as connection:
+        connection.sendall(b"GET /faults HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        deadline = time.monotonic() + 30
+        while server._serving or not connection.recv(65_536, socket.MSG_PEEK):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    asyncio.run_coroutine_threadsafe(server.stop(), cluster._loop).result(30)
