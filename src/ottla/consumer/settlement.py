@@ -171,7 +171,10 @@ class Settlement:
             if free_ms is not None:
                 attempts = state.attempts[record.offset]
                 attempts.failed = max(0, attempts.failed - 1)
-                notice = notice_of("dead_letter_budget_spent", "error", state, record, failure, in_ms=free_ms - now_ms)
+                trace, in_ms = failure.stack_trace, free_ms - now_ms
+                notice = notice_of(
+                    "dead_letter_budget_spent", "error", state, record, failure, trace=trace, in_ms=in_ms
+                )
                 effects.append(notice)
                 return free_ms
             fields = {"dead_letter_topic": decision.topic}
@@ -204,7 +207,8 @@ class Settlement:
             state.settle([record])
             is_dropped = state.plan.is_at_most_once and isinstance(failure.outcome, Retry | Dead)
             event = "record_dropped" if is_dropped else "record_skipped"
-            effects.append(notice_of(event, "warning", state, record, failure))
+            trace = failure.stack_trace if is_dropped else ""
+            effects.append(notice_of(event, "warning", state, record, failure, trace=trace))
         return None
 
     def _meter_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:

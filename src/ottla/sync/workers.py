@@ -97,7 +97,7 @@ class Workers:
             # A handler's failures never come here. A worker that dies is not replaced: what it held is unknown.
             is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
             event = "handler_exited" if is_exit else "worker_died"
-            log_event(event, "error", {"group": self._group, "error": described(error)})
+            log_event(event, "error", {"group": self._group, "error": described(error), "exc_info": error})
             if is_exit or isinstance(error, Exception):
                 self._end(error)
 

@@ -8,6 +8,7 @@ import pytest
 from session_driver import BOOM, DEAD, A, Driver, assigned, of
 
 from ottla.consumer import events
+from ottla.consumer.commits import AtMostOnce
 from ottla.consumer.effects import Commit, Notice, WriteDeadLetter
 from ottla.consumer.lanes import Ordering
 from ottla.consumer.run import RunResult
@@ -122,6 +123,16 @@ class TestWhatIsLogged:
         driver.fetch(A, 0)
         driver.fail(0, BOOM)
         (notice,) = notices(driver.effects, "partition_stopped")
+        assert notice.fields["exception"] == BOOM.stack_trace
+
+    def test_so_does_a_record_that_is_dropped_where_it_may_be_handled_once_only(self) -> None:
+        driver = assigned(
+            failures=FailurePolicy(retry=RetryPolicy(max_attempts=1)), is_at_most_once=True, commits=AtMostOnce()
+        )
+        driver.fetch(A, 0)
+        driver.step(events.CommitSucceeded({A: 1}))
+        driver.fail(0, BOOM)
+        (notice,) = notices(driver.effects, "record_dropped")
         assert notice.fields["exception"] == BOOM.stack_trace
 
     def test_what_was_returned_has_no_traceback(self) -> None:
