@@ -35,8 +35,13 @@ _MOST_CAUSES = 1_000
 _LONGEST = 500
 """Characters of a text in `list`; `show` has all of them."""
 
-_SHORT_QUEUE = {"queued.min.messages": 5_000, "queued.max.messages.kbytes": 16_384}
-"""What the client may read ahead, per partition: 64 MiB if it were not told."""
+_SHORT_QUEUE = {
+    "queued.min.messages": 2_000,
+    "queued.max.messages.kbytes": 4_096,
+    "max.partition.fetch.bytes": 131_072,
+}
+"""What the client may read ahead, per partition: 64 MiB if it were not told. Dead letters compress well: a megabyte
+of a fetch may be a hundred of them in memory."""
 
 
 def _filter_options(command: F) -> F:

@@ -34,6 +34,9 @@ _TIMESTAMP_TYPES: Final = {
     TIMESTAMP_LOG_APPEND_TIME: TimestampType.LOG_APPEND_TIME,
 }
 _AT_MOST: Final = 10_000
+_AT_MOST_KEPT: Final = 500
+"""Records that are in memory at once where they are streamed."""
+
 _WAIT_S: Final = 0.1
 
 
@@ -124,7 +127,7 @@ class TopicReader:
                     f"{self.topic}: nothing came for {timeout_s} s, and the end of partition(s) "
                     f"{sorted(self._unfinished)} is not reached"
                 )
-            self._poll(_WAIT_S)
+            self._poll(_WAIT_S, at_most=_AT_MOST_KEPT)
 
     def record_at(self, partition: int, offset: int, *, timeout_s: float = 10.0) -> Record[Any] | None:
         """The record at one offset; None if there is none. Reads nothing else afterwards."""
@@ -141,7 +144,7 @@ class TopicReader:
         while self._unfinished and not self._waiting:
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.topic}-{partition}: offset {offset} was not read in {timeout_s} s")
-            self._poll(_WAIT_S)
+            self._poll(_WAIT_S, at_most=1)
         first = self._waiting[0] if self._waiting else None
         return first if first is not None and first.offset == offset else None
 
@@ -164,13 +167,13 @@ class TopicReader:
             raise UnknownTopic(f"{self.topic}: {found.error.str()}")
         return sorted(found.partitions)
 
-    def _poll(self, timeout_s: float) -> None:
+    def _poll(self, timeout_s: float, *, at_most: int = _AT_MOST) -> None:
         if self._consumer is None:
             raise LifecycleError(f"the reader of {self.topic} is closed")
         first = self._consumer.poll(timeout_s)
         if first is None:
             return
-        for message in (first, *self._consumer.consume(_AT_MOST, 0)):
+        for message in (first, *self._consumer.consume(at_most, 0)):
             error = message.error()
             if error is None:
                 # An end already passed was the end of an earlier moment: this partition has grown since.
