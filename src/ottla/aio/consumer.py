@@ -169,11 +169,15 @@ class AsyncConsumer(Generic[V_co]):
                 if current is not None and self._reads is None:
                     self._settle(current, None)
 
-    async def poll(self, timeout_s: float = 1.0, *, max_records: int = 500) -> list[Record[V_co]]:
-        """Up to `max_records` records, as soon as there is one; empty after `timeout_s`. Each must be settled: `ack`,
-        `retry`, `dead` or `skip`."""
+    async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
+        """Up to `max_records` records (not given: `max.poll.records`, or 500), as soon as there is one; empty after
+        `timeout_s`. Each must be settled: `ack`, `retry`, `dead` or `failed`. What is not settled holds what follows it
+        in its partition: `quantum` records at the most are given out before."""
+        if max_records is None:
+            max_records = int(self._engine.settings.get("max.poll.records", 500))
         first = await self._next(timeout_s)
         if first is None:
+            self._engine.tell_what_waits(self._book.open_partitions())
             return []
         records = [first]
         while len(records) < max_records:

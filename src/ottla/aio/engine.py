@@ -65,6 +65,7 @@ from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
 from ottla.consumer.static_members import SharedInstanceId
+from ottla.consumer.verbs import check_assigned, check_offset, check_timestamp
 from ottla.delivery.dead_letter import Form
 from ottla.errors import RetriableError
 from ottla.producer import forks
@@ -248,18 +249,24 @@ class Engine:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Take no more records of these partitions (none named: of all)."""
+        check_assigned("pause", partitions, self.assignment(), group=self.group)
         self._step(events.PauseRequested(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        check_assigned("resume", partitions, self.assignment(), group=self.group)
         self._step(events.ResumeRequested(partitions))
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on from `offset`. What is in flight of the partition is dropped."""
+        check_offset(offset)
+        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
         self._step(events.SeekRequested(topic_partition, offset))
 
     async def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        check_timestamp(timestamp_ms)
+        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
         try:
             offset = await offset_at_time(self._client, topic_partition, timestamp_ms)
         except KafkaError as error:
@@ -282,6 +289,20 @@ class Engine:
     def finish(self, finished: events.RunFinished) -> None:
         """A run that was taken is over."""
         self._step(finished)
+
+    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
+        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
+        held = self._waits_behind(partitions)
+        if held:
+            names = ", ".join(map(str, held))
+            self._error_log.write(
+                "warning",
+                "records_not_settled",
+                f"nothing more comes of {names} before what was taken is settled: ack()",
+            )
+
+    def _waits_behind(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return self._session.waits_behind(partitions)
 
     async def commit_now(self) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""

@@ -33,6 +33,8 @@ def pull_plan(
     commit: CommitPolicy | InTransactions | None,
 ) -> RoutePlan:
     """The plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad names."""
+    if not topics:
+        raise ConfigError("Consumer: found no topic, wanted at least one: Consumer('orders', ...)")
     for topic in topics:
         problem = topic_problem(topic)
         if problem is not None:

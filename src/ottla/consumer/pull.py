@@ -97,6 +97,10 @@ class PullBook:
     def close_all(self) -> list[RunFinished]:
         return [self.close(opened) for opened in list(self._open.values())]
 
+    def open_partitions(self) -> list[TopicPartition]:
+        """The partitions with records that the caller has and has not settled."""
+        return list(self._open)
+
     def close_cancelled(self) -> list[RunFinished]:
         """Give back what is left of runs whose partitions are being revoked."""
         return [self.close(opened) for opened in list(self._open.values()) if opened.run.is_cancelled]

@@ -131,6 +131,10 @@ class Session:
         states = self._states(self._partitions if partitions is None else partitions)
         return all(state.is_quiet for state in states)
 
+    def waits_behind(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of these partitions in which records wait for earlier ones to be settled."""
+        return [state.topic_partition for state in self._states(partitions) if state.lanes.waiting]
+
     @property
     def is_idle(self) -> bool:
         """Whether every fetched record is finished, but for those of retry topics that are not due."""

@@ -51,6 +51,7 @@ from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after
 from ottla.consumer.plan import RoutePlan
 from ottla.consumer.run import Run
 from ottla.consumer.session import Session
+from ottla.consumer.verbs import check_assigned, check_offset, check_timestamp
 from ottla.delivery.dead_letter import Form
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.producer import forks
@@ -87,8 +88,9 @@ _PAUSED_POLL_S: Final = 0.003
 """While a full partition is paused: how late its resume may reach the client."""
 
 _HOLD_S: Final = 0.001
-_MOST_MESSAGES: Final = 999
-"""Beside the one that a poll gave. Each batch has a price of its own, whatever its size: a lock, a step, a turn."""
+_MOST_MESSAGES: Final = 1_000
+"""Unless `max.poll.records` says otherwise. Each batch has a price of its own, whatever its size: a lock, a step, a
+turn."""
 _LAST_COMMIT_MS: Final = 3_000
 _UNREAD_S: Final = 0.1
 """How long a message waits whose headers could not be read again."""
@@ -130,6 +132,8 @@ class Engine:
         self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
         self._topics_timeout_s = topics_timeout_s
         self._hooks = hooks
+        self._most_messages = int(settings.get("max.poll.records", _MOST_MESSAGES)) - 1
+        """Beside the one that a poll gave."""
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
         now_ms = self._clock.monotonic_ms()
@@ -257,18 +261,24 @@ class Engine:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Take no more records of these partitions (none named: of all)."""
+        check_assigned("pause", partitions, self.assignment(), group=self.group)
         self._step(events.PauseRequested(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        check_assigned("resume", partitions, self.assignment(), group=self.group)
         self._step(events.ResumeRequested(partitions))
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on from `offset`. What is in flight of the partition is dropped."""
+        check_offset(offset)
+        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
         self._on_poll_thread(lambda: self._step(events.SeekRequested(topic_partition, offset)))
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        check_timestamp(timestamp_ms)
+        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
 
         def look_up_and_seek() -> int:
             offset = offset_at_time(self._client, topic_partition, timestamp_ms, _ANSWER_S)
@@ -295,6 +305,21 @@ class Engine:
     def finish(self, finished: events.RunFinished) -> None:
         """A run that was taken is over."""
         self._step(finished)
+
+    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
+        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
+        held = self._waits_behind(partitions)
+        if held:
+            names = ", ".join(map(str, held))
+            self._error_log.write(
+                "warning",
+                "records_not_settled",
+                f"nothing more comes of {names} before what was taken is settled: ack()",
+            )
+
+    def _waits_behind(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        with self._lock:
+            return self._session.waits_behind(partitions)
 
     def commit_now(self, timeout_s: float = 10.0) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
@@ -392,7 +417,7 @@ class Engine:
             self._step(events.Tick())
             return
         # `consume(n, timeout)` waits until it is full; this way a trickle has no delay and a flood has its batches.
-        self._take_in([message, *self._client.consume(_MOST_MESSAGES, 0)])
+        self._take_in([message, *self._client.consume(self._most_messages, 0)])
 
     def _take_in(self, messages: list[Any]) -> None:
         batches, errors = to_batches(messages, only_topic=self._only_topic, read_again=self._read_again)

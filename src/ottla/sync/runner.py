@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -22,6 +22,7 @@ from ottla.config import dead_letter_arguments, producer_settings
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.health import Health
 from ottla.consumer.run import Run, RunResult, Unconfirmed, broken_run
+from ottla.consumer.verbs import check_assigned
 from ottla.delivery.exceptions import ExceptionTable
 from ottla.records import TopicPartition
 from ottla.sync.dead_letters import DeadLetterSink, ProducerSink
@@ -119,17 +120,17 @@ class AppRunner:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Take no more records of these partitions (none named: of all)."""
-        for engine in self.engines.values():
-            engine.pause(*partitions)
+        for engine, own in self._owners("pause", partitions):
+            engine.pause(*own)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        for engine in self.engines.values():
-            engine.resume(*partitions)
+        for engine, own in self._owners("resume", partitions):
+            engine.resume(*own)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on from `offset` in the group that has the partition."""
-        for engine in self.engines.values():
+        for engine, _ in self._owners("seek", [topic_partition]):
             engine.seek(topic_partition, offset)
 
     def drain(self, timeout_s: float) -> bool:
@@ -137,6 +138,16 @@ class AppRunner:
         return all(engine.drain(timeout_s) for engine in self.engines.values())
 
     # Parts
+
+    def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[Engine, Sequence[TopicPartition]]]:
+        """The groups' engines, each with those of the partitions that it has; with all of them when none is named."""
+        if not partitions:
+            return [(engine, ()) for engine in self.engines.values()]
+        assigned = {engine: set(engine.assignment()) for engine in self.engines.values()}
+        everything = set().union(*assigned.values())
+        check_assigned(verb, partitions, everything, group=", ".join(self.engines))
+        owned = [(engine, [name for name in partitions if name in own]) for engine, own in assigned.items()]
+        return [(engine, own) for engine, own in owned if own]
 
     def _make_topics(self) -> None:
         declared = self._app.declared_topics()

@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from ottla import AsyncConsumer, CommitPolicy, Consumer, Json, LifecycleError, Malformed, RetryPolicy, TopicPartition
+from ottla import (
+    AsyncConsumer,
+    CommitPolicy,
+    ConfigError,
+    Consumer,
+    InputError,
+    Json,
+    LifecycleError,
+    Malformed,
+    RetryPolicy,
+    TopicPartition,
+)
 from ottla.delivery import describe_dead_letter
 
 
@@ -218,3 +229,52 @@ def test_a_closed_consumer_stays_closed(make: Any, kafka_topic: str) -> None:
     with pytest.raises(LifecycleError, match="make a new one"):
         consumer.poll(0.1)
     assert not consumer.health().is_alive
+
+
+def test_verbs_refuse_what_is_not_assigned_and_what_is_no_offset(make: Any, kafka: Any, kafka_topic: str) -> None:
+    kafka.produce(kafka_topic, range(3), value=Json())
+    consumer = make(kafka_topic)
+    take(consumer, 3)
+    own, foreign = TopicPartition(kafka_topic, 0), TopicPartition(kafka_topic, 7)
+
+    for offset in (-5, -1, 2**63, True, "3", 1.5):
+        with pytest.raises(InputError, match=r"seek: found .*, wanted an offset: a whole number, 0 or more"):
+            consumer.seek(own, offset)
+    with pytest.raises(InputError, match="seek_to_time: found -1, wanted milliseconds since the epoch"):
+        consumer.seek_to_time(own, -1)
+    for verb, arguments in (("seek", (0,)), ("seek_to_time", (0,)), ("pause", ()), ("resume", ())):
+        with pytest.raises(InputError, match=f"{verb}: {kafka_topic}-7 is not assigned to this member of group"):
+            getattr(consumer, verb)(foreign, *arguments)
+
+
+def test_a_poll_that_gets_nothing_because_nothing_was_settled_says_so(
+    make: Any, kafka: Any, kafka_topic: str, capsys: Any
+) -> None:
+    kafka.produce(kafka_topic, range(10), value=Json(), partition=0)
+    consumer = make(kafka_topic, quantum=4)
+    records = take(consumer, 4)
+    assert consumer.poll(0.2) == []
+    assert "nothing more comes of" in capsys.readouterr().err
+
+    consumer.ack(*records)
+    assert take(consumer, 1)[0].value == 4
+
+
+def test_a_poll_gives_max_poll_records_unless_it_is_asked_for_another_number(
+    make: Any, kafka: Any, kafka_topic: str
+) -> None:
+    kafka.produce(kafka_topic, range(20), value=Json(), partition=0)
+    consumer = make(kafka_topic, settings={"max.poll.records": 3})
+    sizes: list[int] = []
+    while sum(sizes) < 9:
+        records = consumer.poll(1)
+        sizes.append(len(records))
+        consumer.ack(*records)
+    assert max(sizes) <= 3
+    assert len(consumer.poll(1, max_records=1)) == 1
+
+
+@pytest.mark.parametrize("topics", [(), (["orders"],)])
+def test_topics_that_are_no_names_are_refused_where_the_consumer_is_made(make: Any, topics: tuple[Any, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"Consumer: .*wanted"):
+        make(*topics)
