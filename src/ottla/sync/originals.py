@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.cimpl import Consumer
 
 from ottla.config import consumer_settings
 from ottla.delivery.foreign import DeadLetterView
