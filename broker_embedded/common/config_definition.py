@@ -23,6 +23,12 @@ class InvalidConfig(ValueError):
     def __init__(self, name: str, found: object, wanted: str) -> None:
         super().__init__(f"{name}: found {found!r}, wanted {wanted}")
         self.name = name
+        self.found = found
+        self.wanted = wanted
+
+    def told(self) -> str:
+        """In the words that a client of Kafka gets, and what is wanted."""
+        return f"Invalid value {self.found} for configuration {self.name}: wanted {self.wanted}"
 
 
 class ConfigType(IntEnum):

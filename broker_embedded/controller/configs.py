@@ -25,14 +25,24 @@ def change_configs(image: ClusterImage, change: ConfigChange) -> list[MetadataRe
     seen: set[str] = set()
     for name, operation, value in change.operations:
         if name in seen:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in one request")
-        seen.add(name)
-        definition = definitions.get(name)
-        if definition is None:
             raise BrokerError(
-                ErrorCode.INVALID_CONFIG, f"{name}: there is no such {change.resource_type.name.lower()} setting"
+                ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {name} is named twice in one request"
             )
-        _apply(after, definition, operation, value)
+        seen.add(name)
+        if operation is ConfigOperation.SET and value is None:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+        definition = definitions.get(name)
+        if definition is None and not _may_be_unknown(change, operation):
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG,
+                f"Unknown {_OF_KIND[change.resource_type]}config name: {name}",
+            )
+        if definition is not None:
+            _apply(after, definition, operation, value, wrong_value=_WRONG_VALUE[change.resource_type])
+        elif value is None or operation is ConfigOperation.DELETE:
+            after.pop(name, None)
+        else:
+            after[name] = value
     return [
         SetConfig(
             resource_type=change.resource_type, resource_name=change.resource_name, name=name, value=after.get(name)
@@ -40,6 +50,18 @@ def change_configs(image: ClusterImage, change: ConfigChange) -> list[MetadataRe
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     ]
+
+
+def _may_be_unknown(change: ConfigChange, operation: ConfigOperation) -> bool:
+    """As Kafka, which keeps a broker's settings for plugins that it does not know of."""
+    return change.resource_type is ResourceType.BROKER and operation in (ConfigOperation.SET, ConfigOperation.DELETE)
+
+
+_OF_KIND = {ResourceType.TOPIC: "topic ", ResourceType.BROKER: ""}
+_WRONG_VALUE = {ResourceType.TOPIC: ErrorCode.INVALID_CONFIG, ResourceType.BROKER: ErrorCode.INVALID_REQUEST}
+"""What Kafka answers for a value that a setting cannot have."""
+_OF_THE_NODE = frozenset({"node.id", "broker.id", "process.roles", "listeners", "advertised.listeners", "log.dirs"})
+"""What is decided when a node starts, without a definition of its own."""
 
 
 def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definition]:
@@ -52,17 +74,30 @@ def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definit
     if change.resource_type is ResourceType.BROKER:
         if name and (not name.isdecimal() or int(name) not in image.brokers):
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}")
-        for setting, _, _ in change.operations:
-            definition = BROKER_SETTINGS.get(setting)
-            if definition is not None and definition.update_mode is UpdateMode.READ_ONLY:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, f"{setting} can only be set when the broker starts")
+        fixed = [setting for setting, _, _ in change.operations if _is_fixed(setting)]
+        if fixed:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
+            )
         return BROKER_SETTINGS
     raise BrokerError(
         ErrorCode.INVALID_REQUEST, f"settings of a {change.resource_type.name.lower()} cannot be changed here"
     )
 
 
-def _apply(values: dict[str, str], definition: Definition, operation: ConfigOperation, value: str | None) -> None:
+def _is_fixed(name: str) -> bool:
+    definition = BROKER_SETTINGS.get(name)
+    return name in _OF_THE_NODE or (definition is not None and definition.update_mode is UpdateMode.READ_ONLY)
+
+
+def _apply(
+    values: dict[str, str],
+    definition: Definition,
+    operation: ConfigOperation,
+    value: str | None,
+    *,
+    wrong_value: ErrorCode,
+) -> None:
     name = definition.name
     if operation is ConfigOperation.DELETE:
         values.pop(name, None)
@@ -85,5 +120,5 @@ def _apply(values: dict[str, str], definition: Definition, operation: ConfigOper
     try:
         definition.parse(value)
     except InvalidConfig as error:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise BrokerError(wrong_value, error.told()) from None
     values[name] = value

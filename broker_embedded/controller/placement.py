@@ -23,11 +23,12 @@ def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> l
     if replication_factor > len(usable):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} cannot be reached: {len(live)} brokers are alive"
-            + (f", {len(fenced)} are fenced" if fenced else ""),
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of"
+            f" {replication_factor} cannot be reached because only {len(usable)} broker(s) are registered"
+            + (f", {len(fenced)} of them fenced." if fenced else "."),
         )
     if not live:
-        raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced: nobody could lead")
+        raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced: nobody could lead")
     racks = {broker.broker_id: broker.rack for broker in usable}
     leads = {broker: image.leader_counts.get(broker, 0) for broker in live}
     holds: Counter[int] = Counter()

@@ -15,13 +15,19 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 def problem_with(name: str) -> str | None:
     """Why `name` cannot be a topic's name, or None if it can."""
     if not name:
-        return "the topic name is empty"
+        return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
-        return f"the topic name cannot be {name!r}"
+        return f"Topic name is invalid: {name!r} is not allowed"
     if len(name) > MAX_LENGTH:
-        return f"the topic name has {len(name)} characters, at most {MAX_LENGTH} are possible"
+        return (
+            f"Topic name is invalid: the length of {name!r} is longer than the max allowed length {MAX_LENGTH}:"
+            f" {len(name)}"
+        )
     if _LEGAL.fullmatch(name) is None:
-        return f"the topic name {name!r} has a character other than ASCII letters and digits, '.', '_' and '-'"
+        return (
+            f"Topic name is invalid: {name!r} contains one or more characters other than ASCII alphanumerics, '.', '_'"
+            " and '-'"
+        )
     return None
 
 

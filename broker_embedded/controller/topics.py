@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from broker_embedded.common.config import BrokerConfig, InvalidConfig, topic_config
+from broker_embedded.common.config import TOPIC_SETTINGS, BrokerConfig, InvalidConfig, topic_config
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller import placement, topic_names
 from broker_embedded.controller.requests import UNSET, NewPartitions, NewTopic, TopicResult
@@ -31,10 +31,15 @@ def create_topic(
     """The records that create `wanted`; BrokerError if it cannot be."""
     _check_name(image, wanted.name)
     configs = {name: value for name, value in wanted.configs.items() if value is not None}
+    missing = [name for name in wanted.configs if name not in configs]
+    if missing:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}")
     try:
         topic_config(config, configs)
     except InvalidConfig as error:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        is_unknown = error.name not in TOPIC_SETTINGS
+        text = f"Unknown topic config name: {error.name}" if is_unknown else error.told()
+        raise BrokerError(ErrorCode.INVALID_CONFIG, text) from None
     replicas = _assigned(image, wanted) if wanted.assignments else _placed(image, wanted, config)
     topic_id = random_uuid(random)
     records: list[MetadataRecord] = [CreateTopic(name=wanted.name, topic_id=topic_id)]
@@ -103,36 +108,44 @@ def _check_name(image: ClusterImage, name: str) -> None:
     if problem is not None:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name in image.topics:
-        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     other = topic_names.collision_with(name, image.topics)
     if other is not None:
         raise BrokerError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}: '.' and '_' count as the same"
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other} ('.' and '_' count as the same)",
         )
 
 
 def _placed(image: ClusterImage, wanted: NewTopic, config: BrokerConfig) -> list[tuple[int, ...]]:
     partitions = config.num_partitions if wanted.partitions == UNSET else wanted.partitions
     if partitions < 1:
-        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"found {partitions} partitions, wanted at least 1")
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions was set to an invalid non-positive value. Found {partitions}, wanted at least 1",
+        )
     _check_partition_count(partitions)
     factor = config.default_replication_factor if wanted.replication_factor == UNSET else wanted.replication_factor
     if factor < 1:
-        raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, f"found replication factor {factor}, wanted at least 1")
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor must be larger than 0, or -1 to use the default value. Found {factor}",
+        )
     return placement.place(image, partitions=partitions, replication_factor=factor)
 
 
 def _assigned(image: ClusterImage, wanted: NewTopic) -> list[tuple[int, ...]]:
-    if wanted.partitions != UNSET or wanted.replication_factor != UNSET:
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            "replicas are assigned by hand: partitions and replication factor must both be -1",
-        )
+    for what, found in (("replication factor", wanted.replication_factor), ("numPartitions", wanted.partitions)):
+        if found != UNSET:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {what} was not set to -1. Found {found}",
+            )
     assignments: Mapping[int, Sequence[int]] = wanted.assignments
     if sorted(assignments) != list(range(len(assignments))):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions must be numbered from 0 without gaps, found {sorted(assignments)}",
+            f"partitions should be a consecutive 0-based integer sequence, found {sorted(assignments)}",
         )
     _check_partition_count(len(assignments))
     replicas = [check_replicas(image, assignments[number]) for number in range(len(assignments))]
@@ -146,14 +159,21 @@ def _assigned(image: ClusterImage, wanted: NewTopic) -> list[tuple[int, ...]]:
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int]) -> tuple[int, ...]:
-    if not replicas or len(set(replicas)) != len(replicas):
-        raise BrokerError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition needs replicas on different brokers, found {replicas}"
-        )
-    unknown = [broker for broker in replicas if broker not in image.brokers]
-    if unknown:
-        raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no broker {unknown[0]}")
+    problem = _problem_with(image, replicas)
+    if problem is not None:
+        raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {problem}")
     return tuple(replicas)
+
+
+def _problem_with(image: ClusterImage, replicas: Sequence[int]) -> str | None:
+    if not replicas:
+        return "an empty replica list."
+    for index, broker in enumerate(replicas):
+        if broker not in image.brokers:
+            return f"broker {broker}, but no such broker is registered."
+        if broker in replicas[:index]:
+            return f"the broker {broker} more than once."
+    return None
 
 
 def _check_partition_count(count: int) -> None:

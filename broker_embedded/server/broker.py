@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.clock import Clock
-from broker_embedded.common.config import BrokerConfig, InvalidConfig
+from broker_embedded.common.config import BROKER_SETTINGS, BrokerConfig, InvalidConfig
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.types import GROUP_METADATA_TOPIC
 from broker_embedded.controller.controller import Controller
@@ -253,7 +253,8 @@ class Broker:
         """Dynamic settings: those of this broker over those of all brokers over what it was started with."""
         settings: dict[str, str] = {}
         for name in ("", str(self.node_id)):
-            settings.update(image.config_overrides(ResourceType.BROKER, name))
+            given = image.config_overrides(ResourceType.BROKER, name)
+            settings.update((setting, value) for setting, value in given.items() if setting in BROKER_SETTINGS)
         try:
             self.config = self.static_config.with_settings(settings)
         except InvalidConfig as error:

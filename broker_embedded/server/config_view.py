@@ -41,6 +41,36 @@ class SettingView:
     doc: str
     synonyms: list[Synonym]
     """Every place that has a value, the one in force first."""
+    is_sensitive: bool = False
+
+
+_DEFAULT_ELSEWHERE = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"})
+"""Kafka gives these no value of their own: the default is that of the same setting in hours, or of the scheduler."""
+_BROKER_NAMES = {
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes": "log.remote.copy.lag.bytes",
+    "remote.copy.lag.ms": "log.remote.copy.lag.ms",
+}
+"""Where a topic's default comes from in Kafka, for settings that this broker does not have itself."""
+_IN_HOURS = [
+    SettingView(
+        name=name,
+        value=value,
+        source=ConfigSource.DEFAULT,
+        read_only=True,
+        type=ConfigType.INT,
+        doc="counts where the same setting in milliseconds has no value",
+        synonyms=[] if value is None else [(name, value, ConfigSource.DEFAULT)],
+    )
+    for name, value in (
+        ("log.retention.hours", "168"),
+        ("log.retention.minutes", None),
+        ("log.roll.hours", "168"),
+        ("log.roll.jitter.hours", "0"),
+    )
+]
 
 
 def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[SettingView]:
@@ -52,13 +82,13 @@ def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[Setting
             places.append((name, overrides[name], ConfigSource.TOPIC))
         if definition.synonym is not None:
             places += _broker_places(broker, definition.synonym)
-        else:
-            places.append((name, definition.format(definition.default), ConfigSource.DEFAULT))
+        elif name in _BROKER_NAMES:
+            places.append((_BROKER_NAMES[name], definition.format(definition.default), ConfigSource.DEFAULT))
         views.append(
             SettingView(
                 name=name,
-                value=places[0][1],
-                source=places[0][2],
+                value=places[0][1] if places else definition.format(definition.default),
+                source=places[0][2] if places else ConfigSource.DEFAULT,
                 read_only=False,
                 type=definition.type,
                 doc=definition.doc,
@@ -80,15 +110,40 @@ def broker_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
         views.append(
             SettingView(
                 name=name,
-                value=places[0][1],
-                source=places[0][2],
+                value=places[0][1] if places else None,
+                source=places[0][2] if places else ConfigSource.DEFAULT,
                 read_only=definition.update_mode is UpdateMode.READ_ONLY,
                 type=definition.type,
                 doc=definition.doc,
                 synonyms=places,
             )
         )
-    return views if cluster_wide else _node_settings(broker) + views
+    views += _unknown_settings(broker, cluster_wide=cluster_wide)
+    return views if cluster_wide else _node_settings(broker) + _IN_HOURS + views
+
+
+def _unknown_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
+    """What was set and has no definition. It may be a secret of some plugin: its value is not shown."""
+    views: list[SettingView] = []
+    image = broker.metadata.image
+    places = [(str(broker.node_id), ConfigSource.DYNAMIC_BROKER), ("", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+    for resource, source in places[1:] if cluster_wide else places:
+        for name in image.config_overrides(ResourceType.BROKER, resource):
+            if name in BROKER_SETTINGS or any(view.name == name for view in views):
+                continue
+            views.append(
+                SettingView(
+                    name=name,
+                    value=None,
+                    source=source,
+                    read_only=True,
+                    type=ConfigType.UNKNOWN,
+                    doc="",
+                    synonyms=[(name, None, source)],
+                    is_sensitive=True,
+                )
+            )
+    return views
 
 
 def _node_settings(broker: Broker) -> list[SettingView]:
@@ -132,5 +187,6 @@ def _broker_places(broker: Broker, name: str) -> list[Synonym]:
     if name in broker.static_settings:
         static = getattr(broker.static_config, name.replace(".", "_"))
         places.append((name, definition.format(static), ConfigSource.STATIC_BROKER))
-    places.append((name, definition.format(definition.default), ConfigSource.DEFAULT))
+    if name not in _DEFAULT_ELSEWHERE:
+        places.append((name, definition.format(definition.default), ConfigSource.DEFAULT))
     return places

@@ -429,6 +429,15 @@ def test_the_name_of_a_topic_that_may_not_be_described_is_not_told_to_whom_knows
     assert (deleted.error_code, deleted.name) == (DENIED, topic)
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_by_id_is_refused_before_version_12_whoever_asks(admin: Admin, bob: UserClient, version: int) -> None:
+    topic_id = admin.call(ApiKey.METADATA, 12, metadata(admin.create_topic())).topics[0].topic_id
+    asked = {"topics": [{"name": None, "topic_id": topic_id}], "allow_auto_topic_creation": False}
+    for client in (admin, bob):
+        told = client.call(ApiKey.METADATA, version, asked).topics[0]
+        assert (told.error_code, told.name) == (INVALID, "")
+
+
 def test_groups_are_listed_to_whom_may_describe_them(admin: Admin, bob: UserClient) -> None:
     topic = admin.create_topic()
     groups = {f"{topic}-one", f"{topic}-two"}

@@ -28,9 +28,14 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
 
 def handle(ctx: RequestContext, request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
-    wanted = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1]
-    twice = BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
-    repeated = [_refused(name, twice) for name, count in counts.items() if count > 1]
+    refused = {topic.name: problem for topic in request.topics if (problem := _assigned_twice(topic)) is not None}
+    wanted = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1 and topic.name not in refused]
+    twice = BrokerError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    repeated = [
+        _refused(name, twice if count > 1 else refused[name])
+        for name, count in counts.items()
+        if count > 1 or name in refused
+    ]
     quota = mutation_quota(ctx, strict_from=6)
 
     def answer(results: list[TopicResult]) -> Body:
@@ -43,6 +48,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
 
 
 def _new_topic(topic: Message) -> NewTopic:
+    """`handle` has refused a partition that is assigned twice."""
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -50,6 +56,17 @@ def _new_topic(topic: Message) -> NewTopic:
         assignments={each.partition_index: tuple(each.broker_ids) for each in topic.assignments},
         configs={each.name: each.value for each in topic.configs},
     )
+
+
+def _assigned_twice(topic: Message) -> BrokerError | None:
+    numbers = Counter(each.partition_index for each in topic.assignments)
+    for number, count in numbers.items():
+        if count > 1:
+            return BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {number}",
+            )
+    return None
 
 
 def _result(ctx: RequestContext, result: TopicResult, *, with_defaults: bool) -> Body:

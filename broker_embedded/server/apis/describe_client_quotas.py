@@ -22,12 +22,20 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         "entries": [
             {
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
-                "values": [{"key": key, "value": value} for key, value in values.items()],
+                "values": [{"key": key, "value": values[key]} for key in sorted(values, key=_as_in_kafka)],
             }
             for entity, values in ctx.broker.metadata.image.client_quotas.items()
             if wanted.matches(entity)
         ],
     }
+
+
+_ORDER = ("consumer_byte_rate", "controller_mutation_rate", "request_percentage", "producer_byte_rate")
+
+
+def _as_in_kafka(key: str) -> int:
+    """Kafka's order of up to three values is that of a hash table; clients compare lists."""
+    return _ORDER.index(key) if key in _ORDER else len(_ORDER)
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:

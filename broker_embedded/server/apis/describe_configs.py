@@ -30,7 +30,7 @@ def _resource(ctx: RequestContext, request: Message, resource: Message) -> Body:
     except BrokerError as error:
         body.update(error_code=int(error.code), error_message=error.message)
         return body
-    keys = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    keys = set(resource.configuration_keys) if resource.configuration_keys else None  # none named: all, as in Kafka
     body["configs"] = [_setting(view, request) for view in views if keys is None or view.name in keys]
     return body
 
@@ -61,7 +61,7 @@ def _setting(view: SettingView, request: Message) -> Body:
         "value": view.value,
         "read_only": view.read_only,
         "config_source": int(view.source),
-        "is_sensitive": False,
+        "is_sensitive": view.is_sensitive,
         "synonyms": (
             [{"name": name, "value": value, "source": int(source)} for name, value, source in view.synonyms]
             if request.include_synonyms

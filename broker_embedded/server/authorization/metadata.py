@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 _TOPIC = AclResource.TOPIC
 OPERATIONS_FROM, CLUSTER_OPERATIONS_UNTIL = 8, 10
+FIRST_WITH_IDS = 12
 
 
 def metadata(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
     """Metadata: DESCRIBE on topics; CREATE on the cluster or on the topic to have a missing one created."""
     asks_for_all = request.topics is None or (ctx.api_version == 0 and not request.topics)
+    if ctx.api_version < FIRST_WITH_IDS and not asks_for_all and any(each.name is None for each in request.topics):
+        return handler(ctx, request)  # which refuses it, and looks at no topic
     allowed: list[Any] = []
     refused: list[Body] = []
     for topic in () if asks_for_all else request.topics:

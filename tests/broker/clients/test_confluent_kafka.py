@@ -206,7 +206,7 @@ def test_the_admin_client_manages_topics_and_settings(cluster: EmbeddedCluster) 
     latest = result_of(admin.list_offsets({TopicPartition("t", 0): OffsetSpec.latest()}))
     assert latest.offset == 0
     assert admin.describe_cluster().result(20).controller.id == 1
-    with pytest.raises(KafkaException, match="exists already"):
+    with pytest.raises(KafkaException, match="already exists"):
         result_of(admin.create_topics([NewTopic("t", 1, 1)]))
     result_of(admin.delete_topics(["t"]))
     assert "t" not in admin.list_topics(timeout=10).topics

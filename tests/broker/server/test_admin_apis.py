@@ -132,7 +132,7 @@ def test_partitions_are_added_and_usable_at_once(client: Any, make_batch: MakeBa
 
 def test_the_facade_refuses_with_the_brokers_error(cluster: EmbeddedCluster) -> None:
     cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact"})
-    with pytest.raises(BrokerError, match="topic t exists already") as refused:
+    with pytest.raises(BrokerError, match="Topic 't' already exists") as refused:
         cluster.create_topic("t")
     assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
 
@@ -154,7 +154,6 @@ def test_a_setting_is_described_with_its_source_and_synonyms(make_wire_client: C
     assert [(each.name, each.value, each.source) for each in setting.synonyms] == [
         ("retention.ms", "88", 1),
         ("log.retention.ms", "77", 4),
-        ("log.retention.ms", "604800000", 5),
     ]
     assert "deleted" in setting.documentation
 
@@ -197,7 +196,7 @@ def test_wrong_settings_are_refused_one_by_one(client: Any) -> None:
     create(client, "t")
     refused = change(client, TOPIC, "t", "retention.ms", "soon")
     assert refused.error_code == ErrorCode.INVALID_CONFIG
-    assert refused.error_message == "retention.ms: found 'soon', wanted a whole number"
+    assert refused.error_message == "Invalid value soon for configuration retention.ms: wanted a whole number"
     assert change(client, TOPIC, "t", "retention.ms", "1", operation=9).error_code == ErrorCode.INVALID_REQUEST
     assert change(client, 99, "t", "retention.ms", "1").error_code == ErrorCode.INVALID_REQUEST
     body = {"resources": [{"resource_type": TOPIC, "resource_name": "nope", "configs": []}]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from broker_embedded.common.config_definition import LONG_MAX
 from ottla_wire.protocol import ErrorCode
 
 from ...runtime.errors import client_error, is_too_large
@@ -71,7 +72,9 @@ class OffsetManager:
                 leader_epoch=partition.leader_epoch,
                 metadata=partition.metadata,
                 commit_timestamp_ms=now_ms,
-                expire_timestamp_ms=None if request.retention_ms is None else now_ms + request.retention_ms,
+                expire_timestamp_ms=None
+                if request.retention_ms is None
+                else min(now_ms + request.retention_ms, LONG_MAX),
             )
         if not accepted:
             on_done(OffsetsCommitted(partitions=errors))
