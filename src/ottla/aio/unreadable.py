@@ -62,7 +62,7 @@ class Unreadable:
         if leader is None or leader == -1:
             raise LeaderNotAvailableError(f"{name} has no leader")
         wanted = [(name.topic, [(name.partition, offset, _MOST_BYTES)])]
-        request = FetchRequest(_AT_ONCE_MS, 0, _MOST_BYTES, self._isolation, wanted, rack_id="")
+        request = FetchRequest(_AT_ONCE_MS, 0, _MOST_BYTES, self._isolation, wanted)
         response = await network.send(leader, request)
         for topic, partitions in response.topics:
             for number, error_code, _, *rest in partitions:
