@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from broker_embedded.cluster.certificates import HOSTS
 from broker_embedded.cluster.certificates import Certificates as Certificates
@@ -24,6 +24,10 @@ from ottla.testing.kafka import EMBEDDED, Kafka, embedded_cluster
 
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster, Security
+
+Protocol: TypeAlias = Literal["SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+ClientAuth: TypeAlias = Literal["none", "requested", "required"]
 
 USERS: Final = MappingProxyType({"alice": "alice-secret"})
 
@@ -49,7 +53,7 @@ class SecureKafka(Kafka):
         self.certificates = certificates
         self.settings = self.settings_of(*next(iter(security.users.items()), ("", "")))
 
-    def settings_of(self, username: str, password: str, *, mechanism: str | None = None) -> dict[str, str]:
+    def settings_of(self, username: str, password: str, *, mechanism: Mechanism | None = None) -> dict[str, str]:
         """What a client of this user needs, in the names that confluent-kafka, Ottla and its wire client share."""
         security = self.security
         settings = {"security.protocol": security.protocol}
@@ -69,11 +73,11 @@ class SecureKafka(Kafka):
 
 @contextlib.contextmanager
 def secure_kafka(
-    protocol: str = "SASL_SSL",
+    protocol: Protocol = "SASL_SSL",
     *,
-    mechanism: str | Sequence[str] = "SCRAM-SHA-512",
+    mechanism: Mechanism | Sequence[Mechanism] = "SCRAM-SHA-512",
     users: Mapping[str, str] = USERS,
-    client_auth: str = "none",
+    client_auth: ClientAuth = "none",
     brokers: int = 1,
     config: Mapping[str, object] | None = None,
 ) -> Iterator[SecureKafka]:
