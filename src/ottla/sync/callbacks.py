@@ -25,6 +25,8 @@ def guarded(config: Mapping[str, Any], **own: Callable[..., None]) -> dict[str, 
             result[name] = _both(ours, _quiet(name, users))
         elif ours is not None:
             result[name] = ours
+    if callable(config.get("oauth_cb")):
+        result["oauth_cb"] = _said("oauth_cb", config["oauth_cb"])
     return result
 
 
@@ -39,11 +41,28 @@ def _both(first: Callable[..., None] | None, then: Callable[..., None]) -> Calla
     return call
 
 
+def _said(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The client needs its result, and drops what it raises: "token not set" is all that it would say."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return callback(*arguments)
+        except Exception as error:
+            _log(name, error)
+            raise
+
+    return call
+
+
 def _quiet(name: str, callback: Callable[..., Any]) -> Callable[..., None]:
     def call(*arguments: Any) -> None:
         try:
             callback(*arguments)
         except Exception as error:
-            log_event("client_callback_failed", "error", {"callback": name, "error": repr(error), "exc_info": error})
+            _log(name, error)
 
     return call
+
+
+def _log(name: str, error: Exception) -> None:
+    log_event("client_callback_failed", "error", {"callback": name, "error": repr(error), "exc_info": error})

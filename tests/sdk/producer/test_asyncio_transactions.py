@@ -70,7 +70,7 @@ async def test_a_transaction_needs_an_id(mock_cluster: str) -> None:
 async def test_offsets_need_the_group_that_read_the_records(mock_cluster: str) -> None:
     async with AsyncProducer(mock_cluster, settings=TRANSACTIONAL) as producer:
         async with producer.transaction() as transaction:
-            with pytest.raises(ConfigError, match=r"send_offsets: found None, wanted the group\.id of who read"):
+            with pytest.raises(ConfigError, match=r"send_offsets: found None, wanted the AsyncConsumer that read"):
                 await transaction.send_offsets({("in", 0): 1}, None)  # type: ignore[arg-type]
             await transaction.abort()
         assert state_of(producer) is TransactionState.READY

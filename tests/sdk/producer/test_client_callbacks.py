@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import Consumer, Producer
+from ottla.sync.callbacks import guarded
 from ottla.testing import Kafka
 
 
@@ -48,6 +49,18 @@ def test_statistics_that_raise_do_not_end_the_delivery_reports(kafka: Kafka, kaf
         failed = [each for each in logs if each["event"] == "client_callback_failed"]
     assert failed[0]["callback"] == "stats_cb"
     assert "ZeroDivisionError" in failed[0]["error"]
+
+
+def test_why_there_is_no_token_is_said() -> None:
+    """librdkafka drops what the callback raises, and says ten seconds later that no token was set."""
+    tokens = Heard(ZeroDivisionError("no token server"))
+    config = guarded({"oauth_cb": tokens, "acks": "all"})
+    with capture_logs() as logs, pytest.raises(ZeroDivisionError):
+        config["oauth_cb"]("sasl.oauthbearer.config")
+    (failed,) = logs
+    assert (failed["event"], failed["callback"]) == ("client_callback_failed", "oauth_cb")
+    assert tokens.calls == [("sasl.oauthbearer.config",)]
+    assert guarded({"oauth_cb": lambda _: ("token", 1.0)})["oauth_cb"]("") == ("token", 1.0)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), SystemExit(3)], ids=repr)
