@@ -29,7 +29,7 @@ from broker_embedded.replication.leadership import AppendResult, LeadershipListe
 from broker_embedded.replication.log_dir_moves import LogDirMoves
 from broker_embedded.replication.log_settings import usable_topic_config
 from broker_embedded.replication.partition import Partition
-from broker_embedded.replication.replica_roles import ReplicaRoles
+from broker_embedded.replication.replica_roles import OPENED_AT_ONCE, OPENED_TOGETHER, ReplicaRoles
 from broker_embedded.replication.throttle import ReplicationThrottle
 from broker_embedded.storage.log import AppendInfo, AppendOrigin, Log
 from broker_embedded.storage.log_config import LogConfig
@@ -42,6 +42,9 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
 """How often the disk is asked again for a replica that it has refused."""
+
+OPENING_S = 0.02
+"""How long a broker opens new replicas before it lets others have their turn."""
 
 LEADERSHIP_CHANGED = 1 << 62
 """An event amount that satisfies every waiter: it has to look again, whatever it waited for."""
@@ -345,7 +348,11 @@ class ReplicaManager:
     def _open_pending(self) -> None:
         """Requests that have arrived meanwhile are answered between one slice and the next."""
         self._opening = None
-        self._roles.open_some(self._metadata.image)
+        deadline = self.loop.time() + OPENING_S
+        for _ in range(OPENED_AT_ONCE // OPENED_TOGETHER):
+            self._roles.open_some(self._metadata.image)
+            if self.loop.time() >= deadline:  # a slow disk: the nodes of a process must not take each other for dead
+                break
         self._open_pending_later()
         self._retry_refused()
 

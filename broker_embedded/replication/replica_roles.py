@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 OPENED_AT_ONCE = 20
 """New replicas that are opened in one turn of the loop: each makes a directory with files, which takes up to 1 ms."""
+OPENED_TOGETHER = 4
 
 TopicSettings = Callable[[str], tuple[TopicConfig, LogConfig]]
 """A topic's settings as the metadata says, and what the storage layer needs of them."""
@@ -110,8 +111,8 @@ class ReplicaRoles:
         self._take_over_each(wanted, image)
 
     def open_some(self, image: ClusterImage) -> None:
-        """Open the next of what is pending."""
-        some = list(islice(self.pending, OPENED_AT_ONCE))
+        """Open the next few of what is pending."""
+        some = list(islice(self.pending, OPENED_TOGETHER))
         self._open_pending(some, image)
 
     def open_now(self, topic_partition: TopicPartition, image: ClusterImage) -> Partition | None:
@@ -141,7 +142,7 @@ class ReplicaRoles:
             if topic_partition in self.pending:
                 continue  # it takes the role that it has when its turn comes
             if name not in INTERNAL_TOPICS and self._is_new(topic_partition, state):
-                if opened >= at_once:
+                if opened >= at_once or (self.pending and at_once < sys.maxsize):
                     self.pending[topic_partition] = None
                     continue
                 opened += 1

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import PeerUnavailable
 from broker_embedded.common.types import NO_LEADER
+from broker_embedded.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from broker_embedded.server.futures import Later, Promise
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 PATIENCE_MS = 5_000
 """How long a request waits for a controller, unless its own timeout is shorter."""
+MS_PER_PARTITION = 5
+"""More time for a request that makes partitions, for each of them: three nodes of a process make its directories."""
 RETRY_MS = 20
 CHANNEL = "forwarded"
 _PEER = re.compile(r"broker-\d+(\n.*)?")
@@ -58,6 +61,13 @@ def says_not_controller(message: Message) -> bool:
     return False
 
 
+def _work_ms(request: Message) -> int:
+    """How much longer than others a request may take that makes partitions."""
+    topics = getattr(request, "topics", None) or ()
+    counts = (max(getattr(each, "num_partitions", 0), getattr(each, "count", 0), 1) for each in topics)
+    return MS_PER_PARTITION * sum(min(count, MAX_PARTITIONS_PER_REQUEST) for count in counts)
+
+
 class _Forwarded:
     """One request on its way to the controller."""
 
@@ -69,7 +79,7 @@ class _Forwarded:
         self._request = request
         self._encoded: bytes | None = None
         self._problem = "no controller is known"
-        patience_ms = min(getattr(request, "timeout_ms", PATIENCE_MS), PATIENCE_MS)
+        patience_ms = min(getattr(request, "timeout_ms", PATIENCE_MS), PATIENCE_MS + _work_ms(request))
         self._deadline = ctx.loop.time() + patience_ms / 1000
         self._try()
 

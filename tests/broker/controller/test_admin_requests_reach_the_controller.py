@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.peers import PeerUnavailable
+from broker_embedded.server import forwarding
 from broker_embedded.server.apis import create_topics as create_topics
-from ottla_wire.protocol import ApiKey, ErrorCode
+from ottla_wire.protocol import ApiKey, ErrorCode, codec
 
 NEW_TOPIC = {"topics": [{"name": "t", "num_partitions": 2, "replication_factor": 3}], "timeout_ms": 30_000}
 
@@ -178,3 +179,14 @@ def test_metadata_is_answered_when_no_controller_could_create_the_topic(make_wor
     answer = world.call(3, ApiKey.METADATA, 12, body)
     assert [topic.error_code for topic in answer.topics] == [0, ErrorCode.LEADER_NOT_AVAILABLE]
     assert len(answer.brokers) == 3
+
+
+def test_a_request_that_makes_thousands_of_partitions_has_more_time_for_it() -> None:
+    def patience_ms(*partitions: int) -> int:
+        topics = [{"name": f"t{at}", "num_partitions": count} for at, count in enumerate(partitions)]
+        encoded = codec.encode_request(ApiKey.CREATE_TOPICS, 5, {"topics": topics, "timeout_ms": 60_000})
+        return forwarding._work_ms(codec.decode_request(ApiKey.CREATE_TOPICS, 5, encoded))
+
+    assert patience_ms(1) == patience_ms(-1) < 10
+    assert patience_ms(*[334] * 10) > 10_000
+    assert patience_ms(2**31 - 1) == patience_ms(10_000)
