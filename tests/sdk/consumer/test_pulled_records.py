@@ -31,8 +31,12 @@ class HandsOut:
 
     def __init__(self, is_async: bool) -> None:
         self.runs: deque[Run] = deque()
+        self.settings: dict[str, Any] = {}
         self.finished: list[RunFinished] = []
         self._is_async = is_async
+
+    def tell_what_waits(self, *_: object) -> None:
+        """An engine says it in its log."""
 
     def take_run(self, timeout_s: float) -> Any:
         run = self.runs.popleft() if self.runs else None
