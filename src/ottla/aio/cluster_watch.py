@@ -10,6 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
+from ottla.aio.ending import end
 from ottla.clock import Clock
 from ottla.producer import Limit, LimitsCache, limit_from_config
 from ottla.producer.limits import TOPIC_CONFIG_NAME
@@ -75,9 +76,7 @@ class ClusterWatch:
         return None
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
 
     def _wake(self) -> None:
         self._changed.set()
@@ -91,7 +90,8 @@ class ClusterWatch:
             left_s = 3_600.0 if due_ms is None else max(0, due_ms - self._clock.monotonic_ms()) / 1000
             if left_s > 0:
                 try:
-                    await asyncio.wait_for(self._changed.wait(), left_s)
+                    async with asyncio.timeout(left_s):
+                        await self._changed.wait()
                 except TimeoutError:
                     pass
             topics = self._limits.due(self._clock.monotonic_ms())

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from aiokafka.errors import KafkaTimeoutError
 
 from ottla.aio.delivery import BatchResult, Receiver
+from ottla.aio.ending import end
 from ottla.errors import OttlaError
 from ottla.records import Header
 
@@ -130,9 +131,7 @@ class Lane:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
     def _open(self) -> Batch:
         owner = self._owner

@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 from ottla.aio.bulk import Bulk
 from ottla.aio.cluster_watch import ClusterWatch
 from ottla.aio.delivery import Delivery
+from ottla.aio.ending import end
 from ottla.aio.outbound import Outbound
 from ottla.aio.produce_errors import ErrorTranslator
 from ottla.aio.reachable import first_answering, start_client
@@ -516,9 +517,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
 
     async def _end(self) -> None:
         forks.unwatch(self)
-        if self._housekeeper is not None:
-            self._housekeeper.cancel()
-            await asyncio.gather(self._housekeeper, return_exceptions=True)
+        await end(self._housekeeper)
         await self._schemas.stop(_closed_before)
         self._out.give_up(_closed_before, now_ms=None)
         await self._out.stop()

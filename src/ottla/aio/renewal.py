@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from aiokafka.errors import KafkaError, ProducerClosed
 
+from ottla.aio.ending import end
 from ottla.errors import OttlaError
 from ottla.telemetry import log_event
 
@@ -64,9 +65,7 @@ class Renewal:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
     async def _renew(self) -> None:
         try:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from ottla.aio.delivery import Receiver
+from ottla.aio.ending import end
 from ottla.errors import OttlaError
 from ottla.records import Header
 
@@ -106,10 +107,7 @@ class Topics:
 
     async def stop(self) -> None:
         self._cluster.remove_listener(self._metadata_changed)
-        finders = [topic.finder for topic in self._topics.values() if topic.finder is not None]
-        for finder in finders:
-            finder.cancel()
-        await asyncio.gather(*finders, return_exceptions=True)
+        await end(*(topic.finder for topic in self._topics.values()))
 
     def _metadata_changed(self, _: Any) -> None:
         for topic in self._topics.values():
