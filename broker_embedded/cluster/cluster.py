@@ -79,6 +79,8 @@ class Cluster:
         random: Random | None = None,
         racks: Sequence[str] | None = None,
         log_dirs: int = 1,
+        first_broker_id: int = 1,
+        ports: Sequence[int] | None = None,
         network: Network | None = None,
         filesystem: Callable[[int], FileSystem] | None = None,
         open_files: OpenFiles | None = None,
@@ -86,12 +88,17 @@ class Cluster:
     ) -> None:
         """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live, if not on disks that
         can be made to fail. `open_files`: those of all nodes; its `make_room` should be the file system's. `security`:
-        what clients have to show.
+        what clients have to show. `ports`: that of each broker in order, where they do not follow each other from
+        `port` on.
         """
         if brokers < 1:
             raise StartupError(f"brokers: found {brokers}, wanted at least 1")
         if racks is not None and len(racks) != brokers:
             raise StartupError(f"racks: found {len(racks)}, wanted one for each of {brokers} brokers")
+        if first_broker_id < 0:
+            raise StartupError(f"first_broker_id: found {first_broker_id}, wanted at least 0")
+        if ports is not None and len(ports) != brokers:
+            raise StartupError(f"ports: found {len(ports)}, wanted one for each of {brokers} brokers")
         if log_dirs < 1:
             raise StartupError(f"log_dirs: found {log_dirs}, wanted at least 1")
         self._settings = dict(config or {})
@@ -100,10 +107,11 @@ class Cluster:
             self._config = BrokerConfig.from_settings({**defaults, **self._settings})
         except InvalidConfig as error:
             raise StartupError(str(error)) from None
-        self._ports = {node: port + node - 1 if port else 0 for node in range(1, brokers + 1)}
+        numbered = [port + index if port else 0 for index in range(brokers)] if ports is None else ports
+        self._ports = dict(enumerate(numbered, start=first_broker_id))
         self._first_nodes = tuple(self._ports)
         self._internal_ports: dict[int, int] = {}
-        self._racks = dict(enumerate(racks or (), start=1))
+        self._racks = dict(enumerate(racks or (), start=first_broker_id))
         self._log_dirs = log_dirs
         self._security = security
         self._data_dir = None if data_dir is None else Path(data_dir)
@@ -144,7 +152,7 @@ class Cluster:
     @property
     def voters(self) -> Sequence[int]:
         """The nodes that keep the metadata log together."""
-        return tuple(range(1, VOTERS + 1)) if len(self._first_nodes) >= VOTERS else (1,)
+        return self._first_nodes[: VOTERS if len(self._first_nodes) >= VOTERS else 1]
 
     @property
     def brokers(self) -> dict[int, Broker]:
@@ -186,7 +194,7 @@ class Cluster:
             server_context(self._security)  # files that cannot be used are found before anything is opened
         data_dir = self._open_data_dir()
         self._around = Surroundings(
-            cluster_id=self._cluster_id(self._filesystem(1), data_dir),
+            cluster_id=self._cluster_id(self._filesystem(self._first_nodes[0]), data_dir),
             voters=self.voters,
             data_dir=data_dir,
             network=self._network,
@@ -208,7 +216,7 @@ class Cluster:
             await node.start_quorum()
         await self._give_users_their_credentials()
         if len(self.nodes) == 1:
-            await self.nodes[1].join()
+            await self.nodes[self._first_nodes[0]].join()
         else:
             await asyncio.gather(*(node.join() for node in self.nodes.values()))
         await self._fence_who_is_gone()
@@ -258,7 +266,7 @@ class Cluster:
             self._running.callback(_remove, temporary)
             return temporary
         try:
-            self._filesystem(1).make_dirs(str(self._data_dir))
+            self._filesystem(self._first_nodes[0]).make_dirs(str(self._data_dir))
         except OSError as error:
             reason = error.strerror or error
             raise StartupError(f"data directory {self._data_dir} cannot be used: {reason}") from None

@@ -60,9 +60,13 @@ class EmbeddedCluster:
         racks: Sequence[str] | None = None,
         log_dirs: int = 1,
         security: Security | None = None,
+        first_broker_id: int = 1,
+        ports: Sequence[int] | None = None,
     ) -> None:
         """`racks`: that of each broker, in order. `log_dirs`: how many log directories each broker has. `security`:
-        what clients have to show; anybody may connect, in plain text, without it.
+        what clients have to show; anybody may connect, in plain text, without it. `first_broker_id`: of the first
+        broker, 0 or more; the others follow. `ports`: that of each broker, where they do not follow each other from
+        `port` on; 0 is a free one.
         """
         self._clock = clock or SystemClock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,6 +82,8 @@ class EmbeddedCluster:
             racks=racks,
             log_dirs=log_dirs,
             security=security,
+            first_broker_id=first_broker_id,
+            ports=ports,
         )
         self._control = LocalControl(self._cluster)
         self.faults = self._cluster.faults
