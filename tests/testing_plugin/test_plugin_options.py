@@ -21,7 +21,7 @@ def test_one_record(kafka, kafka_topic):
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-p", "no:asyncio", *arguments)
+    return pytester.runpytest_subprocess("-p", "no:asyncio", *arguments)
 
 
 def test_a_pytest_run_that_does_not_use_it_imports_no_client_broker_or_serde() -> None:
