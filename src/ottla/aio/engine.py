@@ -236,10 +236,7 @@ class Engine:
         health = self._session.health(self._clock.monotonic_ms())
         if self.is_running:
             return health
-        problem = "the fetch loop is not running" if self.error is None else f"the fetch loop ended: {self.error}"
-        return Health(
-            is_alive=False, is_ready=False, partitions=health.partitions, problems=(*health.problems, problem)
-        )
+        return Health.of_loop(health, loop="fetch", has_started=self._main is not None, error=self.error)
 
     def assignment(self) -> list[TopicPartition]:
         return self._session.assignment

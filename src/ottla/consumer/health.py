@@ -1,4 +1,4 @@
-"""Health as values: what a probe answers is decided here, and served by whoever likes (C14).
+"""Health as values: what a probe answers is decided here.
 
 *Alive* means that the process can do its work at all: a dead worker or poll loop makes it false, and only a restart
 helps. *Ready* means that it makes progress: no partition is stopped, and no record that was handed out has been
@@ -45,6 +45,20 @@ class Health:
     is_ready: bool
     partitions: tuple[PartitionHealth, ...] = ()
     problems: tuple[str, ...] = ()
+
+    @classmethod
+    def of_loop(cls, health: Health, *, loop: str, has_started: bool, error: BaseException | None) -> Health:
+        """Of an engine whose poll or fetch loop does not run: it has not started yet, or it is dead."""
+        if not has_started and error is None:
+            problem = f"the {loop} loop has not started"
+        else:
+            problem = f"the {loop} loop " + ("is not running" if error is None else f"ended: {error}")
+        return cls(
+            is_alive=not has_started and error is None,
+            is_ready=False,
+            partitions=health.partitions,
+            problems=(*health.problems, problem),
+        )
 
     @classmethod
     def all_of(cls, parts: list[Health]) -> Health:

@@ -246,10 +246,7 @@ class Engine:
         is_polling = self._poll_thread is not None and self._poll_thread.is_alive()
         if is_polling:
             return health
-        problem = "the poll loop is not running" if self.error is None else f"the poll loop ended: {self.error}"
-        return Health(
-            is_alive=False, is_ready=False, partitions=health.partitions, problems=(*health.problems, problem)
-        )
+        return Health.of_loop(health, loop="poll", has_started=self._poll_thread is not None, error=self.error)
 
     def assignment(self) -> list[TopicPartition]:
         with self._lock:
