@@ -19,12 +19,14 @@ def write_all(log_dir: LogDir, logs: Iterable[Log]) -> None:
 
 
 def write_recovery_points(log_dir: LogDir, logs: Iterable[Log]) -> None:
-    """Up to where each log was fsynced, and where it begins if that is behind the base offset of its first segment."""
+    """Up to where each log was fsynced, and where it begins.
+
+    Kafka leaves out a log that begins with its first segment. But a power cut may bring back a segment whose removal
+    was not synced yet, and records that DeleteRecords removed with it.
+    """
     logs = list(logs)
     log_dir.write(checkpoints.RECOVERY_POINT, {partition_of(log): log.recovery_point for log in logs})
-    starts = {
-        partition_of(log): log.log_start_offset for log in logs if log.log_start_offset > log.segments.first.base_offset
-    }
+    starts = {partition_of(log): log.log_start_offset for log in logs if log.log_start_offset > 0}
     log_dir.write(checkpoints.LOG_START, starts)
 
 

@@ -88,7 +88,7 @@ def test_a_broker_has_its_topics_before_it_is_ready(tmp_path: Path) -> None:
     [
         ("orders:many", "--topics: found 'orders:many', wanted NAME[:PARTITIONS[:REPLICAS]]"),
         ("orders,", "--topics: found ''"),
-        ("orders:3:3", "--topics: orders cannot be created: replication factor 3"),
+        ("orders:3:3", "--topics: orders cannot be created: Unable to replicate the partition 3 time(s)"),
         ("or/ders", "--topics: or/ders cannot be created"),
         ("orders:0", "--topics: orders cannot be created"),
     ],

@@ -253,3 +253,18 @@ def test_a_gap_that_compaction_left_is_no_loss(
         store.log.append_as_follower(make_batch(b"v" * 90, base_offset=offset))
     store.kill()
     assert [record.offset for record in store.records()] == [0, 10, 20]
+
+
+def test_a_power_cut_brings_no_deleted_record_back_with_its_segment(make_store: Any) -> None:
+    store = make_store()
+    store.append(b"deleted")
+    store.log.roll()
+    store.append(b"not synced")
+    assert store.log.delete_records(1) == 1
+    store.log.apply_retention(now_ms=store.clock.now_ms())
+    store.manager.checkpoint()
+
+    store.crash()
+
+    assert store.records() == []
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (1, 1)
