@@ -117,8 +117,7 @@ def test_a_producer_of_the_handlers_own_is_named_at_once(swallows: bool) -> None
     named = rf"called send\('invoices'\) of a Producer of its own \(for {NOWHERE}\).*app\.producer"
     with pytest.raises(LifecycleError, match=named):
         consumer_for(forward).deliver(b"one")
-    assert len(producer) == 0
-    producer.close()
+    producer.close()  # raises DeliveryError if it had a record to deliver
 
 
 def test_one_that_is_made_in_the_handler_is_named_before_it_connects() -> None:

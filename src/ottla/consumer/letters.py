@@ -145,7 +145,7 @@ class Letters:
         letter = state.dead_letters[record.offset] = PendingWrite(effect, now_ms, failure=failure)
         key = record.raw_key
         line.expect(key, number)
-        if key is None or not line.keeps_key_order or line.writes.ask((number, key), letter):
+        if key is None or not line.keeps_key_order or line.writes.ask(key, letter):
             effects.append(effect)
         else:
             letter.is_writing = False

@@ -10,8 +10,9 @@ Which keys are in which stage is counted here: a record is *expected* in a stage
 *present* from when it was read back, and gone when it is settled. After an assignment nothing is known of what is in
 the retry topics, so a stage is not handled before all later ones were read once up to their end (`Stage.is_restored`).
 
-What is written to one stage for one key is written one after the other, each when the one before is acknowledged: a
-write that fails and is tried again must not land behind its successor.
+What is written to later stages for one key is written one after the other, each when the one before is acknowledged: a
+write that fails and is tried again must not land behind its successor. That holds across stages too. A record that asked
+for a long delay skips a stage; its successor in the stage between would come first if the skipping write were lost.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class RetryLine:
         self.keeps_key_order = keeps_key_order
         self._topics = (origin.topic, *retry_topics)
         self.stages: list[Stage | None] = [None] * len(self._topics)
-        self.writes: KeyedWrites[tuple[int, bytes]] = KeyedWrites()
+        self.writes: KeyedWrites[bytes] = KeyedWrites()
         self._expected: list[Counter[bytes]] = []
         self._present: list[Counter[bytes]] = []
         self.forget_keys()

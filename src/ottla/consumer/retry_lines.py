@@ -201,7 +201,7 @@ class RetryLines:
         effect = letter.effect
         if state.stage is None or not isinstance(effect, WriteRetry) or effect.record.raw_key is None:
             return
-        following = state.stage.line.writes.acknowledged((effect.number, effect.record.raw_key))
+        following = state.stage.line.writes.acknowledged(effect.record.raw_key)
         if isinstance(following, PendingWrite):
             following.is_queued = False
             following.is_writing = True

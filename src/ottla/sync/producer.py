@@ -455,7 +455,7 @@ class Producer(Generic[V_contra, K_contra]):
             error.add_note(str(undelivered))  # what ended the block matters more; this must not be silent either
 
     def __len__(self) -> int:
-        """Records that are not settled yet."""
+        """Records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as well."""
         return len(self._out)
 
     def __bool__(self) -> bool:

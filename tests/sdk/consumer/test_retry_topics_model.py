@@ -58,7 +58,7 @@ class RetryTopicsModel(RuleBasedStateMachine):
         self.origins: dict[TopicPartition, list[int]] = {name: [] for name in LINE}
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
         self.settled: dict[int, None] = {}  # offsets in the topic itself, in the order of their first settling
-        self.given_up: set[int] = set()  # a dead letter is on its way: what is behind it need not wait for that
+        self.given_up: set[int] = set()  # a dead letter was decided: what is behind it need not wait for that
         self.produce(keys)
         self.boot()
 
@@ -277,6 +277,8 @@ class RetryTopicsModel(RuleBasedStateMachine):
                 done.append(record)
             else:
                 outcome = {"r": Retry(), "a": Retry(after_s=0.3), "d": Dead("bad")}[fate]
+                if fate == "d" or run.topic_partition == LINE[-1]:
+                    self.given_up.add(original_of(record).offset)  # its letter may wait for that of one of its key
                 failures.append((record, Failure.of_outcome(outcome)))
                 if record.raw_key is not None:
                     failed_keys.add(record.raw_key)
@@ -320,3 +322,17 @@ TestRetryTopicsByKey = ByKey.TestCase
 TestRetryTopicsByKey.settings = settings(settings.default, stateful_step_count=12)
 TestRetryTopicsByPartition = ByPartition.TestCase
 TestRetryTopicsByPartition.settings = settings(settings.default, stateful_step_count=12)
+
+
+def test_a_record_waits_for_the_write_of_one_of_its_key_that_skips_a_retry_topic() -> None:
+    model = ByPartition()
+    model.start([b"a"] * 4)
+    while model.lookups:
+        model.the_positions_are_found(works=True)
+    model.fetch(0, 4)
+    model.finish(model.runs.pop(), "ssas")  # the third asks for a delay that only the second retry topic has
+    assert [(write.record.offset, write.target) for write in model.writes] == [(2, NAMES[1])]
+    model.answer(model.writes.pop(), works=False)
+    model.the_group_rebalances()
+    model.teardown()
+    assert list(model.settled) == [0, 1, 2, 3]
