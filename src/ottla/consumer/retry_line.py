@@ -11,8 +11,8 @@ Which keys are in which stage is counted here: a record is *expected* in a stage
 the retry topics, so a stage is not handled before all later ones were read once up to their end (`Stage.is_restored`).
 
 What is written to later stages for one key is written one after the other, each when the one before is acknowledged: a
-write that fails and is tried again must not land behind its successor. That holds across stages too. A record that asked
-for a long delay skips a stage; its successor in the stage between would come first if the skipping write were lost.
+write that fails and is tried again must not land behind its successor. That holds across stages too: a record that
+asked for a long delay skips a stage, and its successor in the stage between would come first if its write were lost.
 """
 
 from __future__ import annotations
