@@ -137,6 +137,10 @@ def test_something_else_is_named_by_what_it_says(listener: Any) -> None:
     "answer",
     [
         pytest.param(lambda connection: connection.recv(1_000), id="cuts every connection"),
+        pytest.param(
+            lambda connection: connection.recv(1_000) and connection.sendall(b"\0\0\x01\x90"),
+            id="ends when it has sent the length of its answer",
+        ),
         pytest.param(lambda connection: time.sleep(0.01), id="does not even read"),
         pytest.param(lambda connection: [connection.recv(1_000) for _ in range(3)], id="never answers"),
     ],

@@ -52,6 +52,8 @@ _OWN_TLS: Final = (
 """How a client may be told of certificates that this one cannot read: then only the client can say what is wrong."""
 
 _CERTIFICATE_REQUEST: Final = 13
+_TELLING_BYTES: Final = 8
+"""A response begins with its length and the correlation id of the question."""
 """The TLS message (RFC 8446, section 4.3.2)."""
 
 _LOGINS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -215,8 +217,23 @@ def _first_bytes(connection: socket.socket) -> bytes:
                 continue
             except OSError:
                 return b""
-            return found
+            return found + _rest(connection, _TELLING_BYTES - len(found), deadline)
     return b""
+
+
+def _rest(connection: socket.socket, wanted: int, deadline: float) -> bytes:
+    """Up to `wanted` more bytes: a frame may arrive in pieces, or be cut off by the end of its broker."""
+    found = b""
+    try:
+        while len(found) < wanted and (wait_s := deadline - time.monotonic()) > 0:
+            connection.settimeout(wait_s)
+            piece = connection.recv(wanted - len(found))
+            if not piece:
+                break
+            found += piece
+    except OSError:
+        pass
+    return found
 
 
 def _named(found: bytes) -> str:
@@ -224,5 +241,8 @@ def _named(found: bytes) -> str:
         return ""
     if found.startswith(b"HTTP/") or b"<html" in found.lower():
         return "HTTP"
-    is_frame = len(found) >= 8 and 4 <= int.from_bytes(found[:4], "big") < 1024 * 1024 and found[4:8] == b"\0\0\0\x01"
+    if len(found) < _TELLING_BYTES and found.startswith(b"\0"):
+        return ""  # It may be the beginning of a frame, of a broker that ended.
+    has_length = 4 <= int.from_bytes(found[:4], "big") < 1024 * 1024
+    is_frame = has_length and found[4:_TELLING_BYTES] == b"\0\0\0\x01"
     return "Kafka" if is_frame else repr(found[:32])
