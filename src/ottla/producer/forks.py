@@ -1,4 +1,4 @@
-"""What happens to a client when its process forks (P10) or ends.
+"""What happens to a client when its process forks or ends.
 
 Carried into a child process by fork it is refused there: librdkafka's threads and sockets stay with the parent, so in
 the child a send would wait for ever, and both processes would write to one connection. A flag set in the child costs
