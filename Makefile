@@ -26,7 +26,7 @@ help:
 	@echo "make soak     the demo's services under load and faults (MINUTES=30): flat memory, nothing lost"
 
 setup: $(STAMP)
-	@$(PY) -m ottla.spark.java --ensure
+	@$(PY) -m ottla.spark.jvm.java --ensure
 
 $(STAMP): pyproject.toml
 	@echo "==> creating $(VENV) with $(PYTHON)"

@@ -29,10 +29,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from results import Results
 
 from ottla.columnar import read, write
-from ottla.columnar.decode import scan
-from ottla.columnar.decoding import decoder_for
-from ottla.columnar.encode import finish_batch, plan_batches
-from ottla.columnar.segments import Segment
+from ottla.columnar.reading.decode import scan
+from ottla.columnar.reading.segments import Segment
+from ottla.columnar.values.decoding import decoder_for
+from ottla.columnar.writing.encode import finish_batch, plan_batches
 from ottla.serdes import Avro, SerdeContext
 
 VALUE_BYTES = 100

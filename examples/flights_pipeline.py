@@ -20,7 +20,7 @@ import pyarrow as pa
 import ottla.columnar
 import ottla.spark
 from ottla import Json
-from ottla.delivery.foreign import describe_dead_letter
+from ottla.failures.foreign import describe_dead_letter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

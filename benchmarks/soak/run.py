@@ -28,10 +28,10 @@ from ottla.cli.demo.model import (
     HANDLED_TOPIC,
 )
 from ottla.cli.demo.read_back import handler_lag, topic_size
-from ottla.delivery.foreign import describe_dead_letter
 from ottla.errors import OttlaError
+from ottla.failures.foreign import describe_dead_letter
 from ottla.records import Header, last_header
-from ottla.sync.topics import create_topic
+from ottla.sync.admin.topics import create_topic
 from soak.flatness import Growth, descriptor_growth, memory_growth
 from soak.oracle import Account, Found, settle
 from soak.plan import BROKER, FEEDER, ROLLING, STEADY, Fault, draw

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ottla.aio.consumer import AsyncConsumer as AsyncConsumer
-    from ottla.aio.producer import AsyncProducer as AsyncProducer
-    from ottla.aio.shared import close_shared_async_producers as close_shared_async_producers
-    from ottla.aio.shared import shared_async_producer as shared_async_producer
+    from ottla.aio.consume.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.aio.produce.producer import AsyncProducer as AsyncProducer
+    from ottla.aio.produce.shared import close_shared_async_producers as close_shared_async_producers
+    from ottla.aio.produce.shared import shared_async_producer as shared_async_producer
     from ottla.app import App as App
     from ottla.app import BindingError as BindingError
     from ottla.app import Context as Context
@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     from ottla.consumer import Health as Health
     from ottla.consumer import InTransactions as InTransactions
     from ottla.consumer import Ordering as Ordering
-    from ottla.delivery import NO_RETRY as NO_RETRY
-    from ottla.delivery import Ack as Ack
-    from ottla.delivery import Dead as Dead
-    from ottla.delivery import DeadLetterBudget as DeadLetterBudget
-    from ottla.delivery import InvalidRecord as InvalidRecord
-    from ottla.delivery import Outcome as Outcome
-    from ottla.delivery import Retry as Retry
-    from ottla.delivery import RetryPolicy as RetryPolicy
-    from ottla.delivery import RetryTopics as RetryTopics
-    from ottla.delivery import Skip as Skip
     from ottla.errors import AuthenticationError as AuthenticationError
     from ottla.errors import BrokerUnavailable as BrokerUnavailable
     from ottla.errors import BufferFull as BufferFull
@@ -63,6 +53,16 @@ if TYPE_CHECKING:
     from ottla.errors import RetriableError as RetriableError
     from ottla.errors import SerializationError as SerializationError
     from ottla.errors import UnknownTopic as UnknownTopic
+    from ottla.failures import NO_RETRY as NO_RETRY
+    from ottla.failures import Ack as Ack
+    from ottla.failures import Dead as Dead
+    from ottla.failures import DeadLetterBudget as DeadLetterBudget
+    from ottla.failures import InvalidRecord as InvalidRecord
+    from ottla.failures import Outcome as Outcome
+    from ottla.failures import Retry as Retry
+    from ottla.failures import RetryPolicy as RetryPolicy
+    from ottla.failures import RetryTopics as RetryTopics
+    from ottla.failures import Skip as Skip
     from ottla.producer.bulk import Outgoing as Outgoing
     from ottla.producer.deliveries import DeliveryReport as DeliveryReport
     from ottla.records import Header as Header
@@ -77,23 +77,23 @@ if TYPE_CHECKING:
     from ottla.serdes import Protobuf as Protobuf
     from ottla.serdes import Serde as Serde
     from ottla.serdes import Str as Str
-    from ottla.sync.consumer import Consumer as Consumer
-    from ottla.sync.delivery import Delivery as Delivery
-    from ottla.sync.producer import Producer as Producer
-    from ottla.sync.shared import close_shared_producers as close_shared_producers
-    from ottla.sync.shared import shared_producer as shared_producer
+    from ottla.sync.consume.consumer import Consumer as Consumer
+    from ottla.sync.produce.delivery import Delivery as Delivery
+    from ottla.sync.produce.producer import Producer as Producer
+    from ottla.sync.produce.shared import close_shared_producers as close_shared_producers
+    from ottla.sync.produce.shared import shared_producer as shared_producer
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "ottla.aio.consumer": ["AsyncConsumer"],
-        "ottla.aio.producer": ["AsyncProducer"],
-        "ottla.aio.shared": ["close_shared_async_producers", "shared_async_producer"],
+        "ottla.aio.consume.consumer": ["AsyncConsumer"],
+        "ottla.aio.produce.producer": ["AsyncProducer"],
+        "ottla.aio.produce.shared": ["close_shared_async_producers", "shared_async_producer"],
         "ottla.app": ["App", "BindingError", "Context"],
         "ottla.app.producers": ["AppProducer", "AsyncAppProducer", "AsyncPromise", "Promise"],
         "ottla.config": ["TopicSpec"],
         "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "InTransactions", "Ordering"],
-        "ottla.delivery": [
+        "ottla.failures": [
             "NO_RETRY",
             "Ack",
             "Dead",
@@ -126,9 +126,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.producer.deliveries": ["DeliveryReport"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],
         "ottla.serdes": ["Avro", "Bytes", "Int64", "Json", "Protobuf", "Serde", "Str"],
-        "ottla.sync.consumer": ["Consumer"],
-        "ottla.sync.delivery": ["Delivery"],
-        "ottla.sync.producer": ["Producer"],
-        "ottla.sync.shared": ["close_shared_producers", "shared_producer"],
+        "ottla.sync.consume.consumer": ["Consumer"],
+        "ottla.sync.produce.delivery": ["Delivery"],
+        "ottla.sync.produce.producer": ["Producer"],
+        "ottla.sync.produce.shared": ["close_shared_producers", "shared_producer"],
     },
 )

@@ -5,7 +5,7 @@ So `spark.read.format("ottla")` works on any session as soon as the package is i
 
 from __future__ import annotations
 
-from ottla.spark.source import OttlaSource
+from ottla.spark.reading.source import OttlaSource
 
 
 class DefaultSource(OttlaSource):

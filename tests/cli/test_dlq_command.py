@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ottla.cli import main
 from ottla.cli.dlq import _Summary
-from ottla.delivery.dead_letter import DeadLetterReason, build_dead_letter
-from ottla.delivery.foreign import DeadLetterView
-from ottla.delivery.selection import DeadLetterFilter
 from ottla.errors import ConfigError, UnknownTopic
-from ottla.sync.producer import Producer
-from ottla.sync.redrive import redrive
+from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
+from ottla.failures.foreign import DeadLetterView
+from ottla.failures.selection import DeadLetterFilter
+from ottla.sync.admin.redrive import redrive
+from ottla.sync.produce.producer import Producer
 from ottla.testing import Kafka, make_record
 
 LETTERS = [

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.columnar.avro_types import parse_avro
-from ottla.columnar.decoding import decoder_for, has_rules
+from ottla.columnar.values.avro_types import parse_avro
+from ottla.columnar.values.decoding import decoder_for, has_rules
 from ottla.errors import ConfigError, RegistryUnavailable
 from ottla.records import Malformed
 from ottla.serdes import Avro, Int64, Json, SerdeContext, Str, decimal

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.columnar.encode import finish_batch, plan_batches
-from ottla.columnar.partitioner import murmur2, partitions_for_keys
-from ottla.columnar.schema import HEADERS
+from ottla.columnar.arrays.schema import HEADERS
+from ottla.columnar.writing.encode import finish_batch, plan_batches
+from ottla.columnar.writing.partitioner import murmur2, partitions_for_keys
 from ottla.errors import InputError
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, check_crc, decode_batch, parse_header
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.columnar import read
-from ottla.columnar.decode import PART_BYTES, scan
-from ottla.columnar.decoding import decoder_for
-from ottla.columnar.segments import Segment
+from ottla.columnar.reading.decode import PART_BYTES, scan
+from ottla.columnar.reading.segments import Segment
+from ottla.columnar.values.decoding import decoder_for
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, SerdeContext
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
@@ -82,9 +82,9 @@ def test_a_length_whose_end_overflows_corrupts_no_memory():
     """What such a batch did to the heap ended the process, so it is opened in one of its own."""
     broken = record(FRONT, NULL, encode_varint(2**63 - 1), b"v" * 20)
     program = f"""
-        from ottla.columnar.decode import PART_BYTES, scan
+        from ottla.columnar.reading.decode import PART_BYTES, scan
         from ottla.wire_client.errors import CorruptBatch
-        from ottla.columnar.segments import Segment
+        from ottla.columnar.reading.segments import Segment
 
         data = memoryview({batch_of(broken * 9, 9)!r})
         for _ in range(200):
@@ -256,7 +256,7 @@ def test_arrays_of_arrays_in_one_value_are_left_to_the_row_decoder():
         calls += 1
         return original(*arguments)
 
-    import ottla.columnar.avro as avro
+    import ottla.columnar.values.avro as avro
 
     original, avro._varint = avro._varint, counted
     try:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.columnar import read, write
-from ottla.columnar.schema import HEADERS
+from ottla.columnar.arrays.schema import HEADERS
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

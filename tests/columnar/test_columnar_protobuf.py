@@ -18,7 +18,7 @@ from google.protobuf import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.columnar.decoding import decoder_for
+from ottla.columnar.values.decoding import decoder_for
 from ottla.errors import ConfigError
 from ottla.serdes import Protobuf
 

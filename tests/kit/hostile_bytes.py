@@ -28,11 +28,11 @@ from pathlib import Path
 import pyarrow as pa
 from google.protobuf import struct_pb2
 
-from ottla.columnar.avro import read_avro_columns
-from ottla.columnar.avro_types import parse_avro
-from ottla.columnar.decode import scan
-from ottla.columnar.decoding import ColumnDecoder, decoder_for
-from ottla.columnar.segments import Segment
+from ottla.columnar.reading.decode import scan
+from ottla.columnar.reading.segments import Segment
+from ottla.columnar.values.avro import read_avro_columns
+from ottla.columnar.values.avro_types import parse_avro
+from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
 from ottla.records import Malformed
 from ottla.serdes import Avro, Json, Protobuf, SerdeContext
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded

@@ -5,14 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any, TypeVar
 
-from ottla.consumer import events
-from ottla.consumer.commits import AtMostOnce, CommitPolicy
-from ottla.consumer.effects import Dispatch, Effect
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Dispatch, Effect
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
-from ottla.delivery import Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
+from ottla.failures import Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.records import Record, TopicPartition
 
 A = TopicPartition("orders", 0)

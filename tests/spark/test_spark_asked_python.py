@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigError
-from ottla.spark.asked_python import Asked, asked_python, check_python, is_not_found, lacks_the_package
+from ottla.spark.jvm.asked_python import Asked, asked_python, check_python, is_not_found, lacks_the_package
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_driver_in_an_environment_that_is_not_activated_is_told_which_python_w
     names = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
     environ = {name: value for name, value in os.environ.items() if name not in names}
     environ["PATH"] = f"{bare_python.parent}{os.pathsep}{environ['PATH']}"
-    program = f"from ottla.spark.java import find_java, java_home\nimport os\n{PROGRAM}"
+    program = f"from ottla.spark.jvm.java import find_java, java_home\nimport os\n{PROGRAM}"
     program = program.replace("import os\n", "import os\nos.environ['JAVA_HOME'] = str(java_home(find_java()))\n", 1)
     ran = subprocess.run([sys.executable, "-c", program], env=environ, text=True, capture_output=True, timeout=240)
     assert "TOLD Spark asked python3 (from the PATH" in ran.stdout, ran.stderr[-2_000:]

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from ottla.cli import main
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
-from ottla.spark.checkpoint import query_lock, read_checkpoint
-from ottla.spark.checkpoint_edit import reset, set_offsets
+from ottla.spark.checkpoints.checkpoint import query_lock, read_checkpoint
+from ottla.spark.checkpoints.checkpoint_edit import reset, set_offsets
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -20,8 +20,8 @@ from pyspark import SparkContext
 
 from ottla.cli import main
 from ottla.errors import LifecycleError
-from ottla.spark import class_archive as archives
-from ottla.spark.class_archive import (
+from ottla.spark.jvm import class_archive as archives
+from ottla.spark.jvm.class_archive import (
     SUBMIT_OPTIONS,
     NoClassArchive,
     archive_options,
@@ -29,7 +29,7 @@ from ottla.spark.class_archive import (
     make_class_archive,
     started_from_archive,
 )
-from ottla.spark.java import Java, find_java
+from ottla.spark.jvm.java import Java, find_java
 
 CLASSES = b"the classes"
 

@@ -17,8 +17,8 @@ import pytest
 import ottla.columnar
 from ottla.serdes import Avro, SerdeContext
 from ottla.spark import JavaMissing, find_java
-from ottla.spark.java import java_home
-from ottla.spark.worker_python import worker_python
+from ottla.spark.jvm.java import java_home
+from ottla.spark.jvm.worker_python import worker_python
 
 for _needed in ("grpc", "grpc_status", "zstandard", "google.rpc", "pandas"):
     pytest.importorskip(_needed, reason="needs pip install 'pyspark[connect]' (`make spark-oldest` has it)")

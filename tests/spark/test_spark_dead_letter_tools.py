@@ -8,11 +8,11 @@ from click.testing import CliRunner
 
 import ottla.columnar
 from ottla.cli import main
-from ottla.columnar.decoding import decoder_for
-from ottla.columnar.schema import HEADERS
+from ottla.columnar.arrays.schema import HEADERS
+from ottla.columnar.values.decoding import decoder_for
 from ottla.serdes import Json
-from ottla.spark.dead_letter_rows import build_batch
-from ottla.spark.decoding import decode_batch
+from ottla.spark.values.dead_letter_rows import build_batch
+from ottla.spark.values.decoding import decode_batch
 
 pytest.importorskip("pyspark")
 

@@ -7,8 +7,8 @@ import datetime
 
 import pytest
 
-from ottla.delivery.dead_letter import PREFIX
 from ottla.errors import ConfigError
+from ottla.failures.dead_letter import PREFIX
 from ottla.serdes import Avro, Json, SerdeContext, Str
 from ottla.spark import dead_letters, decode, read, read_stream, split
 from ottla.testing.registry import EmbeddedRegistry
@@ -198,7 +198,7 @@ def test_nested_types_of_a_class_that_no_module_has_pass_through_spark(topics, k
 
 
 def test_where_sparks_own_connector_is_not_there_auto_does_without_and_jvm_says_so(topics, kafka, make_topic):
-    from ottla.spark.engine import jvm_source_is_there
+    from ottla.spark.reading.engine import jvm_source_is_there
 
     topic = make_topic()
     kafka.produce(topic, [b"x"])

@@ -19,9 +19,9 @@ from broker_embedded.cluster.time import VirtualClock
 from ottla.columnar import Cluster, Outcome, add_marker, end_transaction, wire_settings
 from ottla.errors import ConfigError, FencedError
 from ottla.records import TopicPartition
-from ottla.spark.exactly_once import ReplayDiffers, Work, abort_batch, commit_batch, prepare_task
 from ottla.spark.options import SinkOptions, sink_options
-from ottla.spark.sink import batch_writer, stream_writer
+from ottla.spark.writing.exactly_once import ReplayDiffers, Work, abort_batch, commit_batch, prepare_task
+from ottla.spark.writing.sink import batch_writer, stream_writer
 
 TASKS = 3
 

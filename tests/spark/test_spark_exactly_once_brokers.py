@@ -12,9 +12,9 @@ import pytest
 import ottla.columnar
 from ottla.columnar import Cluster, wire_settings
 from ottla.errors import OttlaError
-from ottla.spark import exactly_once
-from ottla.spark.exactly_once import Work, commit_batch, prepare_task
 from ottla.spark.options import SinkOptions
+from ottla.spark.writing import exactly_once
+from ottla.spark.writing.exactly_once import Work, commit_batch, prepare_task
 from ottla_wire.protocol import ApiKey
 
 TASKS, ROWS = 2, 4

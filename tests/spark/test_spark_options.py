@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from ottla.columnar import EARLIEST, LATEST, OnDataLoss
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
-from ottla.spark.engine import jvm_options, takes_jvm
-from ottla.spark.java import JavaMissing, find_java, java_home
-from ottla.spark.java_names import from_java, to_java
-from ottla.spark.offsets import from_json_dict, parse_assign_option, parse_offsets_option, to_json_dict
+from ottla.spark.checkpoints.offsets import from_json_dict, parse_assign_option, parse_offsets_option, to_json_dict
+from ottla.spark.checkpoints.start_offsets import persisted_start
+from ottla.spark.jvm.java import JavaMissing, find_java, java_home
+from ottla.spark.jvm.java_names import from_java, to_java
 from ottla.spark.options import sink_options, source_columns, source_options
 from ottla.spark.planner import Fairness
-from ottla.spark.starting import persisted_start
+from ottla.spark.reading.engine import jvm_options, takes_jvm
 
 WITH_THE_CONNECTOR = Mock()
 """A session whose JVM finds every class it is asked for."""
@@ -339,7 +339,7 @@ def test_a_runtime_that_lacks_sparks_module_is_started_without_it(tmp_path):
 def test_the_command_ends_with_1_and_a_reason_where_no_java_is(tmp_path):
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-m", "ottla.spark.java"],
+        [sys.executable, "-m", "ottla.spark.jvm.java"],
         capture_output=True,
         text=True,
         env={k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PATH")} | environ,

@@ -16,8 +16,8 @@ from ottla.cli import main
 from ottla.errors import ConfigError
 from ottla.serdes import Json
 from ottla.spark import Pipeline, PipelineFailed
-from ottla.spark.checkpoint import read_checkpoint
-from ottla.spark.checkpoint_edit import set_offsets
+from ottla.spark.checkpoints.checkpoint import read_checkpoint
+from ottla.spark.checkpoints.checkpoint_edit import set_offsets
 from ottla.telemetry import Counters
 
 pytestmark = pytest.mark.spark

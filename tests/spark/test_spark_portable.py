@@ -12,7 +12,7 @@ import pytest
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, Bytes, Int64, Json, Protobuf, SerdeContext, Str
 from ottla.spark import read, split
-from ottla.spark.portable import recipe_of
+from ottla.spark.values.portable import recipe_of
 
 CTX = SerdeContext("orders")
 pytest.importorskip("pyspark")
@@ -52,7 +52,7 @@ def test_a_class_of_a_script_travels_with_its_defaults_and_its_rules(tmp_path):
 from __future__ import annotations
 import dataclasses, pickle
 from ottla.serdes import Json
-from ottla.spark.portable import recipe_of
+from ottla.spark.values.portable import recipe_of
 
 @dataclasses.dataclass
 class Line:

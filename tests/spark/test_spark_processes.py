@@ -9,7 +9,7 @@ import pytest
 from spark_processes import WAIT_S
 
 import ottla.columnar
-from ottla.spark.checkpoint import read_checkpoint
+from ottla.spark.checkpoints.checkpoint import read_checkpoint
 
 pytest.importorskip("pyspark")
 

@@ -40,9 +40,9 @@ from ottla.records import TopicPartition
 from ottla.serdes import Json
 from ottla.spark import connections
 from ottla.spark.connections import cluster_for
-from ottla.spark.inside import pack_recipes
 from ottla.spark.options import DECODE_OPTION, source_options
-from ottla.spark.source import BatchReader, OttlaSource, StreamReader
+from ottla.spark.reading.source import BatchReader, OttlaSource, StreamReader
+from ottla.spark.values.source_decoding import pack_recipes
 
 ALL = ReadAllAvailable()
 

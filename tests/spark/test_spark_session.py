@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from ottla.cli import main
 from ottla.errors import ConfigError
 from ottla.spark import Java, JavaMissing, session, spark_session
-from ottla.spark.spark_session import DEFAULTS, LOCAL_DEFAULTS, local_cores
+from ottla.spark.jvm.spark_session import DEFAULTS, LOCAL_DEFAULTS, local_cores
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
 
@@ -68,7 +68,7 @@ def test_workers_are_forked_with_everything_loaded_and_frozen_and_talk_over_unix
 
         import pyarrow as pa
 
-        loaded = "ottla.spark.source" in sys.modules
+        loaded = "ottla.spark.reading.source" in sys.modules
         for _ in batches:
             yield pa.RecordBatch.from_pydict(
                 {
@@ -98,7 +98,7 @@ def test_the_users_settings_win(builder):
     builder = session("report", master="local[3]", config={"spark.sql.session.timeZone": "CET"}, log_level=None)
     assert builder.given["master"] == "local[3]"
     assert builder.given["spark.sql.session.timeZone"] == "CET"
-    assert builder.given["spark.python.daemon.module"] == "ottla.spark.daemon"
+    assert builder.given["spark.python.daemon.module"] == "ottla.spark.jvm.daemon"
     assert os.environ["OTTLA_SPARK_TASKS"] == "3"
 
 

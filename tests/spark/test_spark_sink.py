@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from ottla.columnar import Cluster, TopicWriter, wire_settings
 from ottla.spark.options import sink_options
-from ottla.spark.sink import write_task
+from ottla.spark.writing.sink import write_task
 
 pytestmark = pytest.mark.spark
 

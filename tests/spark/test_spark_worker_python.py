@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark import worker_python as module
-from ottla.spark.daemon import _quiet
-from ottla.spark.quiet import end_quietly_when_spark_hangs_up
-from ottla.spark.worker_python import worker_python
+from ottla.spark.jvm import worker_python as module
+from ottla.spark.jvm.daemon import _quiet
+from ottla.spark.jvm.worker_python import worker_python
+from ottla.spark.reading.hangup import end_quietly_when_spark_hangs_up
 
 pyspark = pytest.importorskip("pyspark")
 

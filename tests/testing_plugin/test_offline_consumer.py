@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.app import App, Context
-from ottla.delivery import Ack, Dead, InvalidRecord, Outcome, Retry, RetryPolicy, Skip
 from ottla.errors import ConfigError, LifecycleError, RegistryUnavailable
+from ottla.failures import Ack, Dead, InvalidRecord, Outcome, Retry, RetryPolicy, Skip
 from ottla.records import Malformed, Record
 from ottla.serdes import Json, Str
 from ottla.testing import consumer_for

@@ -10,7 +10,7 @@ from torture_kit.journal import Delivery, MemberEvent
 from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, judge
 from torture_kit.plan import Fate, Plan, fate_of, is_malformed
 
-from ottla.consumer.offset_metadata import encode_finished
+from ottla.consumer.commit.offset_metadata import encode_finished
 
 PLAN = replace(Plan.draw(seed=3, shell="threads", records=400, faults=6), keys=("a", "b"), partitions=2)
 FIRST = PLAN.stages[0]

@@ -26,16 +26,16 @@ from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
 from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
-from ottla.consumer.commits import AtMostOnce, CommitPolicy
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, plans_by_topic
-from ottla.delivery.budget import DeadLetterBudget
-from ottla.delivery.outcomes import Outcome
-from ottla.delivery.retry import NO_RETRY, RetryPolicy
-from ottla.delivery.retry_topics import RetryTopics
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, plans_by_topic
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.errors import ConfigError, LifecycleError
+from ottla.failures.budget import DeadLetterBudget
+from ottla.failures.outcomes import Outcome
+from ottla.failures.retry import NO_RETRY, RetryPolicy
+from ottla.failures.retry_topics import RetryTopics
 from ottla.producer.signature import Key, ProducerOptions
 from ottla.records import TopicPartition
 from ottla.serdes.base import SerdeOf
@@ -44,8 +44,8 @@ from ottla.typevars import BytesLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_THREADS = "ottla.sync.runner"
-_ASYNCIO = "ottla.aio.runner"
+_THREADS = "ottla.sync.serve.runner"
+_ASYNCIO = "ottla.aio.serve.runner"
 
 
 class App:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.app.returned import ForEach, Returned, read_batch, read_returned
-from ottla.consumer.run import AnyRecord, Run, RunResult
-from ottla.delivery.exceptions import Failure
-from ottla.delivery.outcomes import Ack, Dead, Retry, Skip
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.failures.exceptions import Failure
+from ottla.failures.outcomes import Ack, Dead, Retry, Skip
 from ottla.records import Malformed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.delivery.exceptions import described, stack_trace_of
+from ottla.failures.exceptions import described, stack_trace_of
 from ottla.telemetry import log_event
 
 

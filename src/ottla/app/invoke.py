@@ -22,11 +22,11 @@ from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_asy
 from ottla.app.progress import Progress
 from ottla.app.raised import failure_of_raised
 from ottla.app.returned import failure_in, is_open, promises_in, read_returned
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.run import AnyRecord, Run, RunResult
-from ottla.delivery.exceptions import ExceptionTable, Failure
-from ottla.delivery.outcomes import Ack, Skip
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import RegistryUnavailable
+from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.failures.outcomes import Ack, Skip
 from ottla.records import Malformed, TopicPartition
 from ottla.serdes import Bytes, Serde, SerdeContext
 

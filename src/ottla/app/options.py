@@ -12,15 +12,15 @@ from ottla.app.invoke import Invoker
 from ottla.app.middleware import Middleware, wrap
 from ottla.app.originals import with_originals
 from ottla.app.returned import refuse_generators
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
-from ottla.delivery.budget import DeadLetterBudget
-from ottla.delivery.exceptions import ExceptionTable
-from ottla.delivery.failure import FailurePolicy
-from ottla.delivery.outcomes import Outcome
-from ottla.delivery.retry import RetryPolicy
-from ottla.delivery.retry_topics import RetryTopics
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
 from ottla.errors import ConfigError
+from ottla.failures.budget import DeadLetterBudget
+from ottla.failures.exceptions import ExceptionTable
+from ottla.failures.failure import FailurePolicy
+from ottla.failures.outcomes import Outcome
+from ottla.failures.retry import RetryPolicy
+from ottla.failures.retry_topics import RetryTopics
 from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import Serde, as_serde
 

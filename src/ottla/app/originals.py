@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.app.binding import Binding
 from ottla.app.context import Context
-from ottla.delivery.retry_headers import original_of
+from ottla.failures.retry_headers import original_of
 
 
 def with_originals(binding: Binding, *, is_batch: bool) -> Binding:

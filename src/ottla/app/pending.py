@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ottla.app.raised import is_being_cancelled
-from ottla.consumer.run import RunResult
-from ottla.delivery.exceptions import ExceptionTable, Failure
+from ottla.consumer.model.run import RunResult
+from ottla.failures.exceptions import ExceptionTable, Failure
 
 
 class Confirming:

@@ -83,7 +83,7 @@ class _OfAnApp:
 class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
     """An app's threaded producer, made by `App.producer`. Any thread may send."""
 
-    module, name = "ottla.sync.producer", "Producer"
+    module, name = "ottla.sync.produce.producer", "Producer"
 
     def send(
         self,
@@ -137,7 +137,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
 class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
     """An app's producer for async handlers, made by `App.async_producer`. It belongs to the loop they run on."""
 
-    module, name = "ottla.aio.producer", "AsyncProducer"
+    module, name = "ottla.aio.produce.producer", "AsyncProducer"
 
     def send(
         self,

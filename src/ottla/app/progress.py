@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.app.returned import read_returned
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.run import AnyRecord, Run, RunResult
-from ottla.delivery.exceptions import Failure
-from ottla.delivery.outcomes import Ack, Skip
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.failures.exceptions import Failure
+from ottla.failures.outcomes import Ack, Skip
 
 
 class Progress:

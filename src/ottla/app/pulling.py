@@ -8,13 +8,13 @@ from typing import Any, Final
 from ottla.app.batch import malformed_part
 from ottla.app.binding import bind
 from ottla.app.invoke import Invoker
-from ottla.consumer.commits import CommitPolicy, InTransactions
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import DEFAULT_TURN_MS, RoutePlan
-from ottla.delivery.exceptions import ExceptionTable
-from ottla.delivery.failure import FailurePolicy
-from ottla.delivery.retry import RetryPolicy
+from ottla.consumer.commit.commits import CommitPolicy, InTransactions
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import DEFAULT_TURN_MS, RoutePlan
 from ottla.errors import ConfigError
+from ottla.failures.exceptions import ExceptionTable
+from ottla.failures.failure import FailurePolicy
+from ottla.failures.retry import RetryPolicy
 from ottla.records import topic_problem
 from ottla.serdes import as_serde
 

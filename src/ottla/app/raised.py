@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.delivery.exceptions import ExceptionTable, Failure
+from ottla.failures.exceptions import ExceptionTable, Failure
 
 
 def failure_of_raised(error: BaseException, exceptions: ExceptionTable) -> Failure:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from ottla.app.pending import is_kind_of_promise, is_promise
-from ottla.delivery.exceptions import Failure
-from ottla.delivery.outcomes import Ack, Dead, Retry, Skip
 from ottla.errors import ConfigError
+from ottla.failures.exceptions import Failure
+from ottla.failures.outcomes import Ack, Dead, Retry, Skip
 
 _OUTCOMES: Final = (Ack, Retry, Dead, Skip)
 _COLLECTIONS: Final = (list, tuple, set, frozenset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from ottla.consumer.health import Health
+from ottla.consumer.readiness.health import Health
 from ottla.records import TopicPartition
 
 running_apps: WeakSet[Any] = WeakSet()

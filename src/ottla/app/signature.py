@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from ottla.app.context import Context
-from ottla.consumer.commits import CommitPolicy, InTransactions
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.lanes import Ordering
-from ottla.delivery.budget import DeadLetterBudget
-from ottla.delivery.outcomes import Outcome
-from ottla.delivery.retry import RetryPolicy
-from ottla.delivery.retry_topics import RetryTopics
+from ottla.consumer.commit.commits import CommitPolicy, InTransactions
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.failures.budget import DeadLetterBudget
+from ottla.failures.outcomes import Outcome
+from ottla.failures.retry import RetryPolicy
+from ottla.failures.retry_topics import RetryTopics
 from ottla.records import Header, Malformed, Record, TopicPartition
 from ottla.telemetry import Hooks
 

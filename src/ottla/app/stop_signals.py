@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType, TracebackType
 from typing import Any, Final
 
-from ottla.consumer.health import Health
+from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
 from ottla.telemetry import log_event
 

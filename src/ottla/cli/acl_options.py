@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ottla.errors import InputError
-from ottla.sync.acls import CLUSTER, CLUSTER_NAME, Acl
+from ottla.sync.admin.acls import CLUSTER, CLUSTER_NAME, Acl
 
 _PRODUCER_OF_TOPIC = ("write", "describe", "create")
 _PRODUCER_OF_ID = ("write", "describe")

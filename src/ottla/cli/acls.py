@@ -14,7 +14,7 @@ import click
 from ottla.cli.acl_options import Options, what_to_create, what_to_find
 from ottla.cli.cluster_options import reaches_a_cluster
 from ottla.config import Settings
-from ottla.sync.acls import OPERATIONS, Acl, Acls
+from ottla.sync.admin.acls import OPERATIONS, Acl, Acls
 
 F = TypeVar("F", bound=Callable[..., Any])
 

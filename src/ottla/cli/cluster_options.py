@@ -43,7 +43,7 @@ def reaches_a_cluster(command: F) -> F:
     def with_cluster(*args: Any, bootstrap_servers: str | None, settings: dict[str, str], **options: Any) -> Any:
         kafka = cluster_settings(bootstrap_servers, settings)
         if not options.get("dry_run"):
-            from ottla.sync.reachable import check_answering
+            from ottla.sync.client.reachable import check_answering
 
             check_answering(kafka["bootstrap.servers"], kafka, timeout_s=_ANSWER_S)
         return command(*args, kafka=kafka, **options)

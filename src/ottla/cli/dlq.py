@@ -17,15 +17,15 @@ from rich.table import Table
 
 from ottla.cli.cluster_options import reaches_a_cluster
 from ottla.config import Settings, security_of
-from ottla.delivery.dead_letter import KINDS
-from ottla.delivery.foreign import DeadLetterView, describe_dead_letter
-from ottla.delivery.selection import DeadLetterFilter
 from ottla.errors import InputError
+from ottla.failures.dead_letter import KINDS
+from ottla.failures.foreign import DeadLetterView, describe_dead_letter
+from ottla.failures.selection import DeadLetterFilter
 from ottla.records import Record
 
 if TYPE_CHECKING:
-    from ottla.sync.redrive import RedriveReport
-    from ottla.sync.topic_reader import TopicReader
+    from ottla.sync.admin.redrive import RedriveReport
+    from ottla.sync.admin.topic_reader import TopicReader
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -150,7 +150,7 @@ def redrive(
     The same command again goes on where it ended. A record that fails again is dead-lettered again, and says so in the
     header ottla-redriven.
     """
-    from ottla.sync.redrive import redrive as send_back
+    from ottla.sync.admin.redrive import redrive as send_back
 
     def send(origins: Collection[str] | None, *, is_dry_run: bool) -> tuple[RedriveReport, Counter[str]]:
         to: Counter[str] = Counter()
@@ -201,7 +201,7 @@ def _show_destinations(counts: Counter[str], verb: str) -> None:
 
 
 def _reader(kafka: Settings, topic: str) -> TopicReader:
-    from ottla.sync.topic_reader import TopicReader
+    from ottla.sync.admin.topic_reader import TopicReader
 
     return TopicReader(kafka["bootstrap.servers"], topic, settings={**kafka.to_confluent(), **_SHORT_QUEUE})
 

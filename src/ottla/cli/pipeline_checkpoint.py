@@ -24,7 +24,7 @@ def checkpoint() -> None:
 @click.argument("path")
 def show(path: str) -> None:
     """Show what the checkpoint at PATH says: batches, offsets, watermark."""
-    from ottla.spark.checkpoint import read_checkpoint
+    from ottla.spark.checkpoints.checkpoint import read_checkpoint
 
     found = read_checkpoint(path)
     click.echo(f"query      {found.query_id or 'never ran'}")
@@ -63,9 +63,9 @@ def set_offsets(
     yes: bool,
 ) -> None:
     """Let the query at PATH go on at other offsets."""
-    from ottla.spark.checkpoint import read_checkpoint
-    from ottla.spark.checkpoint_edit import check_new_offsets
-    from ottla.spark.checkpoint_edit import set_offsets as change
+    from ottla.spark.checkpoints.checkpoint import read_checkpoint
+    from ottla.spark.checkpoints.checkpoint_edit import check_new_offsets
+    from ottla.spark.checkpoints.checkpoint_edit import set_offsets as change
 
     found = read_checkpoint(path)
     if partition and topic is None:
@@ -92,8 +92,8 @@ def set_offsets(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(path: str, yes: bool) -> None:
     """Let the query at PATH begin anew. Its output must be new as well: Spark's file sink remembers batch numbers."""
-    from ottla.spark.checkpoint import read_checkpoint
-    from ottla.spark.checkpoint_edit import reset as move_away
+    from ottla.spark.checkpoints.checkpoint import read_checkpoint
+    from ottla.spark.checkpoints.checkpoint_edit import reset as move_away
 
     found = read_checkpoint(path)
     committed = "nothing committed" if found.committed is None else f"batch {found.committed.number} committed"

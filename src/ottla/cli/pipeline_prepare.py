@@ -1,7 +1,7 @@
 """`ottla pipeline prepare`: from now on Spark starts in half the time on this machine.
 
 Runs what pipelines do (read, decode, windows, joins, files, a topic) against an embedded broker, and keeps the classes
-that Spark loaded for it in an archive (`ottla.spark.class_archive`).
+that Spark loaded for it in an archive (`ottla.spark.jvm.class_archive`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def prepare(again: bool, if_possible: bool, only_options: bool) -> None:
 
         export SPARK_SUBMIT_OPTS="$(ottla pipeline prepare --options)"
     """
-    from ottla.spark.class_archive import NoClassArchive, archive_options, class_archive, make_class_archive
-    from ottla.spark.java import find_java
+    from ottla.spark.jvm.class_archive import NoClassArchive, archive_options, class_archive, make_class_archive
+    from ottla.spark.jvm.java import find_java
 
     java = find_java()
     found = class_archive(java)

@@ -17,7 +17,7 @@ from ottla.cli.target import import_target, names_of
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ottla.sync.health_http import HealthServer
+    from ottla.sync.serve.health_http import HealthServer
 
 
 @click.command()
@@ -97,7 +97,7 @@ def _leave_handlers_behind() -> None:
 
 
 def _health_server(app: App, host: str, port: int) -> HealthServer:
-    from ottla.sync.health_http import HealthServer
+    from ottla.sync.serve.health_http import HealthServer
 
     try:
         return HealthServer(app.health, host=host, port=port)

@@ -21,7 +21,7 @@ def topics() -> None:
 @click.option("--internal", is_flag=True, help="Also those of Kafka itself, as __consumer_offsets.")
 def list_topics(kafka: Settings, internal: bool) -> None:
     """Show each topic with its partitions and replicas."""
-    from ottla.sync.topics import topic_shapes
+    from ottla.sync.admin.topics import topic_shapes
 
     found = topic_shapes(kafka)
     rows = [("topic", "partitions", "replicas")]
@@ -54,7 +54,7 @@ def create(
     kafka: Settings,
 ) -> None:
     """Create topics. One that exists stays as it is."""
-    from ottla.sync.declared_topics import ensure_topics
+    from ottla.sync.serve.declared_topics import ensure_topics
 
     for name in names:
         problem = topic_problem(name)

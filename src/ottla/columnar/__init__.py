@@ -22,12 +22,12 @@ except ImportError as error:
     raise ConfigError(f"ottla.columnar needs pyarrow and numpy ({error}): pip install 'ottla[arrow]'") from error
 
 if TYPE_CHECKING:
-    from ottla.columnar.fetch import read_ranges as read_ranges
-    from ottla.columnar.produce import Written as Written
-    from ottla.columnar.reader import read as read
-    from ottla.columnar.schema import arrow_schema as arrow_schema
-    from ottla.columnar.writer import TopicWriter as TopicWriter
-    from ottla.columnar.writer import write as write
+    from ottla.columnar.arrays.schema import arrow_schema as arrow_schema
+    from ottla.columnar.reading.fetch import read_ranges as read_ranges
+    from ottla.columnar.reading.reader import read as read
+    from ottla.columnar.writing.produce import Written as Written
+    from ottla.columnar.writing.writer import TopicWriter as TopicWriter
+    from ottla.columnar.writing.writer import write as write
     from ottla.wire_client.cluster import EARLIEST as EARLIEST
     from ottla.wire_client.cluster import LATEST as LATEST
     from ottla.wire_client.cluster import Cluster as Cluster
@@ -66,13 +66,13 @@ __getattr__, __dir__, __all__ = lazy_names(
             "PartitionUnavailable",
             "TopicRecreated",
         ],
-        "ottla.columnar.fetch": ["read_ranges"],
+        "ottla.columnar.reading.fetch": ["read_ranges"],
         "ottla.wire_client.groups": ["commit_group_offsets", "group_offsets"],
         "ottla.wire_client.positions": ["Position"],
-        "ottla.columnar.produce": ["Written"],
+        "ottla.columnar.writing.produce": ["Written"],
         "ottla.wire_client.ranges": ["DataLoss", "Isolation", "OffsetRange", "OnDataLoss"],
-        "ottla.columnar.reader": ["read"],
-        "ottla.columnar.schema": ["arrow_schema"],
+        "ottla.columnar.reading.reader": ["read"],
+        "ottla.columnar.arrays.schema": ["arrow_schema"],
         "ottla.wire_client.settings": ["WireSettings", "wire_settings"],
         "ottla.wire_client.transactions": [
             "OpenTransaction",
@@ -82,6 +82,6 @@ __getattr__, __dir__, __all__ = lazy_names(
             "end_transaction",
             "read_marker",
         ],
-        "ottla.columnar.writer": ["TopicWriter", "write"],
+        "ottla.columnar.writing.writer": ["TopicWriter", "write"],
     },
 )

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from ottla.consumer import events
-from ottla.consumer.commits import AtMostOnce, CommitPolicy, InTransactions
-from ottla.consumer.committer import Committer
-from ottla.consumer.dispatcher import Dispatcher
-from ottla.consumer.effects import (
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
+from ottla.consumer.commit.committer import Committer
+from ottla.consumer.commit.offset_metadata import decode_finished
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
     Effect,
     Notice,
     PausePartitions,
@@ -26,21 +26,21 @@ from ottla.consumer.effects import (
     SeekPartition,
     WriteRetry,
 )
-from ottla.consumer.flow import FlowControl, FlowLimits, PauseReason
-from ottla.consumer.health import DEFAULT_UNREADY_AFTER_S, Health
-from ottla.consumer.lateness import note_head
-from ottla.consumer.letters import Letters
-from ottla.consumer.log_watch import LogWatch
-from ottla.consumer.offset_metadata import decode_finished
-from ottla.consumer.offsets import offsets_of
-from ottla.consumer.partition import PartitionState
-from ottla.consumer.plan import RoutePlan, plans_by_topic
-from ottla.consumer.retry_lines import RetryLines
-from ottla.consumer.route import RouteState
-from ottla.consumer.run import AnyRecord
-from ottla.consumer.session_health import session_health
-from ottla.consumer.settlement import Settlement
-from ottla.consumer.timers import Timers
+from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.model.timers import Timers
+from ottla.consumer.partitions.flow import FlowControl, FlowLimits, PauseReason
+from ottla.consumer.partitions.log_watch import LogWatch
+from ottla.consumer.partitions.offsets import offsets_of
+from ottla.consumer.partitions.partition import PartitionState
+from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
+from ottla.consumer.readiness.lateness import note_head
+from ottla.consumer.readiness.session_health import session_health
+from ottla.consumer.settling.letters import Letters
+from ottla.consumer.settling.retry_lines import RetryLines
+from ottla.consumer.settling.settlement import Settlement
+from ottla.consumer.turns.dispatcher import Dispatcher
+from ottla.consumer.turns.route import RouteState
 from ottla.records import TopicPartition
 
 

@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING
 from ottla.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ottla.spark.dead_letter_rows import dead_letters as dead_letters
-    from ottla.spark.decoding import decode as decode
-    from ottla.spark.decoding import split as split
-    from ottla.spark.frames import read as read
-    from ottla.spark.frames import read_stream as read_stream
-    from ottla.spark.java import Java as Java
-    from ottla.spark.java import JavaMissing as JavaMissing
-    from ottla.spark.java import find_java as find_java
+    from ottla.spark.jvm.java import Java as Java
+    from ottla.spark.jvm.java import JavaMissing as JavaMissing
+    from ottla.spark.jvm.java import find_java as find_java
+    from ottla.spark.jvm.spark_session import session as session
     from ottla.spark.pipeline import NotCaughtUp as NotCaughtUp
     from ottla.spark.pipeline import Pipeline as Pipeline
     from ottla.spark.pipeline import PipelineFailed as PipelineFailed
     from ottla.spark.pipeline import Running as Running
     from ottla.spark.pipeline import unique as unique
-    from ottla.spark.spark_session import session as session
+    from ottla.spark.reading.frames import read as read
+    from ottla.spark.reading.frames import read_stream as read_stream
+    from ottla.spark.values.dead_letter_rows import dead_letters as dead_letters
+    from ottla.spark.values.decoding import decode as decode
+    from ottla.spark.values.decoding import split as split
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "ottla.spark.dead_letter_rows": ["dead_letters"],
-        "ottla.spark.decoding": ["decode", "split"],
-        "ottla.spark.frames": ["read", "read_stream"],
-        "ottla.spark.java": ["Java", "JavaMissing", "find_java"],
+        "ottla.spark.values.dead_letter_rows": ["dead_letters"],
+        "ottla.spark.values.decoding": ["decode", "split"],
+        "ottla.spark.reading.frames": ["read", "read_stream"],
+        "ottla.spark.jvm.java": ["Java", "JavaMissing", "find_java"],
         "ottla.spark.pipeline": ["NotCaughtUp", "Pipeline", "PipelineFailed", "Running", "unique"],
-        "ottla.spark.spark_session": ["session"],
+        "ottla.spark.jvm.spark_session": ["session"],
     },
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ottla.spark.interrupts import ignore_in_processes_of_spark
+from ottla.spark.jvm.interrupts import ignore_in_processes_of_spark
 from ottla.wire_client import Cluster, WireSettings
 
 _clusters: dict[tuple[int, WireSettings], Cluster] = {}

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.columnar.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
+from ottla.columnar.arrays.schema import ALL_COLUMNS, FIELDS, SPARK_COLUMNS
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
-from ottla.spark.java_names import from_java
+from ottla.spark.checkpoints.offsets import Offsets, parse_assign_option, parse_offsets_option
+from ottla.spark.jvm.java_names import from_java
 from ottla.spark.loss import DEFAULT_LOSS_POLICY, LossPolicy, parse_loss_policy
-from ottla.spark.offsets import Offsets, parse_assign_option, parse_offsets_option
 from ottla.spark.planner import ROWS_PER_TASK, Fairness
 from ottla.wire_client import EARLIEST, LATEST, OnDataLoss, WireSettings, wire_settings
 from ottla.wire_client.transactions import DEFAULT_TIMEOUT_MS

@@ -20,7 +20,7 @@ from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.serializing import Serializer
 from ottla.records import Headers, Record
 
-_CLIENTS: Final = (("ottla.sync.producer", "Producer"), ("ottla.aio.producer", "AsyncProducer"))
+_CLIENTS: Final = (("ottla.sync.produce.producer", "Producer"), ("ottla.aio.produce.producer", "AsyncProducer"))
 _ASKS_KAFKA: Final = ("send", "send_many", "start", "transaction")
 
 

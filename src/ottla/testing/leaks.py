@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_SHARED = ("ottla.sync.shared", "ottla.aio.shared")
+_SHARED = ("ottla.sync.produce.shared", "ottla.aio.produce.shared")
 
 
 class Leaks:

@@ -23,15 +23,23 @@ from ottla.app.context import Context
 from ottla.app.invoke import Invoker
 from ottla.app.options import Route
 from ottla.clock import ManualClock
-from ottla.consumer import events
-from ottla.consumer.effects import Commit, Dispatch, Effect, FindRetryPositions, Notice, WriteDeadLetter, WriteRetry
-from ottla.consumer.run import Run, RunResult
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    FindRetryPositions,
+    Notice,
+    WriteDeadLetter,
+    WriteRetry,
+)
+from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.session import Session
-from ottla.delivery.dead_letter import build_dead_letter
-from ottla.delivery.foreign import DeadLetterView, describe_dead_letter
-from ottla.delivery.outcomes import Outcome, Skip
-from ottla.delivery.retry_headers import original_of
 from ottla.errors import ConfigError, LifecycleError
+from ottla.failures.dead_letter import build_dead_letter
+from ottla.failures.foreign import DeadLetterView, describe_dead_letter
+from ottla.failures.outcomes import Outcome, Skip
+from ottla.failures.retry_headers import original_of
 from ottla.records import Headers, Record, TopicPartition
 from ottla.serdes import SerdeContext, as_serde
 from ottla.testing.captured import Boundary

@@ -19,8 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from broker_embedded.cluster import EmbeddedCluster
     from ottla.clock import ManualClock
-    from ottla.sync.producer import Producer
-    from ottla.sync.topic_reader import TopicReader
+    from ottla.sync.admin.topic_reader import TopicReader
+    from ottla.sync.produce.producer import Producer
     from ottla.testing.kafka import Kafka
     from ottla.testing.leaks import Leaks
     from ottla.testing.registry import EmbeddedRegistry
@@ -129,7 +129,7 @@ def kafka_group(kafka: Kafka, request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def _session_producer(kafka: Kafka) -> Iterator[Producer]:
     """One producer for all tests: librdkafka takes half a second before an idempotent one sends its first record."""
-    from ottla.sync.producer import Producer
+    from ottla.sync.produce.producer import Producer
 
     with Producer(kafka.bootstrap_servers, settings=kafka.settings) as producer:
         yield producer

@@ -65,7 +65,9 @@ class RunningApp(_Beside):
         settings: Mapping[str, str] | None = None,
         is_watched: bool = True,
     ) -> None:
-        importlib.import_module("ottla.sync.runner")  # here, so that an import error is the test's, not the thread's
+        importlib.import_module(
+            "ottla.sync.serve.runner"
+        )  # here, so that an import error is the test's, not the thread's
         super().__init__(app, bootstrap_servers, settings=settings, is_watched=is_watched)
         self._thread = threading.Thread(target=self._run, name=f"app-{app.group}", daemon=True)
         self._thread.start()
@@ -116,7 +118,7 @@ class ServedApp(_Beside):
         settings: Mapping[str, str] | None = None,
         is_watched: bool = True,
     ) -> None:
-        importlib.import_module("ottla.aio.runner")
+        importlib.import_module("ottla.aio.serve.runner")
         super().__init__(app, bootstrap_servers, settings=settings, is_watched=is_watched)
         self._task: asyncio.Task[None] | None = None
 

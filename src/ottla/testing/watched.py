@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.app import App, Context
-from ottla.consumer.health import Health
+from ottla.consumer.readiness.health import Health
 from ottla.errors import LifecycleError
 from ottla.telemetry import Hooks
 

@@ -80,7 +80,7 @@ class Shell:
             self.stop(app)
 
     def _run_threads(self, app: App, sink: Any) -> None:
-        from ottla.sync.runner import AppRunner
+        from ottla.sync.serve.runner import AppRunner
 
         if sink is None:
             app.run(handle_signals=False)
@@ -102,7 +102,7 @@ class Shell:
             app._release()
 
     async def _serve(self, app: App, sink: Any) -> None:
-        from ottla.aio.runner import AppRunner
+        from ottla.aio.serve.runner import AppRunner
 
         if sink is None:
             await app.serve()

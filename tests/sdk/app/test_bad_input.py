@@ -24,8 +24,8 @@ from ottla import (
     RetryTopics,
     UnknownTopic,
 )
-from ottla.sync.topic_writer import write_all
-from ottla.sync.topics import create_topic
+from ottla.sync.admin.topic_writer import write_all
+from ottla.sync.admin.topics import create_topic
 
 
 def app_for(servers: str | None, topic: str = "orders", **options: Any) -> App:

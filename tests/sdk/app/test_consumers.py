@@ -21,7 +21,7 @@ from ottla import (
     RetryPolicy,
     TopicPartition,
 )
-from ottla.delivery import describe_dead_letter
+from ottla.failures import describe_dead_letter
 
 
 class Adapter:

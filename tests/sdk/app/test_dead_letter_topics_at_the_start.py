@@ -9,7 +9,7 @@ import pytest
 from acl_client import GROUP, READ, SETTINGS, TOPIC, USERS, WRITE, Grant, UserClient
 
 from ottla import App, ConfigError, UnknownTopic
-from ottla.sync.topics import create_topic
+from ottla.sync.admin.topics import create_topic
 from ottla.testing import SecureKafka, secure_kafka
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, Dead, Producer, RetryPolicy, RetryTopics
-from ottla.delivery import describe_dead_letter
-from ottla.sync.redrive import redrive
+from ottla.failures import describe_dead_letter
+from ottla.sync.admin.redrive import redrive
 from ottla.telemetry import Counters
 
 LIMIT = 20_000

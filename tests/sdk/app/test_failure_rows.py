@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ottla import App, AtMostOnce, CommitPolicy, Dead, InvalidRecord, Json, Retry, RetryPolicy, Skip, TopicPartition
-from ottla.delivery import describe_dead_letter
-from ottla.sync.topic_writer import write_all
-from ottla.sync.topics import create_topic
+from ottla.failures import describe_dead_letter
+from ottla.sync.admin.topic_writer import write_all
+from ottla.sync.admin.topics import create_topic
 from ottla.telemetry import Counters
 
 QUICK = RetryPolicy(max_attempts=3, initial_s=0.01, max_s=0.05)
@@ -511,7 +511,7 @@ class TestRebalanceMidWork:
 @pytest.fixture
 def quick_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dead letter writes are retried without the long pauses."""
-    from ottla.consumer import letters
+    from ottla.consumer.settling import letters
 
     original: Callable[..., Any] = letters.Letters.failed
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from ottla import App, CommitPolicy, Dead, Json, RetryPolicy
-from ottla.delivery import describe_dead_letter
+from ottla.failures import describe_dead_letter
 
 
 def test_a_batch_is_not_repeated_for_a_dead_letter_that_could_not_be_written(

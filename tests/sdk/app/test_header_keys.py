@@ -13,10 +13,10 @@ from wire_client import WireClient
 
 from ottla import App, Json, Record
 from ottla.errors import BrokerUnavailable, RetriableError
-from ottla.sync.headers import HeaderReader
-from ottla.sync.messages import to_batches
-from ottla.sync.topic_reader import TopicReader
-from ottla.sync.topics import create_topic
+from ottla.sync.admin.topic_reader import TopicReader
+from ottla.sync.admin.topics import create_topic
+from ottla.sync.client.headers import HeaderReader
+from ottla.sync.consume.messages import to_batches
 from ottla.testing.waiting import wait_until
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ottla import App, Json, RetryPolicy
-from ottla.aio.engine import Engine
-from ottla.sync.health_http import HealthServer
+from ottla.aio.consume.engine import Engine
+from ottla.sync.serve.health_http import HealthServer
 
 
 def _answer(server: HealthServer, path: str) -> tuple[int, dict[str, Any]]:
@@ -74,7 +74,7 @@ def test_it_is_looked_up_on_the_loop_which_changes_what_it_is_made_of(
 def test_a_loop_that_something_blocks_is_not_ready(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.aio import runner
+    from ottla.aio.serve import runner
 
     is_blocked, may_go_on = threading.Event(), threading.Event()
     kafka.produce(kafka_topic, [1], value=Json())

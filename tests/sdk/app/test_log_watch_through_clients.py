@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from wire_client import WireClient
 
 from ottla import App, CommitPolicy, Json, TopicPartition
-from ottla.sync.topics import create_topic
+from ottla.sync.admin.topics import create_topic
 from ottla.telemetry import Hooks
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch

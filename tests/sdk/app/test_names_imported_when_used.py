@@ -37,8 +37,14 @@ def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
 
 
 def test_what_plans_a_stream_of_spark_loads_neither_decoder_nor_writer() -> None:
-    heavy = ["pyarrow.compute", "ottla.columnar.fetch", "ottla.columnar.writer", "ottla.serdes", "confluent_kafka"]
-    code = f"import sys, ottla.spark.source\nprint([name for name in {heavy} if name in sys.modules])"
+    heavy = [
+        "pyarrow.compute",
+        "ottla.columnar.reading.fetch",
+        "ottla.columnar.writing.writer",
+        "ottla.serdes",
+        "confluent_kafka",
+    ]
+    code = f"import sys, ottla.spark.reading.source\nprint([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
 
     assert done.stdout.strip() == "[]"

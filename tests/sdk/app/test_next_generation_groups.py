@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, ConfigError, Context, Json, Record, RetryTopics, TopicPartition
-from ottla.sync.topics import create_topic
+from ottla.sync.admin.topics import create_topic
 from ottla.testing.running import RunningApp
 
 OFTEN = CommitPolicy(every_s=0.05)

@@ -13,10 +13,10 @@ import pytest
 from ottla import AsyncProducer, Producer
 from ottla.app import App
 from ottla.app.invoke import Invoker
-from ottla.consumer.run import Run, RunResult
-from ottla.delivery import NO_RETRY, RetryPolicy
+from ottla.consumer.model.run import Run, RunResult
+from ottla.failures import NO_RETRY, RetryPolicy
 from ottla.records import Record, TopicPartition
-from ottla.sync.topics import create_topic
+from ottla.sync.admin.topics import create_topic
 
 
 def records(count: int) -> list[Record[bytes]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla import App, FencedError
-from ottla.consumer.static_members import SharedInstanceId
+from ottla.consumer.member.static_members import SharedInstanceId
 
 
 def make(kafka: Any, topic: str, group: str, **settings: Any) -> App:

@@ -15,7 +15,7 @@ import pytest
 
 from ottla import Json
 from ottla.app.stop_signals import unfinished
-from ottla.consumer.health import Health, PartitionHealth
+from ottla.consumer.readiness.health import Health, PartitionHealth
 from ottla.records import TopicPartition
 
 SERVICE = """

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from ottla import App, AsyncConsumer, ConfigError, Consumer, Json, RetryTopics, TopicSpec, UnknownTopic
 from ottla.config import admin_settings
-from ottla.sync.topics import create_topic, delete_topics, topic_shapes
+from ottla.sync.admin.topics import create_topic, delete_topics, topic_shapes
 
 Shapes = Callable[[], dict[str, tuple[int, int]]]
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from ottla.app import App
-from ottla.consumer.run import Run, RunResult
-from ottla.delivery import Ack, Dead, Retry, RetryPolicy, Skip
+from ottla.consumer.model.run import Run, RunResult
 from ottla.errors import ConfigError
+from ottla.failures import Ack, Dead, Retry, RetryPolicy, Skip
 from ottla.records import Record, TopicPartition
 
 KEYS = [b"a", b"a", b"b", b"a"]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.aio.reachable import first_listening as first_listening_on_asyncio
+from ottla.aio.client.reachable import first_listening as first_listening_on_asyncio
 from ottla.columnar import wire_settings
 from ottla.config import Address, BadAddress, admin_settings, consumer_settings, parse_addresses, producer_settings
 from ottla.errors import BrokerUnavailable, ConfigError
-from ottla.sync.reachable import first_listening
-from ottla.sync.topic_reader import TopicReader
-from ottla.sync.topic_writer import write_all
-from ottla.sync.topics import check_reachable, create_topic
+from ottla.sync.admin.topic_reader import TopicReader
+from ottla.sync.admin.topic_writer import write_all
+from ottla.sync.admin.topics import check_reachable, create_topic
+from ottla.sync.client.reachable import first_listening
 
 NAMES = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,20}[A-Za-z0-9_])?", fullmatch=True).filter(
     lambda name: not name.isdecimal()

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from ottla import App, AtMostOnce, ConfigError, DeadLetterBudget, Json, RetryPolicy, RetryTopics
-from ottla.consumer import events
-from ottla.consumer.effects import Commit, Dispatch, Effect, Notice, WriteDeadLetter
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult, abandoned_run
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Commit, Dispatch, Effect, Notice, WriteDeadLetter
+from ottla.consumer.model.run import AnyRecord, Run, RunResult, abandoned_run
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
-from ottla.delivery import NO_RETRY, ExceptionTable, FailurePolicy
 from ottla.errors import RegistryUnavailable
+from ottla.failures import NO_RETRY, ExceptionTable, FailurePolicy
 from ottla.records import Record, TopicPartition
 
 A = TopicPartition("orders", 0)

@@ -6,7 +6,7 @@ import pytest
 
 from ottla import BrokerUnavailable
 from ottla.config import consumer_settings
-from ottla.consumer.broker_wait import Again, BrokerWait
+from ottla.consumer.member.broker_wait import Again, BrokerWait
 
 SETTINGS = consumer_settings("one:9092,two:9093", group_id="billing", environ={})
 REFUSED = "PLAINTEXT://one:9092: Connection refused"

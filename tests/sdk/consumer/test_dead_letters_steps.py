@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from session_driver import BOOM, DEAD, A, Driver, assigned, of
 
-from ottla.consumer import events
-from ottla.consumer.commits import AtMostOnce
-from ottla.consumer.effects import Commit, Notice, WriteDeadLetter
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.run import RunResult
-from ottla.delivery import Failure, FailurePolicy, Retry, RetryPolicy
-from ottla.delivery.dead_letter import Form
+from ottla.consumer.commit.commits import AtMostOnce
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Commit, Notice, WriteDeadLetter
+from ottla.consumer.model.run import RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.failures import Failure, FailurePolicy, Retry, RetryPolicy
+from ottla.failures.dead_letter import Form
 
 AT_ONCE = FailurePolicy(retry=RetryPolicy(max_attempts=1), dead_letter_topic="dead")
 

@@ -12,15 +12,15 @@ from aiokafka import TopicPartition as ClientPartition
 from aiokafka.errors import RebalanceInProgressError
 from aiokafka.structs import OffsetAndMetadata
 
-from ottla.aio.dead_letters import OnWritten
-from ottla.aio.engine import Engine
+from ottla.aio.consume.dead_letters import OnWritten
+from ottla.aio.consume.engine import Engine
 from ottla.app.pulling import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
-from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import Notice, Write
-from ottla.consumer.run import Run, RunResult
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Notice, Write
+from ottla.consumer.model.run import Run, RunResult
 from ottla.errors import RetriableError
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks

@@ -13,14 +13,14 @@ from confluent_kafka import TopicPartition as ClientPartition
 from ottla.app.pulling import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
-from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import Write
-from ottla.consumer.run import Run, RunResult
-from ottla.delivery import Dead, Failure
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Write
+from ottla.consumer.model.run import Run, RunResult
+from ottla.failures import Dead, Failure
 from ottla.records import TopicPartition
-from ottla.sync.dead_letters import OnWritten
-from ottla.sync.engine import Engine
+from ottla.sync.consume.dead_letters import OnWritten
+from ottla.sync.consume.engine import Engine
 from ottla.testing.waiting import wait_until
 
 A = TopicPartition("orders", 0)

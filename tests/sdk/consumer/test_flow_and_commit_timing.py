@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.consumer.commits import CommitPolicy, CommitTimer
-from ottla.consumer.flow import FlowControl, FlowLimits, Pace, PauseReason
+from ottla.consumer.commit.commits import CommitPolicy, CommitTimer
+from ottla.consumer.partitions.flow import FlowControl, FlowLimits, Pace, PauseReason
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.consumer.lanes import KeyLanes, Ordering, PartitionLanes, lanes_for
-from ottla.consumer.run import AnyRecord
+from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.partitions.lanes import KeyLanes, Ordering, PartitionLanes, lanes_for
 from ottla.records import Record
 
 KEYS = [b"a", b"b", b"c", None]

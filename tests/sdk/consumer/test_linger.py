@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla import App, ConfigError, Json
-from ottla.consumer import events
-from ottla.consumer.effects import Dispatch, Effect
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Dispatch, Effect
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
-from ottla.delivery import ExceptionTable, FailurePolicy, RetryPolicy
+from ottla.failures import ExceptionTable, FailurePolicy, RetryPolicy
 from ottla.records import Record, TopicPartition
 
 A = TopicPartition("orders", 0)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_driver import A, B, Driver, of, offsets_of
 
-from ottla.consumer import events
-from ottla.consumer.effects import Effect, LookAtLogs, Notice, ResumePartitions, SeekPartition
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Effect, LookAtLogs, Notice, ResumePartitions, SeekPartition
 from ottla.records import TopicPartition
 
 OLD, NEW = b"o" * 16, b"n" * 16

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.records import Record, TimestampType, TopicPartition
-from ottla.sync.messages import RECORD_OVERHEAD_BYTES, to_batches
+from ottla.sync.consume.messages import RECORD_OVERHEAD_BYTES, to_batches
 
 
 def message(topic: str, partition: int, offset: int, **parts: object) -> Message:

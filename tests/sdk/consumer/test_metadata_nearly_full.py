@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import Commit, Dispatch, Effect, Notice, PausePartitions, ResumePartitions
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.offset_metadata import LIMIT_BYTES, decode_finished
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.commit.offset_metadata import LIMIT_BYTES, decode_finished
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Commit, Dispatch, Effect, Notice, PausePartitions, ResumePartitions
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
 from ottla.records import Record, TopicPartition
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.consumer.offset_metadata import LIMIT_BYTES, decode_finished, encode_finished
-from ottla.consumer.offsets import OffsetTracker, offsets_of
+from ottla.consumer.commit.offset_metadata import LIMIT_BYTES, decode_finished, encode_finished
+from ottla.consumer.partitions.offsets import OffsetTracker, offsets_of
 from ottla.records import Record
 
 

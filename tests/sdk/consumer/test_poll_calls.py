@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.sync.poll_calls import PollCalls
+from ottla.sync.consume.poll_calls import PollCalls
 
 
 class Polling:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ottla import AsyncConsumer, Consumer
-from ottla.consumer.events import RunFinished
-from ottla.consumer.run import Run
+from ottla.consumer.model.events import RunFinished
+from ottla.consumer.model.run import Run
 from ottla.records import Record, TopicPartition
 
 A = TopicPartition("orders", 0)

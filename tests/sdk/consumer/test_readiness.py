@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from session_driver import BOOM, DEAD, RETRY, A, B, assigned
 
-from ottla.consumer import events
-from ottla.consumer.commits import AtMostOnce
-from ottla.consumer.health import unready_after_ms
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.run import RunResult
+from ottla.consumer.commit.commits import AtMostOnce
+from ottla.consumer.model import events
+from ottla.consumer.model.run import RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.readiness.health import unready_after_ms
 from ottla.errors import ConfigError
 
 

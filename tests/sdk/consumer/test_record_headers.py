@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.aio.messages import to_batches as to_batches_on_asyncio
+from ottla.aio.consume.messages import to_batches as to_batches_on_asyncio
 from ottla.records import Record, TopicPartition
 
 

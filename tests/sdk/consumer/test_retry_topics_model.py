@@ -18,9 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import (
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
     Commit,
     Dispatch,
     Effect,
@@ -31,13 +31,13 @@ from ottla.consumer.effects import (
     WriteDeadLetter,
     WriteRetry,
 )
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
-from ottla.delivery import NO_RETRY, Dead, Failure, FailurePolicy, Retry, RetryTopics
-from ottla.delivery.retry_headers import original_of, retry_state_of
+from ottla.failures import NO_RETRY, Dead, Failure, FailurePolicy, Retry, RetryTopics
+from ottla.failures.retry_headers import original_of, retry_state_of
 from ottla.records import Header, Record, TopicPartition
 
 TOPIC = TopicPartition("orders", 0)

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import (
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
     Commit,
     Effect,
     FindRetryPositions,
@@ -20,14 +20,14 @@ from ottla.consumer.effects import (
     WriteDeadLetter,
     WriteRetry,
 )
-from ottla.consumer.effects import Dispatch as DispatchRun
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.model.effects import Dispatch as DispatchRun
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
-from ottla.delivery import NO_RETRY, Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy, RetryTopics
-from ottla.delivery.retry_headers import RetryState, original_of, retry_state_of
 from ottla.errors import ConfigError
+from ottla.failures import NO_RETRY, Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy, RetryTopics
+from ottla.failures.retry_headers import RetryState, original_of, retry_state_of
 from ottla.records import Header, Record, TopicPartition
 
 TOPIC = TopicPartition("orders", 0)

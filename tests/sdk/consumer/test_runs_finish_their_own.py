@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.consumer import events
-from ottla.consumer.effects import Commit, Dispatch
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Commit, Dispatch
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
-from ottla.delivery import Failure, FailurePolicy, Retry, RetryPolicy
+from ottla.failures import Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.records import Record, TopicPartition
 
 A = TopicPartition("orders", 0)

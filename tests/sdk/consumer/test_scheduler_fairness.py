@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.consumer.scheduler import DeficitRoundRobin
+from ottla.consumer.turns.scheduler import DeficitRoundRobin
 
 
 def drain(scheduler: DeficitRoundRobin[str], buffers: dict[str, list[int]], *, turns: int = 10_000) -> list[str]:

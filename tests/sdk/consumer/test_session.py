@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from session_driver import BOOM, DEAD, RETRY, A, B, Driver, assigned, of, offsets_of
 
-from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import (
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.commit.offset_metadata import decode_finished, encode_finished
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
     Commit,
     Notice,
     PausePartitions,
@@ -15,14 +16,13 @@ from ottla.consumer.effects import (
     SeekPartition,
     WriteDeadLetter,
 )
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.offset_metadata import decode_finished, encode_finished
-from ottla.consumer.plan import RoutePlan, plans_by_topic
-from ottla.consumer.run import RunResult
+from ottla.consumer.model.run import RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.session import _HANDLERS
-from ottla.delivery import DeadLetterBudget, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.errors import ConfigError, RegistryUnavailable
+from ottla.failures import DeadLetterBudget, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.records import TopicPartition
 
 

@@ -20,9 +20,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.consumer import events
-from ottla.consumer.commits import CommitPolicy
-from ottla.consumer.effects import (
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.commit.offset_metadata import decode_finished
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
     Commit,
     Dispatch,
     Effect,
@@ -31,13 +32,12 @@ from ottla.consumer.effects import (
     ResumePartitions,
     WriteDeadLetter,
 )
-from ottla.consumer.flow import FlowLimits
-from ottla.consumer.lanes import Ordering
-from ottla.consumer.offset_metadata import decode_finished
-from ottla.consumer.plan import RoutePlan
-from ottla.consumer.run import AnyRecord, Run, RunResult
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.session import Session
-from ottla.delivery import Dead, Failure, FailurePolicy, Retry, RetryPolicy
+from ottla.failures import Dead, Failure, FailurePolicy, Retry, RetryPolicy
 from ottla.records import Record, TopicPartition
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.consumer.events import RunFinished
-from ottla.consumer.pull import PullBook
-from ottla.consumer.run import Run
-from ottla.consumer.transactional_reads import TransactionalReads
+from ottla.consumer.model.events import RunFinished
+from ottla.consumer.model.run import Run
+from ottla.consumer.pulled.pull import PullBook
+from ottla.consumer.pulled.transactional_reads import TransactionalReads
 from ottla.errors import LifecycleError, RetriableError
 from ottla.records import Record, TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla import AsyncProducer
-from ottla.aio.transaction import Transaction
+from ottla.aio.produce.transaction import Transaction
 from ottla.errors import BrokerUnavailable, ConfigError, DeliveryError, LifecycleError
 from ottla.producer import TransactionState
 

@@ -8,9 +8,9 @@ import pytest
 
 from ottla.errors import DeliveryError, RetriableError
 from ottla.producer import DeliveryTracker
-from ottla.sync.bulk import Bulk
-from ottla.sync.delivery import Delivery
-from ottla.sync.reports import ReportService
+from ottla.sync.produce.bulk import Bulk
+from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.reports import ReportService
 
 
 def sent(reports: ReportService) -> Delivery:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import Consumer, Producer
-from ottla.sync.callbacks import guarded
+from ottla.sync.client.callbacks import guarded
 from ottla.testing import Kafka
 
 

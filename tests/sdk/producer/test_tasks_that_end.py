@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ottla.aio.cluster_watch import ClusterWatch
-from ottla.aio.ending import end
+from ottla.aio.client.ending import end
+from ottla.aio.produce.cluster_watch import ClusterWatch
 from ottla.clock import SystemClock
 from ottla.producer import LimitsCache
 

@@ -9,7 +9,7 @@ import pytest
 from ottla import Producer
 from ottla.errors import ConfigError, DeliveryError, LifecycleError
 from ottla.producer import TransactionState
-from ottla.sync.transaction import Transaction
+from ottla.sync.produce.transaction import Transaction
 
 TRANSACTIONAL = {"transactional.id": "billing-1"}
 

@@ -16,11 +16,11 @@ from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.columnar import read
 from ottla.config import admin_settings
 from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, DeliveryError
-from ottla.sync.acls import Acls
-from ottla.sync.redrive import redrive
-from ottla.sync.topic_reader import TopicReader
-from ottla.sync.topic_writer import write_all
-from ottla.sync.topics import check_reachable, create_topic
+from ottla.sync.admin.acls import Acls
+from ottla.sync.admin.redrive import redrive
+from ottla.sync.admin.topic_reader import TopicReader
+from ottla.sync.admin.topic_writer import write_all
+from ottla.sync.admin.topics import check_reachable, create_topic
 from ottla.testing import SecureKafka, secure_kafka
 from ottla.wire_client.errors import BrokerRefused
 

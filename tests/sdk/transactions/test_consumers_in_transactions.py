@@ -290,7 +290,7 @@ async def test_what_would_undo_it_is_refused(make_flow: Callable[..., Flow]) -> 
 
 async def test_a_member_of_an_older_generation_commits_nothing_on_asyncio(cluster: EmbeddedCluster) -> None:
     """aiokafka sends no generation; Ottla's request does. (librdkafka's always did.)"""
-    from ottla.aio.transactional_groups import Member, commit_in_transaction
+    from ottla.aio.client.transactional_groups import Member, commit_in_transaction
 
     flow = Flow(cluster, "asyncio", "generations")
     await flow.fill(1)

@@ -127,7 +127,7 @@ def test_overloads_take_the_same_arguments_as_the_function(
 def test_choices_are_literals_of_what_there_is() -> None:
     from ottla.config import PROFILES
     from ottla.consumer import Ordering
-    from ottla.delivery.dead_letter import KINDS
+    from ottla.failures.dead_letter import KINDS
     from ottla.records import FailureKind
 
     assert typing.get_args(PartitionerName) == PARTITIONERS

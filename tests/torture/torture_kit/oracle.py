@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from ottla.consumer.offset_metadata import decode_finished
+from ottla.consumer.commit.offset_metadata import decode_finished
 from torture_kit.journal import Delivery, MemberEvent
 from torture_kit.plan import Plan, StagePlan
 

@@ -19,9 +19,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla import Producer
-from ottla.delivery import describe_dead_letter
-from ottla.sync.topic_reader import TopicReader
-from ottla.sync.topics import create_topic
+from ottla.failures import describe_dead_letter
+from ottla.sync.admin.topic_reader import TopicReader
+from ottla.sync.admin.topics import create_topic
 from torture_kit.journal import Delivery, MemberEvent, read_journal
 from torture_kit.members import Member
 from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, duplicates, judge

@@ -37,8 +37,8 @@ from ottla.cli.demo.read_back import first_rows, handler_lag, read_everything, s
 from ottla.cli.demo.replay import replay_flights, replay_weather
 from ottla.cli.demo.report import print_report
 from ottla.errors import ConfigError, OttlaError
-from ottla.spark.java import find_java
-from ottla.sync.topics import create_topic
+from ottla.spark.jvm.java import find_java
+from ottla.sync.admin.topics import create_topic
 
 _CLUSTER_READY_S = 15.0
 _TABLE_READY_S = 120.0

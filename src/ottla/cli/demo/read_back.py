@@ -18,7 +18,7 @@ from ottla.cli.demo.model import (
     HANDLER_GROUP,
     PIPELINE_DEAD_LETTER_TOPIC,
 )
-from ottla.delivery.foreign import DeadLetterView, describe_dead_letter
+from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.records import Header, TopicPartition, last_header
 
 Means = Mapping[tuple[str, int], tuple[float, int]]

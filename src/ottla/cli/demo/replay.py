@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ottla.cli.demo.model import EVENT_ID_HEADER, FLIGHTS_TOPIC, WEATHER_TOPIC, Flight, Weather, is_truncated
 from ottla.records import Header
 from ottla.serdes import Avro, Json, Serde, SerdeContext, Str
-from ottla.sync.producer import Producer
+from ottla.sync.produce.producer import Producer
 
 _REPORT_EVERY = 500
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ottla.cli.demo.account import Account
 from ottla.cli.demo.display import Stage
-from ottla.delivery.foreign import DeadLetterView
+from ottla.failures.foreign import DeadLetterView
 from ottla.records import Header
 
 Sample = tuple[DeadLetterView, bytes | None, Sequence[Header]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
-from ottla.spark.offsets import Offsets, to_json_dict
+from ottla.spark.checkpoints.offsets import Offsets, to_json_dict
 from ottla.spark.options import source_options
 from ottla.spark.pipeline.frames import Frames, Mode, Run
 from ottla.spark.pipeline.parts import (
@@ -26,7 +26,7 @@ from ottla.spark.pipeline.parts import (
     start_options,
 )
 from ottla.spark.pipeline.starts import options_of
-from ottla.spark.subscription import resolve_end, resolve_start, subscribed_partitions
+from ottla.spark.reading.subscription import resolve_end, resolve_start, subscribed_partitions
 from ottla.wire_client import Cluster
 
 if TYPE_CHECKING:
@@ -119,6 +119,6 @@ def _write(pipeline: Pipeline, sink: Sink, rows: Any) -> str:
 
 
 def _session(pipeline: Pipeline) -> SparkSession:
-    from ottla.spark.spark_session import session
+    from ottla.spark.jvm.spark_session import session
 
     return session(pipeline.name)

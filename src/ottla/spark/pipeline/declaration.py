@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import ConfigError
-from ottla.spark.decoding import Decodable
-from ottla.spark.engine import Engine
 from ottla.spark.pipeline.parts import (
     DeadLetterSink,
     EachBatchSink,
@@ -28,6 +26,8 @@ from ottla.spark.pipeline.parts import (
     View,
     Watermark,
 )
+from ottla.spark.reading.engine import Engine
+from ottla.spark.values.decoding import Decodable
 from ottla.telemetry import Hooks
 
 if TYPE_CHECKING:

@@ -12,9 +12,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
-from ottla.spark.dead_letter_rows import dead_letters
-from ottla.spark.decoding import ERROR_COLUMN, split
-from ottla.spark.frames import read, read_stream
 from ottla.spark.pipeline.parts import (
     DeadLetterSink,
     FrameSource,
@@ -25,6 +22,9 @@ from ottla.spark.pipeline.parts import (
     TopicSource,
     View,
 )
+from ottla.spark.reading.frames import read, read_stream
+from ottla.spark.values.dead_letter_rows import dead_letters
+from ottla.spark.values.decoding import ERROR_COLUMN, split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ConfigError
-from ottla.spark.checkpoint import is_checkpoint, query_lock
-from ottla.spark.engine import takes_jvm
+from ottla.spark.checkpoints.checkpoint import is_checkpoint, query_lock
+from ottla.spark.checkpoints.start_offsets import is_local, local_path
+from ottla.spark.jvm.spark_session import local_cores, session
 from ottla.spark.pipeline.frames import Frames, Mode, Run
 from ottla.spark.pipeline.parts import DeadLetterSink, EachBatchSink, ParquetSink, Position, Sink, TopicSink
 from ottla.spark.pipeline.replay import live_version
 from ottla.spark.pipeline.running import LOOK_EVERY_S, Running
 from ottla.spark.pipeline.signals import ctrl_c_spares_the_jvm, stop_on_signals
 from ottla.spark.pipeline.starts import Starts, options_of
-from ottla.spark.spark_session import local_cores, session
-from ottla.spark.starting import is_local, local_path
+from ottla.spark.reading.engine import takes_jvm
 from ottla.telemetry import log_event
 from ottla.wire_client import Cluster
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
-from ottla.spark.decoding import Decodable
-from ottla.spark.engine import Engine
-from ottla.spark.offsets import to_json_dict
+from ottla.spark.checkpoints.offsets import to_json_dict
+from ottla.spark.reading.engine import Engine
+from ottla.spark.values.decoding import Decodable
 from ottla.wire_client import EARLIEST, LATEST
 from ottla.wire_client.positions import parse_position
 

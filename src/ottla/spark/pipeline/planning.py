@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.records import TopicPartition
-from ottla.spark.checkpoint import is_checkpoint, read_checkpoint
-from ottla.spark.offsets import Offsets
+from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.checkpoints.offsets import Offsets
+from ottla.spark.checkpoints.start_offsets import is_local
 from ottla.spark.pipeline.parts import (
     DeadLetterSink,
     EachBatchSink,
@@ -21,8 +22,7 @@ from ottla.spark.pipeline.parts import (
 )
 from ottla.spark.pipeline.starts import Starts, options_of
 from ottla.spark.planner import plan_tasks, share_budget
-from ottla.spark.starting import is_local
-from ottla.spark.subscription import offsets_at, subscribed_partitions
+from ottla.spark.reading.subscription import offsets_at, subscribed_partitions
 from ottla.wire_client import EARLIEST, LATEST, Cluster, OffsetRange
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ottla.spark.checkpoint import is_checkpoint, read_checkpoint
-from ottla.spark.offsets import Offsets, from_json_dict
-from ottla.spark.starting import is_local
+from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
+from ottla.spark.checkpoints.start_offsets import is_local
 from ottla.telemetry import log_event
 
 if TYPE_CHECKING:

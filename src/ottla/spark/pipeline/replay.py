@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
-from ottla.spark.checkpoint import is_checkpoint, read_checkpoint
-from ottla.spark.offsets import Offsets
+from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
+from ottla.spark.checkpoints.offsets import Offsets
+from ottla.spark.checkpoints.start_offsets import local_path
 from ottla.spark.pipeline.parts import DeadLetterSink, Position
-from ottla.spark.starting import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
-from ottla.spark.offsets import Offsets
+from ottla.spark.checkpoints.offsets import Offsets
 from ottla.spark.pipeline.progress import SinkMetrics, metrics_of, position_of, report_progress
 from ottla.spark.pipeline.starts import options_of
-from ottla.spark.subscription import offsets_at, subscribed_partitions
+from ottla.spark.reading.subscription import offsets_at, subscribed_partitions
 from ottla.wire_client import LATEST, Cluster
 
 if TYPE_CHECKING:

@@ -1,0 +1,147 @@
+"""What the session wants of the client: done at once where that needs no wait, and in tasks where it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from aiokafka import TopicPartition as ClientPartition
+from aiokafka.errors import KafkaError
+
+from ottla.aio.client.client_errors import is_fenced
+from ottla.aio.consume.lookups import client_offsets, client_partitions, retry_positions
+from ottla.consumer.member.client_log import ErrorLog
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
+    Commit,
+    Effect,
+    FindRetryPositions,
+    LookAtLogs,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+)
+from ottla.records import TopicPartition
+from ottla.telemetry import Hooks, log_event
+
+T = TypeVar("T")
+
+_LAST_COMMIT_S: Final = 3.0
+
+
+class ClientWork:
+    """The calls of one client. `client` is set before anything is done."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        step: Callable[[events.Event], Any],
+        error_log: ErrorLog,
+        hooks: Hooks | None,
+        look: Callable[[events.LookedAt], None],
+    ) -> None:
+        self._look = look
+        self.client: Any = None
+        self._group = group
+        self._step = step
+        self._error_log = error_log
+        self._hooks = hooks
+        self._commits: set[asyncio.Task[KafkaError | None]] = set()
+        self._lookups: set[asyncio.Task[None]] = set()
+
+    def do(self, effect: Effect) -> None:
+        """Carry an effect out, or begin to."""
+        match effect:
+            case PausePartitions(partitions):
+                self._call(self.client.pause, *client_partitions(partitions))
+            case ResumePartitions(partitions):
+                self._call(self.client.resume, *client_partitions(partitions))
+            case SeekPartition(name, offset):
+                self._call(self.client.seek, ClientPartition(*name), offset)
+            case Commit(offsets):
+                _begin(self._commit(offsets), self._commits)
+            case LookAtLogs(epochs):
+                self._look(events.LookedAt(epochs, self._positions(epochs)))
+            case FindRetryPositions(partitions):
+                _begin(self._find_retry_positions(partitions), self._lookups)
+
+    async def commits_sent(self) -> None:
+        """Wait until the commits under way are answered."""
+        if self._commits:
+            await asyncio.gather(*self._commits)
+
+    async def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> KafkaError | None:
+        """Commit, and wait for the answer: the error, if there is one. It goes on when who waits is cancelled."""
+        return await asyncio.shield(_begin(self._commit(offsets), self._commits))
+
+    async def finish_commits(self) -> None:
+        """Let commits under way end: an older position must not arrive after the last one."""
+        if self._commits:
+            await asyncio.wait(set(self._commits), timeout=_LAST_COMMIT_S)
+
+    async def commit_last(self, commits: Sequence[Commit]) -> None:
+        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
+        for commit in commits:
+            try:
+                # aiokafka retries for ever while no coordinator answers; the partitions go away all the same.
+                async with asyncio.timeout(_LAST_COMMIT_S):
+                    await self.client.commit(client_offsets(commit.offsets))
+            except (KafkaError, TimeoutError) as error:
+                fields = {"group": self._group, "error": f"{type(error).__name__}: {error}"}
+                log_event("final_commit_failed", "warning", {**fields, "is_fenced": is_fenced(error)})
+            else:
+                if self._hooks is not None:
+                    self._hooks.committed(group=self._group, partitions=len(commit.offsets))
+
+    async def stop(self) -> None:
+        """Cancel what is looked up still."""
+        tasks = list(self._lookups)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _call(self, call: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except (KafkaError, ValueError) as error:
+            # The partition may be leaving at this moment; the rebalance settles it.
+            self._error_log.write("info", type(error).__name__, str(error))
+
+    async def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> KafkaError | None:
+        try:
+            await self.client.commit(client_offsets(offsets))
+        except KafkaError as error:
+            self._step(events.CommitFailed(f"{type(error).__name__}: {error}", is_fenced(error)))
+            return error
+        self._step(events.CommitSucceeded({name: offset for name, (offset, _) in offsets.items()}))
+        if self._hooks is not None:
+            self._hooks.committed(group=self._group, partitions=len(offsets))
+        return None
+
+    async def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
+        # The session asks again for what is missing.
+        found = await retry_positions(self.client, asked, on_error=self._log_lookup_error)
+        self._step(events.RetryPositionsFound(asked, found))
+
+    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the client reads on, as far as it has read: no broker is asked."""
+        subscription = getattr(getattr(self.client, "_subscription", None), "subscription", None)
+        assignment = getattr(subscription, "assignment", None)
+        if assignment is None:
+            return {}
+        states = {name: assignment.state_value(ClientPartition(*name)) for name in partitions}
+        return {
+            name: state.position for name, state in states.items() if state is not None and state.has_valid_position
+        }
+
+    def _log_lookup_error(self, error: Exception) -> None:
+        self._error_log.write("warning", type(error).__name__, str(error))
+
+
+def _begin(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[T]]) -> asyncio.Task[T]:
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task

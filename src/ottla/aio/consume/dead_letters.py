@@ -1,0 +1,87 @@
+"""Writes dead letters, and records for retry topics, with a producer of their own.
+
+It says of each when it is acknowledged, and in which form, or that it is not. Records are not held to a limit on their
+uncompressed size here: what their own topic took compressed its dead letter topic takes as well. Only a broker that
+refuses one as too large has it sent again in its next, smaller form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ottla.aio.produce.producer import AsyncProducer
+from ottla.config import dead_letter_arguments
+from ottla.consumer.model.effects import OnWritten, Write
+from ottla.errors import DeliveryError, InputError
+from ottla.failures.letter_settings import letter_settings
+
+
+class DeadLetterSink(Protocol):
+    """Where the engine puts dead letters. Tests have one that refuses."""
+
+    def write(self, letter: Write, on_written: OnWritten) -> None:
+        """Start writing. Must not raise, and must call `on_written` in the end."""
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for what is under way, at most `timeout_s` seconds."""
+
+
+class ProducerSink:
+    """Dead letters through an idempotent producer, made with the first one: most services never need it."""
+
+    def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._producer: AsyncProducer[Any, Any] | None = None
+        self._arguments = dead_letter_arguments(letter_settings(settings))
+        self._starting = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def write(self, letter: Write, on_written: OnWritten) -> None:
+        task = asyncio.get_running_loop().create_task(self._write(letter, on_written))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, timeout_s: float) -> None:
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._producer is not None:
+            try:
+                await self._producer.close(timeout_s)
+            except DeliveryError:
+                pass  # Each failure was told to the session, which has not committed those records.
+
+    async def _write(self, letter: Write, on_written: OnWritten) -> None:
+        error: Exception | None = None
+        for form, dead in letter.forms():
+            try:
+                producer = await self._started()
+                await producer.send(
+                    letter.target, dead.value, key=dead.key, headers=dead.headers, partition=letter.target_partition
+                )
+            except Exception as problem:  # whatever it is: a letter that is never answered is never tried again
+                error = problem
+            else:
+                on_written(letter, None, form=form)
+                return
+            if not (isinstance(error, InputError) and error.is_too_large):
+                on_written(letter, f"{type(error).__name__}: {error}")
+                return
+        on_written(letter, f"{type(error).__name__}: {error}", fits=False)
+
+    async def _started(self) -> AsyncProducer[Any, Any]:
+        async with self._starting:
+            if self._producer is None:
+                producer = AsyncProducer(self._bootstrap_servers, profile="low_latency", **self._arguments)
+                producer.sizes.leave_to_broker()
+                try:
+                    await producer.start()
+                except BaseException:
+                    await producer.close(0)
+                    raise
+                self._producer = producer
+            return self._producer

@@ -1,0 +1,568 @@
+"""One asyncio group member: an aiokafka client, a session, and worker tasks between them.
+
+The twin of `ottla.sync.consume.engine`, with the same steps and effects. Everything is on one event loop: no locks.
+
+- the *fetch task* takes what the client has, in slices, and never calls a handler;
+- *worker tasks* run handlers; one that finished a run tells the session and usually gets its next run in the same step;
+- the *tick task* wakes the session's timers also while the fetch task waits for a rebalance to end.
+
+aiokafka calls the rebalance listener on this loop and awaits it. Draining there is safe, because the workers are other
+tasks: only the coordinator waits, and it goes on with its heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from random import Random
+from time import monotonic
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import TopicPartition as ClientPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError
+
+from ottla.aio.client.client_errors import commit_error_of, error_of
+from ottla.aio.client.reachable import await_broker
+from ottla.aio.client.throttled import hear_throttling
+from ottla.aio.client.transactional_groups import Member, read_stable_offsets
+from ottla.aio.consume.client_work import ClientWork
+from ottla.aio.consume.dead_letters import DeadLetterSink
+from ottla.aio.consume.lookups import (
+    committed_offsets,
+    connect,
+    offset_at_time,
+)
+from ottla.aio.consume.messages import slices_of, to_batches
+from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics
+from ottla.aio.consume.unreadable import Unreadable
+from ottla.aio.consume.workers import Execute, Workers
+from ottla.clock import Clock, SystemClock
+from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
+from ottla.consumer.member.client_log import ErrorLog
+from ottla.consumer.member.static_members import SharedInstanceId
+from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    FindRetryPositions,
+    LookAtLogs,
+    Notice,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+    Write,
+    WriteDeadLetter,
+    WriteRetry,
+)
+from ottla.consumer.model.run import Run
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
+from ottla.consumer.session import Session
+from ottla.errors import RetriableError
+from ottla.failures.dead_letter import Form
+from ottla.producer import forks
+from ottla.records import TopicPartition
+from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.log_ends import LogEnds
+from ottla.wire_client.log_looks import LogLooks
+
+START_TIMEOUT_S = 10.0
+"""How long `start` waits for something to listen at the address, if nobody chose."""
+
+_ANSWER_S: Final = 10.0
+"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
+
+_LEAST_ANSWER_S: Final = 3.0
+
+_FETCH_S: Final = 0.1
+_HOLD_S: Final = 0.001
+_TICK_S: Final = 0.02
+_LEAVE_S: Final = 5.0
+
+
+class Engine:
+    """Runs one group membership from `start` to `close`. The runner and `AsyncConsumer` are made of it."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        topics: Sequence[str],
+        plans: Sequence[RoutePlan],
+        execute: Mapping[str, Execute],
+        settings: Settings,
+        dead_letters: DeadLetterSink,
+        flow: FlowLimits | None = None,
+        commits: CommitPolicy | AtMostOnce | InTransactions | None = None,
+        drain_s: float = 10.0,
+        start_timeout_s: float | None = None,
+        topics_timeout_s: float | None = None,
+        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        self.group = group
+        self._topics = list(topics)
+        check_servers(settings)
+        self.settings = self._settings = settings
+        self._servers = settings["bootstrap.servers"]
+        self.asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
+        # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.
+        is_ranged = settings.get("partition.assignment.strategy") == "range"
+        instance_id = settings.get("group.instance.id")
+        self._shared_id = instance_id and SharedInstanceId(
+            instance_id, session_timeout_ms=settings["session.timeout.ms"]
+        )
+        self._assignor = {"partition_assignment_strategy": (RangePartitionAssignor,)} if is_ranged else {}
+        self._dead_letters = dead_letters
+        self._drain_s = drain_s
+        self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
+        self._topics_timeout_s = topics_timeout_s
+        self._hooks = hooks
+        self._clock = clock or SystemClock()
+        self._on_stop = on_stop
+        self._joins_transactions = isinstance(commits, InTransactions)
+        now_ms = self._clock.monotonic_ms()
+        self._session = Session(
+            plans,
+            group=group,
+            now_ms=now_ms,
+            random=random or Random(),
+            flow=flow,
+            commits=commits,
+            epoch_offset_ms=self._clock.now_ms() - now_ms,
+            unready_after_ms=unready_after_ms(unready_after_s),
+        )
+        self._changed = asyncio.Event()
+        self._is_assigned = asyncio.Event()
+        """Not while the session has yet to hear of an assignment that the client has begun to fetch for."""
+        self._is_assigned.set()
+        self._is_stopping = asyncio.Event()
+        self._is_stopped = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+        self._client: Any = None
+        self._error_log = ErrorLog(group, self._clock)
+        self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
+        self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._looks: LogLooks[events.LookedAt] = LogLooks(
+            settings, name=f"ottla-{group}-logs", answer=self._on_logs, failed=self._error_log.note
+        )
+        self._work = ClientWork(
+            group=group, step=self._step, error_log=self._error_log, hooks=hooks, look=self._looks.ask
+        )
+        self._workers = Workers(
+            # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
+            sum(plan.concurrency for plan in plans if plan.name in execute),
+            group=group,
+            execute=execute,
+            step=self._step,
+            step_and_take=self._step_and_take,
+            end=self._end,
+            is_stopping=self._is_stopping,
+            hooks=hooks,
+            clock=self._clock,
+        )
+        self.error: BaseException | None = None
+        """What ended the engine, if not `stop`."""
+
+        forks.refuses(self)
+
+    # Life
+
+    async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        await await_broker(self._settings, self._start_timeout_s, should_give_up)
+
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """The wait for topics that begins now."""
+        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
+
+    async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        await self.reach(should_give_up)
+        self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
+        hear_throttling(self._client._client, self.throttling)
+        if not self._settings["allow.auto.create.topics"]:
+            create_no_topics(self._client._client)
+        try:
+            await connect(self._client, self._servers, self._answer_s, self.asking)
+            if self._joins_transactions:
+                read_stable_offsets(self._client)
+            await await_topics(
+                self._client._client,
+                self.topics_awaited(self._topics),
+                asking=self.asking,
+                servers=self._servers,
+                should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+            )
+            self._unreadable.guard(self._client)
+            self._client.subscribe(topics=self._topics, listener=_Listener(self))
+        except BaseException:
+            await self._client.stop()
+            raise
+        self._work.client = self._client
+        self._workers.start()
+        self._loop = asyncio.get_running_loop()
+        self._main = asyncio.create_task(self._fetch_forever(), name=f"ottla-{self.group}-fetch")
+
+    def stop(self) -> None:
+        """Ask for a graceful stop; returns at once. On the loop's thread."""
+        self._is_stopping.set()
+
+    async def join(self) -> None:
+        """Wait until everything is committed and the group left."""
+        await self._is_stopped.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._main is not None and not self._is_stopped.is_set()
+
+    # Questions and verbs
+
+    def health(self) -> Health:
+        health = self._session.health(self._clock.monotonic_ms())
+        if self.is_running:
+            return health
+        return Health.of_loop(health, loop="fetch", has_started=self._main is not None, error=self.error)
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._session.assignment
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        return self._session.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        check_assigned("pause", partitions, self.assignment(), group=self.group)
+        self._step(events.PauseRequested(partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        check_assigned("resume", partitions, self.assignment(), group=self.group)
+        self._step(events.ResumeRequested(partitions))
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`. What is in flight of the partition is dropped."""
+        check_offset(offset)
+        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
+        self._step(events.SeekRequested(topic_partition, offset))
+
+    async def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        check_timestamp(timestamp_ms)
+        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
+        try:
+            offset = await offset_at_time(self._client, topic_partition, timestamp_ms)
+        except KafkaError as error:
+            raise error_of(error, self._servers, asking=self.asking) from error
+        self.seek(topic_partition, offset)
+        return offset
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
+        short for that."""
+        self._step(events.DrainRequested())
+        return await self._wait(lambda: self._session.is_idle, timeout_s)
+
+    # For who pulls
+
+    async def take_run(self, timeout_s: float) -> Run | None:
+        """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""
+        return await self._workers.take(timeout_s)
+
+    def finish(self, finished: events.RunFinished) -> None:
+        """A run that was taken is over."""
+        self._step(finished)
+
+    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
+        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
+        held = self._waits_behind(partitions)
+        if held:
+            names = ", ".join(map(str, held))
+            self._error_log.write(
+                "warning",
+                "records_not_settled",
+                f"nothing more comes of {names} before what was taken is settled: ack()",
+            )
+
+    def _waits_behind(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return self._session.waits_behind(partitions)
+
+    async def commit_now(self) -> None:
+        """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
+        await self._work.commits_sent()
+        offsets = self._session.committable(self._clock.monotonic_ms())
+        error = await self._work.commit(offsets) if offsets else None
+        if error is not None:
+            raise commit_error_of(error, self._servers, self.asking) from error
+
+    async def membership(self, epochs: Mapping[TopicPartition, int]) -> Member:
+        """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
+
+        Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
+        """
+        coordinator = self._client._coordinator
+        lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
+        if lost or coordinator.generation < 0:
+            raise RetriableError(
+                f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
+                "since the records were taken"
+            )
+        return Member(
+            group=self.group,
+            generation=coordinator.generation,
+            member_id=coordinator.member_id,
+            instance_id=self._settings.get("group.instance.id"),
+        )
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: the event loop and its connections stayed in the parent."""
+        if self._client is None:
+            return
+        self.error = forks.carried_over("consumer", "event loop and connections")
+        self._main = None
+
+    # The fetch task
+
+    async def _fetch_forever(self) -> None:
+        ticker = asyncio.create_task(self._tick_forever(), name=f"ottla-{self.group}-tick")
+        fetcher = asyncio.create_task(self._fetch_until_error(), name=f"ottla-{self.group}-poll")
+        stopping = asyncio.create_task(self._is_stopping.wait())
+        try:
+            await asyncio.wait({fetcher, ticker, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (fetcher, ticker):  # without its ticks a member would retry nothing and commit nothing
+                if ended.done() and not ended.cancelled() and self.error is None:
+                    self.error = ended.exception()
+                    assert self.error is not None  # both go on for ever
+                    fields = {"group": self.group, "error": f"{type(self.error).__name__}: {self.error}"}
+                    log_event("consumer_failed", "error", fields)
+        finally:
+            for task in (fetcher, stopping):
+                task.cancel()
+            await asyncio.gather(fetcher, stopping, return_exceptions=True)
+            try:
+                await self._close()
+            finally:
+                ticker.cancel()
+                await asyncio.gather(ticker, return_exceptions=True)
+                self._is_stopped.set()
+                if self._on_stop is not None:
+                    self._on_stop()
+
+    async def _fetch_until_error(self) -> None:
+        while True:
+            try:
+                await self._fetch_once()
+            except KafkaError as error:
+                ends = error_of(error, self._servers, topics=self._topics, asking=self.asking)
+                if not isinstance(ends, RetriableError):
+                    raise ends from error
+                self._error_log.write("warning", type(error).__name__, str(error))
+                await asyncio.sleep(_FETCH_S)
+
+    async def _fetch_once(self) -> None:
+        if self._session.should_hold(self._clock.monotonic_ms()):
+            await asyncio.sleep(_HOLD_S)
+            self._step(events.Tick())
+            return
+        # Everything that is prefetched, of all partitions: with `max_records` aiokafka would serve the first one only.
+        # The client's own method, behind what an instrumentor wrapped around it: the wrapper decodes headers and keys.
+        getmany = inspect.unwrap(self._client.getmany)
+        fetched = await getmany(timeout_ms=round(_FETCH_S * 1_000))
+        await self._is_assigned.wait()
+        epochs = {TopicPartition(*name): self._session.epoch_of(TopicPartition(*name)) for name in fetched}
+        for client_partition, messages in fetched.items():
+            name = TopicPartition(*client_partition)
+            await self._take_in(to_batches(name, messages), name, epochs[name])
+        for name, error in self._unreadable.take().items():
+            await self._read_past(name, error)
+
+    async def _take_in(self, batches: Iterable[events.Fetched], name: TopicPartition, epoch: int | None) -> bool:
+        """Whether all of the batches count."""
+        for batch in batches:
+            if self._session.epoch_of(name) != epoch:
+                return False  # Sought, or revoked and assigned again, while earlier slices were taken in.
+            self._step(batch)
+            if self._hooks is not None:
+                self._hooks.fetched(
+                    group=self.group, topic=name.topic, records=len(batch.records), size_bytes=batch.size_bytes
+                )
+            await asyncio.sleep(0)
+        return self._session.epoch_of(name) == epoch
+
+    async def _read_past(self, name: TopicPartition, error: Exception) -> None:
+        """Read a partition where the client cannot, and move the client behind that."""
+        epoch = self._session.epoch_of(name)
+        if epoch is None:
+            return
+        try:
+            chunk = await self._unreadable.read(name)
+        except CorruptBatch as corrupt:
+            text = f"{corrupt} ({type(error).__name__}: {error})"
+            self._error_log.write("error", "records_unreadable", text)
+            self._step(events.ClientFailed(name, text))
+            await asyncio.sleep(_FETCH_S)
+            return
+        if await self._take_in(slices_of(name, chunk.records), name, epoch):
+            self._client.seek(ClientPartition(*name), chunk.next_offset)
+
+    async def _tick_forever(self) -> None:
+        while True:
+            now_ms = self._clock.monotonic_ms()
+            wait_s = (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000
+            await asyncio.sleep(min(_TICK_S, max(0.001, wait_s)))
+            self._step(events.Tick())
+
+    async def _close(self) -> None:
+        """Drain, commit, leave."""
+        try:
+            self._step(events.CloseRequested())
+            self._workers.give_back_cancelled()
+            await self._wait(self._session.is_quiet, self._drain_s)
+            await self._work.finish_commits()
+            await self._work.commit_last(self._step(events.Closed()))
+        except Exception as error:
+            self.error = self.error or error
+        finally:
+            await self._workers.stop()
+            await self._work.stop()
+            self._looks.stop()
+            try:
+                async with asyncio.timeout(_LEAVE_S):
+                    await self._client.stop()
+            except TimeoutError:
+                log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": _LEAVE_S})
+            except Exception as error:
+                self.error = self.error or error
+
+    # The client's listener
+
+    async def on_assign(self, partitions: list[TopicPartition]) -> None:
+        if self._shared_id:
+            self._shared_id.assigned(self._clock.monotonic_ms())
+        committed = None
+        self._is_assigned.clear()
+        try:
+            if partitions:
+                committed = await committed_offsets(self._client, partitions, group=self.group)
+            self._step(events.Assigned(partitions, committed))
+        finally:
+            self._is_assigned.set()
+
+    async def on_revoke(self, partitions: list[TopicPartition]) -> None:
+        is_lost = self._is_lost()
+        if is_lost and partitions:
+            self._step(events.Lost(partitions))
+        fenced = self._shared_id.lost(self._clock.monotonic_ms()) if is_lost and self._shared_id else None
+        if fenced is not None:
+            self._end(fenced)
+            # Ends aiokafka's coordination before it joins once more: that would throw the other member out.
+            raise asyncio.CancelledError
+        if is_lost or not partitions:
+            return
+        self._step(events.Revoking(partitions))
+        self._workers.give_back_cancelled()
+        await self._wait(lambda: self._session.is_quiet(partitions), self._drain_s)
+        await self._work.finish_commits()
+        await self._work.commit_last(self._step(events.Revoked(partitions)))
+
+    def _is_lost(self) -> bool:
+        """Whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets its
+        generation to -1 when its session expired, and then the partitions may have another owner."""
+        coordinator = getattr(self._client, "_coordinator", None)
+        return getattr(coordinator, "generation", 0) == -1
+
+    # Steps and effects
+
+    def _step(self, event: events.Event) -> list[Commit]:
+        """One step of the session, and its effects. Returns the final commits, which are to be awaited."""
+        effects = self._session.step(event, self._clock.monotonic_ms())
+        for run in self._perform(effects):
+            self._workers.put(run)
+        self._changed.set()
+        return [effect for effect in effects if type(effect) is Commit and effect.is_final]
+
+    def _step_and_take(self, event: events.Event) -> Run | None:
+        """One step of the session for a worker, which takes the first run itself."""
+        runs = self._perform(self._session.step(event, self._clock.monotonic_ms()))
+        for run in runs[1:]:
+            self._workers.put(run)
+        self._changed.set()
+        return runs[0] if runs else None
+
+    def _perform(self, effects: list[Effect]) -> list[Run]:
+        """Do everything that need not be awaited. Returns the runs."""
+        runs: list[Run] = []
+        for effect in effects:
+            match effect:
+                case Dispatch(run):
+                    runs.append(run)
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
+                    self._work.do(effect)
+                case Commit(_, is_final):
+                    if not is_final:
+                        self._work.do(effect)
+                case WriteDeadLetter() | WriteRetry():
+                    self._dead_letters.write(effect, self._on_dead_letter)
+                case Notice(event, level, fields):
+                    log_event(event, level, {"group": self.group, **fields})
+                    if self._hooks is not None:
+                        self._hooks.event(group=self.group, event=event)
+        return runs
+
+    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
+        """In the thread that looks."""
+        seen = asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()})
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._step, seen)
+
+    def _on_dead_letter(
+        self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+    ) -> None:
+        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+        if error is None:
+            self._step(events.DeadLetterWritten(name, epoch, offset, form))
+        else:
+            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
+
+    # Small parts
+
+    def _end(self, error: BaseException) -> None:
+        """Something cannot go on: stop, and let `error` be what the engine ended with."""
+        self.error = self.error or error
+        self._is_stopping.set()
+
+    async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def on_partitions_revoked(self, revoked: set[ClientPartition]) -> None:
+        await self._engine.on_revoke([TopicPartition(*name) for name in sorted(revoked)])
+
+    async def on_partitions_assigned(self, assigned: set[ClientPartition]) -> None:
+        await self._engine.on_assign([TopicPartition(*name) for name in sorted(assigned)])

@@ -1,0 +1,1 @@
+"""The asyncio producer: its ways into aiokafka, deliveries, transactions."""

@@ -1,0 +1,145 @@
+"""Asks the cluster for the limits of the topics a producer writes to, beside the sending."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, for_code
+
+from ottla.aio.client.ending import end
+from ottla.clock import Clock
+from ottla.producer import Limit, LimitsCache, limit_from_config
+from ottla.producer.limits import TOPIC_CONFIG_NAME
+from ottla.telemetry import log_event
+
+# Where a value comes from, as DescribeConfigs numbers it (KIP-226).
+_TOPICS_OWN: Final = 1
+_KAFKAS_DEFAULT: Final = 5
+
+
+class ClusterWatch:
+    """Keeps a `LimitsCache` filled. One task, started with the first topic."""
+
+    def __init__(
+        self,
+        *,
+        admin_config: Mapping[str, Any],
+        limits: LimitsCache,
+        on_limit: Callable[[str, Limit], None],
+        clock: Clock,
+        timeout_ms: int,
+    ) -> None:
+        self._admin_config = dict(admin_config)
+        self._limits = limits
+        self._on_limit = on_limit
+        self._clock = clock
+        self._timeout_s = timeout_ms / 1000
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, topic: str) -> None:
+        """A topic is in use from now on."""
+        self._limits.watch(topic, now_ms=self._clock.monotonic_ms())
+        self._wake()
+
+    def look_again(self, topic: str) -> None:
+        """What is known about a topic was contradicted."""
+        self._limits.ask_again(topic, now_ms=self._clock.monotonic_ms())
+        self._wake()
+
+    async def learn(self, topic: str) -> None:
+        """Ask for one topic's limit now. Whatever comes of it, the answer is not waited for longer than two seconds."""
+        try:
+            async with asyncio.timeout(2.0):
+                found, refused = await self._describe([topic])
+        except TimeoutError:
+            return
+        self._heard(found, refused)
+
+    async def limits_now(self, topics: list[str]) -> dict[str, Limit]:
+        """Ask for limits and wait. Topics that do not exist, or that the cluster will not describe, are left out."""
+        return (await self._describe(topics))[0]
+
+    async def broker_limit_now(self, broker_id: int) -> int | None:
+        """A broker's own `message.max.bytes`, which holds for topics without a limit of their own."""
+        try:
+            for _, _, entries in await self._ask([ConfigResource(ConfigResourceType.BROKER, str(broker_id))]):
+                for entry in entries:
+                    if entry[0] == "message.max.bytes":
+                        return int(entry[1])
+        except (TimeoutError, KafkaError, OSError, TypeError, ValueError):
+            pass
+        return None
+
+    async def stop(self) -> None:
+        await end(self._task)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="ottla-producer-cluster")
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            due_ms = self._limits.next_due_ms()
+            left_s = 3_600.0 if due_ms is None else max(0, due_ms - self._clock.monotonic_ms()) / 1000
+            if left_s > 0:
+                try:
+                    async with asyncio.timeout(left_s):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+            topics = self._limits.due(self._clock.monotonic_ms())
+            if topics:
+                self._heard(*await self._describe(topics))
+
+    def _heard(self, found: Mapping[str, Limit], refused: list[str]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._limits.refused(refused, now_ms=now_ms)
+        for topic, limit in found.items():
+            self._limits.heard(topic, limit, now_ms=now_ms)
+            self._on_limit(topic, limit)
+
+    async def _describe(self, topics: list[str]) -> tuple[dict[str, Limit], list[str]]:
+        """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""
+        found: dict[str, Limit] = {}
+        refused: list[str] = []
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+        try:
+            answers = await self._ask(resources)
+        except (TimeoutError, KafkaError, OSError):
+            return found, refused
+        except Exception as problem:  # whatever it is: without this task no limit would be looked up any more
+            log_event("topic_limits_unknown", "warning", {"topics": topics, "error": repr(problem)})
+            return found, topics  # asked again, but not at once
+        for error_code, topic, entries in answers:
+            error = for_code(error_code)
+            if error_code != 0:
+                if not error.retriable:
+                    refused.append(topic)
+                continue
+            for entry in entries:
+                if entry[0] == TOPIC_CONFIG_NAME:
+                    found[topic] = limit_from_config(
+                        topic,
+                        entry[1],
+                        is_topics_own=entry[3] == _TOPICS_OWN,
+                        is_broker_default=entry[3] == _KAFKAS_DEFAULT,
+                    )
+        return found, refused
+
+    async def _ask(self, resources: list[ConfigResource]) -> list[tuple[int, str, list[Any]]]:
+        """(error code, name, entries) per resource. A connection for the question: it is asked every few minutes."""
+        admin = AIOKafkaAdminClient(**self._admin_config)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await admin.start()
+                responses = await admin.describe_configs(resources)
+        finally:
+            await admin.close()
+        return [(code, name, entries) for answer in responses for code, _, _, name, entries in answer.resources]

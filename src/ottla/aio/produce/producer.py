@@ -1,0 +1,586 @@
+"""A producer for asyncio, over aiokafka. The same names, rules and errors as the threaded one in `ottla.sync`.
+
+`send` is a plain function: it serializes, checks the size, puts the record into its partition's batch and returns a
+`Delivery`. `await delivery` (or `await producer.send(...)`, which is the same) waits for the acknowledgement. It does
+not wait for metadata. A full buffer makes records wait for room, in order, for `max.block.ms`; then their delivery is
+`BufferFull`. A loop that sends without ever awaiting gets `BufferFull` at once when as much again waits: `send_many`
+waits for room by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+from types import GenericAlias, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from ottla.aio.client.ending import end
+from ottla.aio.client.reachable import first_answering, start_client
+from ottla.aio.client.throttled import hear_throttling
+from ottla.aio.produce.bulk import Bulk
+from ottla.aio.produce.cluster_watch import ClusterWatch
+from ottla.aio.produce.delivery import Delivery
+from ottla.aio.produce.outbound import Outbound
+from ottla.aio.produce.produce_errors import ErrorTranslator
+from ottla.aio.produce.renewal import Renewal, stop_client
+from ottla.aio.produce.reports import Reports
+from ottla.aio.produce.schemas import Schemas, Unserialized
+from ottla.aio.produce.topic_metadata import Held, Topics
+from ottla.aio.produce.transaction import Transaction, TransactionRunner
+from ottla.clock import SystemClock
+from ottla.config import check_servers, for_admin, parse_addresses, producer_settings
+from ottla.errors import (
+    ConfigError,
+    DeliveryError,
+    LifecycleError,
+    OttlaError,
+    UndeliveredRecord,
+)
+from ottla.producer import (
+    CustomPartitioner,
+    Partitioner,
+    TransactionStates,
+    delivery_error,
+    forks,
+    make_partitioner,
+    unsettled,
+)
+from ottla.producer.bulk import Outgoing, outgoing
+from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.serializing import Serializer
+from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
+from ottla.producer.size_policy import SizePolicy
+from ottla.producer.tracing import context_adder
+from ottla.records import Header, Headers
+from ottla.serdes.base import SerdeOf
+from ottla.telemetry import Throttling, log_event
+from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
+
+__all__ = ["AsyncProducer", "Outgoing"]
+
+_SWEEP_EVERY = 512
+_YIELD_EVERY = 500
+
+_running_loop = asyncio._get_running_loop  # None instead of an error where no loop runs
+
+
+class AsyncProducer(Generic[V_contra, K_contra]):
+    """Sends records from one event loop. Make one per process and share it among all tasks.
+
+    `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
+    those it will surely write to: `start` checks their limits against `batch.size` before anything is sent.
+
+        async with AsyncProducer("localhost:9092", value=Json(Order)) as producer:
+            await producer.send("orders", order, key=b"42")
+
+    Leaving the block flushes, and raises `DeliveryError` with what was not delivered.
+
+    For type checkers it is generic in its values and keys: `AsyncProducer[Order]` sends orders with keys of bytes,
+    `AsyncProducer[Order, str]` orders with keys of text, and `AsyncProducer` alone bytes with keys of bytes.
+    """
+
+    if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
+        __class_getitem__ = classmethod(GenericAlias)
+
+    @overload
+    def __init__(
+        self,
+        bootstrap_servers: Servers = None,
+        *,
+        value: SerdeOf[V_contra] | None = None,
+        key: SerdeOf[K_contra] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Builtin, BytesLike],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Builtin, Key],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: SerdeOf[Key],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[BytesLike, Builtin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: None = None,
+        key: type[Builtin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Value, Builtin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: SerdeOf[Value],
+        key: type[Builtin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Builtin, OtherBuiltin],
+        bootstrap_servers: Servers = None,
+        *,
+        value: type[Builtin],
+        key: type[OtherBuiltin],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        settings: Mapping[str, Any] | None = None,
+        partitioner: PartitionerName | CustomPartitioner | Partitioner | None = None,
+        key: Any = None,
+        value: Any = None,
+        topics: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        arguments = dict(settings or {})
+        if partitioner is not None:
+            arguments["partitioner"] = partitioner
+        self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
+        check_servers(self.settings)
+        self._client_config = {**self.settings.to_aiokafka(), "linger_ms": 0}  # batches linger here, not once more
+        self._partitioner = make_partitioner(self.settings["partitioner"], random=Random())
+        self._must_name_partition = self.settings["partitioner"] == "explicit"
+        self._serializer = Serializer(key=key, value=value)
+        self._has_serdes = self._serializer.has_serdes
+        self._declared_topics = tuple(topics)
+        self._schemas = Schemas(
+            (self._serializer.key, self._serializer.value), self._serializer.contexts_of, self._send_prepared
+        )
+
+        self._clock = SystemClock()
+        self.sizes = SizePolicy(self.settings)
+        self._errors = ErrorTranslator(self.settings, self.sizes.limits)
+        self._reports = Reports()
+        self.throttling = Throttling({"servers": self.settings["bootstrap.servers"]}, now_ms=self._clock.monotonic_ms)
+        """How often, and how long in all, brokers have held this client for its quotas."""
+        transactional_id = self.settings.get("transactional.id")
+        self._add_context = context_adder(is_instrumented=hasattr(AIOKafkaProducer.send, "__wrapped__"))
+        self._states = None if transactional_id is None else TransactionStates(transactional_id)
+        self.transactions: TransactionRunner | None = None
+
+        self._refusal: OttlaError | None = LifecycleError(
+            "this producer is not started: `await producer.start()`, or use `async with`"
+        )
+        # what `start` makes, on the event loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._out: Outbound
+        self._watch: ClusterWatch
+        self._housekeeper: asyncio.Task[None] | None = None
+        self._was_opened = False
+        self._is_over = False
+
+    # -- sending ----------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        *,
+        key: K_contra | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> Delivery:
+        """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
+
+        Raises `RecordTooLarge` and `SerializationError`; everything that is found out later is in the `Delivery`, these
+        two as well for a topic whose schema the registry was not asked for yet.
+        `on_delivery(delivery)` is called on the event loop. `timestamp_ms` is milliseconds since the Unix epoch, now if
+        not given.
+        """
+        try:
+            if timestamp_ms is None:
+                timestamp_ms = self._clock.now_ms()
+            if self._add_context is not None:
+                headers = self._add_context(topic, headers)
+            if self._has_serdes and not self._schemas.is_ready(topic):
+                self._check_caller()
+                delivery = Delivery(topic, None, self._reports, on_delivery)
+                self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms))
+            else:
+                record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
+                delivery = Delivery(topic, record_key, self._reports, on_delivery)
+                held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
+                self._out.accept(held)
+            outstanding = self._reports.tracker.outstanding
+            outstanding.append(delivery)
+            if not len(outstanding) & (_SWEEP_EVERY - 1):
+                self._reports.tracker.sweep(2 * _SWEEP_EVERY)
+            return delivery
+        except BaseException as error:
+            self._send_raised(topic, key, partition, error)
+            raise
+
+    async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
+        """Send many records to one topic, faster than one by one: they share one delivery, the `Bulk`.
+
+        Returns once all are in the buffer, waiting for room where needed; `await bulk` waits until all are settled.
+        Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
+        the tail may be left out. A record that cannot be sent raises here; those before it are on their way.
+        """
+        if self._has_serdes and not self._schemas.is_ready(topic):
+            self._check_caller()
+            await self._schemas.prepare(topic)
+            await self._schemas.settle(self.settings["delivery.timeout.ms"] / 1000)  # single sends go first
+        bulk = Bulk(topic, self._reports)
+        self._reports.tracker.outstanding.append(bulk)
+        sent = 0
+        try:
+            for record in records:
+                value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
+                if self._add_context is not None:
+                    headers = self._add_context(topic, headers)
+                record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
+                if self._out.must_wait(size_bytes):
+                    await self._out.room(topic, size_bytes)
+                    self._check_open()
+                if timestamp_ms is None:
+                    timestamp_ms = self._clock.now_ms()
+                self._out.accept(
+                    Held(topic, bulk, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
+                )
+                sent += 1
+                if not sent % _YIELD_EVERY:  # other tasks, and the sending itself, need the loop
+                    await asyncio.sleep(0)
+        except BaseException as error:
+            error.add_note(f"send_many: {sent:,} records before this one are on their way to {topic}")
+            self._send_raised(topic, None, None, error)
+            raise
+        finally:
+            bulk.all_sent(sent)
+        return bulk
+
+    # -- settling ---------------------------------------------------------------------------------------------------
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
+
+        It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
+        records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
+        """
+        self._check_open()
+        await self._settle(timeout_s)
+        self._raise_failures()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether `start` has done its work."""
+        return self._refusal is None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
+        return self._is_over
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush, then give up what is not settled after `timeout_s`, and end. Raises `DeliveryError` like `flush`.
+
+        Closing again, or before `start`, does nothing.
+        """
+        if self._refusal is None:
+            if self.transactions is not None:
+                await self.transactions.end()
+            await self._settle(timeout_s)
+        self._refusal = LifecycleError("this producer is closed: make a new one")
+        self._is_over = True
+        if self._was_opened:
+            self._was_opened = False
+            await self._end()
+            self._raise_failures()
+
+    async def start(self, timeout_s: float = 10.0) -> None:
+        """Connect, and check what can be checked before the first record; `async with` does it.
+
+        Raises `BrokerUnavailable` when no broker answers at the address, and `ConfigError` when `batch.size` is above
+        what the given topics (or, without any, topics without a limit of their own) take.
+        """
+        if self._loop is not None:
+            raise self._refusal or LifecycleError("this producer is started already")
+        if self._refusal is not None and "closed" in str(self._refusal):
+            raise self._refusal
+        problem = await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
+        if problem is not None:
+            raise self._errors.unavailable(problem)
+        client = await self.new_client(timeout_s)
+        self._loop = asyncio.get_running_loop()
+        self._open(client, timeout_s)
+        try:
+            await self._check_batch_size()
+            await self._prepare_serdes()
+        except BaseException:
+            self._was_opened = False
+            await self._end()
+            self._loop = None
+            raise
+        if self._states is not None:
+            self.transactions = TransactionRunner(self, self._states, self._errors, self._reports)
+        self._housekeeper = self._loop.create_task(self._out.keep_house(), name="ottla-producer-housekeeping")
+        self._refusal = None
+        forks.watch(self)
+
+    def transaction(self, timeout_s: float = 60.0) -> Transaction:
+        """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never (P9).
+
+            async with producer.transaction() as transaction:
+                producer.send("invoices", invoice)
+                await transaction.send_offsets(offsets, "billing")
+
+        Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
+        newer instance with the same id took over.
+        """
+        self._check_open()
+        if self.transactions is None:
+            raise self._errors.transactional_id_missing()
+        return Transaction(self.transactions, timeout_s=timeout_s)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except DeliveryError as undelivered:
+            if error is None:
+                raise
+            error.add_note(str(undelivered))  # what ended the block matters more; this must not be silent either
+
+    def __len__(self) -> int:
+        """Records that are not settled yet."""
+        return len(self._out) + len(self._schemas) if self._was_opened else 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    # -- what transactions use --------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Any:
+        """The aiokafka producer of the moment."""
+        return self._out.client
+
+    async def settle_all(self, timeout_s: float) -> bool:
+        """Wait until nothing is outstanding. False when time ran out."""
+        await self._schemas.settle(timeout_s)
+        return await self._out.settle(timeout_s) and not len(self._schemas)
+
+    def give_up_all(self) -> None:
+        """Settle everything as failed."""
+        self._out.give_up(self._errors.timed_out, now_ms=None)
+
+    async def renew_client(self, timeout_s: float, *, even_if_unwanted: bool = False) -> None:
+        """Replace the client if a refused batch has made it useless."""
+        renewal = self._out.renewal
+        assert renewal is not None
+        if even_if_unwanted:
+            renewal.is_wanted = True
+        if not await renewal.now(timeout_s):
+            raise self._errors.unavailable(f"no new client within {timeout_s:g} s")
+
+    async def new_client(self, timeout_s: float) -> Any:
+        """A started aiokafka producer."""
+        try:
+            client = AIOKafkaProducer(**self._client_config)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ConfigError(f"aiokafka refuses the settings: {error}") from error
+        hear_throttling(client.client, self.throttling)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await start_client(client)
+        except (TimeoutError, KafkaError, OSError) as error:
+            await stop_client(client)
+            raise self._errors.of_call(error, what="start") from error
+        except BaseException:
+            await stop_client(client)
+            raise
+        return client
+
+    # -- behind send ------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _check_caller(self) -> None:
+        self._check_open()
+        if _running_loop() is not self._loop:
+            raise LifecycleError(
+                "this producer belongs to another event loop: call it there (loop.call_soon_threadsafe), or use the "
+                "threaded Producer"
+            )
+        if self._states is not None:
+            self._states.check_can_send()
+
+    def _send_raised(self, topic: str, key: Any, partition: int | None, error: BaseException) -> None:
+        """What was to be sent is not sent: a transaction without it cannot be committed, whoever hears of it."""
+        if self.transactions is not None:
+            self.transactions.failures.send_raised(topic, key, partition, error)
+
+    def _send_prepared(self, topic: str, send: Unserialized) -> None:
+        """A send that waited for the registry."""
+        key, data, headers, size_bytes = self._encode(topic, send.key, send.value, send.headers, send.partition)
+        send.delivery.key = key
+        self._out.accept(
+            Held(topic, send.delivery, key, data, headers, send.partition, send.timestamp_ms, size_bytes, 0)
+        )
+
+    def _encode(
+        self, topic: str, key: Any, value: Any, headers: Headers, partition: int | None
+    ) -> tuple[bytes | None, bytes | None, list[Header], int]:
+        """Serialize and check: (key, value, headers, at most so many bytes)."""
+        self._check_caller()
+        if partition is None and self._must_name_partition:
+            raise self._errors.partition_missing(topic)
+        if self._has_serdes:
+            key, value = self._serializer.serialize(topic, key, value)
+        most = 96
+        if value is not None:
+            if value.__class__ is not bytes:
+                value = as_bytes(topic, "value", value)
+            most += len(value)
+        if key is not None:
+            if key.__class__ is not bytes:
+                key = as_bytes(topic, "key", key)
+            most += len(key)
+        listed, size = header_list(topic, headers)
+        most += size
+        limit_of = self.sizes.limits.effective
+        if topic not in limit_of or most > limit_of[topic]:
+            self._check_size(topic, key, value, listed)
+        return key, value, listed, most
+
+    def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        """The exact check, for a record near the limit and for a topic that is new."""
+        if topic not in self.sizes.limits.effective:
+            check_topic(topic)
+            self._watch.watch(topic)
+        try:
+            self.sizes.check(topic, key, value, headers)
+        except OttlaError:
+            self._watch.look_again(topic)  # the limit may have been raised since
+            raise
+
+    # -- behind flush and close -------------------------------------------------------------------------------------
+
+    async def _settle(self, timeout_s: float | None) -> None:
+        longest_s = self.settings["delivery.timeout.ms"] / 1000 + 5
+        limit_s = longest_s if timeout_s is None else timeout_s
+        started_ms = self._clock.monotonic_ms()
+        await self._schemas.settle(limit_s)
+        spent_s = (self._clock.monotonic_ms() - started_ms) / 1000
+        if await self._out.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
+            self._reports.tracker.outstanding.clear()
+
+    def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
+        """(the records that are not settled, why they are not)."""
+        unfinished = self._reports.tracker.unfinished()
+        if not unfinished:
+            return [], None
+        cause = self._errors.unavailable("records are still being tried")
+        return unsettled(unfinished, f"not acknowledged yet: {cause}"), cause
+
+    def _raise_failures(self) -> None:
+        failures, total = self._reports.tracker.take_failures()
+        still_out, cause = self.still_out()
+        error = delivery_error(failures, total, still_out, cause=cause)
+        if error is not None:
+            raise error
+
+    async def _end(self) -> None:
+        forks.unwatch(self)
+        await end(self._housekeeper)
+        await self._schemas.stop(_closed_before)
+        self._out.give_up(_closed_before, now_ms=None)
+        await self._out.stop()
+        await self._watch.stop()
+        await stop_client(self._out.client)
+
+    # -- behind start -----------------------------------------------------------------------------------------------
+
+    def _open(self, client: Any, timeout_s: float) -> None:
+        self._watch = ClusterWatch(
+            admin_config=for_admin(self.settings).to_aiokafka(),
+            limits=self.sizes.limits,
+            on_limit=self.sizes.limit_heard,
+            clock=self._clock,
+            timeout_ms=min(self.settings["request.timeout.ms"], max(1_000, int(timeout_s * 1000))),
+        )
+        topics = Topics(
+            client,
+            propagation_ms=self.settings["topic.metadata.propagation.max.ms"],
+            ask_for_limit=self._watch.learn,
+            on_found=lambda topic: self._out.topic_found(topic),
+            on_missing=lambda topic: self._out.topic_missing(topic),
+            on_refused=lambda topic: self._out.topic_refused(topic),
+        )
+        self._out = Outbound(
+            self.settings,
+            client=client,
+            topics=topics,
+            partitioner=self._partitioner,
+            sizes=self.sizes,
+            errors=self._errors,
+            clock=self._clock,
+            look_again=self._watch.look_again,
+            learn=self._watch.learn,
+        )
+        self._out.renewal = Renewal(self._out, self.new_client, by_itself=self._states is None)
+        self._was_opened = True
+
+    async def _check_batch_size(self) -> None:
+        if self._declared_topics:
+            self.sizes.check_batch_size(await self._watch.limits_now(list(self._declared_topics)))
+            return
+        brokers = sorted(broker.nodeId for broker in self.client.client.cluster.brokers())
+        if brokers:
+            self.sizes.check_batch_size_of_broker(await self._watch.broker_limit_now(brokers[0]))
+
+    async def _prepare_serdes(self) -> None:
+        """Let serdes talk to a schema registry before the first send, in a thread: a send must not block the loop."""
+        for topic in self._declared_topics:
+            await self._schemas.prepare(topic)
+
+    # -- when the process forks or ends -----------------------------------------------------------------------------
+
+    def _at_exit(self) -> None:
+        """The process ends and nobody has closed this. Its event loop is gone: all that is left is to say so."""
+        if len(self):
+            log_event("records_lost_at_exit", "error", {"records": len(self), "servers": self._errors.servers})
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: the event loop and its connections stayed in the parent."""
+        self._is_over = True
+        self._refusal = forks.carried_over("producer", "event loop and connections")
+
+
+def _closed_before(topic: str) -> LifecycleError:
+    return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")

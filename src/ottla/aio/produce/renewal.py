@@ -1,0 +1,106 @@
+"""Replaces an aiokafka client that a refused batch has made useless, without losing what waits behind it.
+
+An idempotent producer numbers its batches per partition. aiokafka counts a batch when it is sent; when the broker
+refuses it for good (too large, no permission), the number stays used on one side only, and every later batch of that
+partition is answered with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka starts over with a new epoch, and Ottla with a
+new client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from aiokafka.errors import KafkaError, ProducerClosed
+
+from ottla.aio.client.ending import end
+from ottla.errors import OttlaError
+from ottla.telemetry import log_event
+
+_PAUSE_S: Final = 0.5
+
+
+class _Owner(Protocol):
+    client: Any
+
+    def use_client(self, client: Any) -> None: ...
+
+    def under_way(self) -> int: ...
+
+    async def wait_for_progress(self, timeout_s: float) -> None: ...
+
+
+class Renewal:
+    """The gate before the client, and the task that puts a new one behind it.
+
+    A transactional producer does not renew `by_itself`: the transaction has failed, and its abort is the moment.
+    """
+
+    def __init__(self, owner: _Owner, new_client: Callable[[float], Awaitable[Any]], *, by_itself: bool) -> None:
+        self._owner = owner
+        self._new_client = new_client
+        self._by_itself = by_itself
+        self.is_wanted = False
+        self._task: asyncio.Task[None] | None = None
+
+    def wanted(self) -> None:
+        """The client can no longer be trusted with at least one partition."""
+        self.is_wanted = True
+        if self._by_itself and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-producer-renewal")
+
+    async def done(self) -> None:
+        """Wait while a client is being replaced."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def now(self, timeout_s: float) -> bool:
+        """Replace the client if that is wanted, and wait for it. False when it is not done in time."""
+        if self.is_wanted and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-producer-renewal")
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=timeout_s)
+        return not self.is_wanted
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        await end(task)
+
+    async def _renew(self) -> None:
+        try:
+            while self._owner.under_way():  # what is with the old client is settled by it, one way or the other
+                await self._owner.wait_for_progress(0.5)
+            while True:
+                try:
+                    client = await self._new_client(10.0)
+                    break
+                except OttlaError as error:
+                    log_event("producer_renewal_failed", "warning", {"error": str(error)})
+                    await asyncio.sleep(_PAUSE_S)
+            old = self._owner.client
+            self._owner.use_client(client)
+            self.is_wanted = False
+            await stop_client(old)
+        finally:
+            self._task = None
+
+
+async def stop_client(client: Any) -> None:
+    """Stop aiokafka within seconds. By itself it waits for batches as long as it takes, which may be for ever.
+
+    Its sender comes first: a batch that the sender is about to try again must not be settled under its hands. Both
+    names are not public, and there is no public way.
+    """
+    await _within(3.0, client._sender.close())
+    client._message_accumulator.fail_all(ProducerClosed())
+    await _within(2.0, client.stop())
+    await _within(1.0, client.client.close())
+
+
+async def _within(seconds: float, awaitable: Awaitable[Any]) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await awaitable
+    except (TimeoutError, KafkaError, OSError):
+        pass

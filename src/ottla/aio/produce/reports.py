@@ -1,0 +1,39 @@
+"""The tracker of one asyncio producer, and what happens when a record is settled. Everything runs on its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ottla.aio.produce.delivery import Delivery
+from ottla.errors import OttlaError, UndeliveredRecord
+from ottla.producer import DeliveryTracker, Failure
+from ottla.producer.deliveries import Tracked
+from ottla.telemetry import log_event
+
+
+class Reports:
+    """Failures that nobody has heard of yet, and the callers' callbacks."""
+
+    def __init__(self) -> None:
+        self.tracker: DeliveryTracker[Tracked] = DeliveryTracker()
+
+    def failed(self, delivery: Tracked, error: OttlaError, partition: int | None) -> Failure:
+        """A record was not delivered: the failure is kept until somebody hears of it."""
+        failure = Failure(
+            UndeliveredRecord(topic=delivery.topic, partition=partition, key=delivery.key, error=str(error)), error
+        )
+        self.tracker.failed(delivery, failure)
+        return failure
+
+    def run_callbacks(self, delivery: Delivery, callbacks: list[Callable[[Delivery], Any]]) -> None:
+        for callback in callbacks:
+            try:
+                callback(delivery)
+            except (Exception, asyncio.CancelledError) as error:  # a caller's mistake: the next records are settled too
+                log_event(
+                    "delivery_callback_failed",
+                    "error",
+                    {"topic": delivery.topic, "error": repr(error), "exc_info": error},
+                )

@@ -1,0 +1,61 @@
+"""Creates the topics that a service declares, where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from ottla.aio.client.client_errors import error_of
+from ottla.aio.client.reachable import start_client
+from ottla.config import Settings, for_admin
+from ottla.config.declared_topics import TopicSpec
+from ottla.errors import ConfigError
+from ottla.telemetry import log_event
+
+_CLUSTERS_CHOICE = -1
+
+
+async def ensure_topics(
+    settings: Settings, declared: Mapping[str, TopicSpec], *, timeout_s: float = 30.0
+) -> dict[str, int | None]:
+    """Create those that are missing. Returns each name with the partitions it had before, None if it is new.
+
+    A topic that exists stays as it is. Raises `ConfigError` when the cluster does not create one.
+    """
+    servers = settings["bootstrap.servers"]
+    admin = AIOKafkaAdminClient(**for_admin(settings).to_aiokafka())
+    before: dict[str, int | None] = dict.fromkeys(declared)
+    try:
+        await start_client(admin)
+        found = {topic["topic"]: topic for topic in await admin.describe_topics()}
+        before |= {name: len(found[name]["partitions"]) for name in declared if name in found}
+        for name, spec in declared.items():
+            if before[name] is None:
+                answer = await admin.create_topics([_new_topic(name, spec)], timeout_ms=round(timeout_s * 1_000))
+                _check(name, answer, servers)
+    except KafkaError as error:
+        raise error_of(error, servers) from error
+    finally:
+        await admin.close()
+    return before
+
+
+def _new_topic(name: str, spec: TopicSpec) -> NewTopic:
+    partitions = spec.partitions or _CLUSTERS_CHOICE
+    factor = spec.replication_factor or _CLUSTERS_CHOICE
+    # aiokafka lets the cluster choose only where replicas are assigned, if only none at all.
+    assignments: dict[int, list[int]] | None = {} if _CLUSTERS_CHOICE in (partitions, factor) else None
+    return NewTopic(name, partitions, factor, replica_assignments=assignments, topic_configs=spec.config_texts)
+
+
+def _check(name: str, response: object, servers: str) -> None:
+    for _, code, *rest in getattr(response, "topic_errors", ()):
+        error = for_code(code)
+        if error is TopicAlreadyExistsError:  # another member was faster
+            return
+        if code:
+            detail = rest[0] if rest and rest[0] else error.__name__
+            raise ConfigError(f"topic {name} was not created at {servers}: {detail}")
+    log_event("topic_created", "info", {"topic": name})

@@ -1,0 +1,1 @@
+"""From a Fetch response to Arrow record batches."""

@@ -1,0 +1,51 @@
+"""`ottla.columnar.read`: a topic as an Arrow `RecordBatchReader`, which pandas, Polars and DuckDB take as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
+from ottla.columnar.reading.fetch import read_ranges
+from ottla.records import TopicPartition
+from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla.wire_client.positions import Position, resolve
+from ottla.wire_client.ranges import LossRule, OffsetRange, OnDataLoss
+from ottla.wire_client.settings import wire_settings
+
+
+def read(
+    topic: str | Sequence[str],
+    *,
+    bootstrap_servers: str | None = None,
+    since: Position = "earliest",
+    until: Position = "latest",
+    columns: Sequence[str] = ALL_COLUMNS,
+    on_data_loss: LossRule = OnDataLoss.FAIL,
+    settings: Mapping[str, object] | None = None,
+) -> pa.RecordBatchReader:
+    """Everything between two positions of one or more topics, as it stands when the call is made.
+
+    Nothing is committed and no group is joined. Records of a partition come in order; partitions are mixed. The
+    connection lives as long as the reader is being read.
+    """
+    wire = wire_settings(settings, bootstrap_servers=bootstrap_servers)
+    schema = arrow_schema(columns)
+    topics = [topic] if isinstance(topic, str) else list(topic)
+    with Cluster(wire) as cluster:
+        partitions = [TopicPartition(name, number) for name in topics for number in sorted(cluster.topic(name).leaders)]
+        starts = resolve(cluster, partitions, since, default=EARLIEST)
+        ends = resolve(cluster, partitions, until, default=LATEST)
+        ids = {name: cluster.topic(name).topic_id for name in topics}
+    ranges = [
+        OffsetRange(topic=p.topic, partition=p.partition, start=starts[p], end=ends[p], topic_id=ids[p.topic])
+        for p in partitions
+        if starts[p] < ends[p]
+    ]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with Cluster(wire) as reading:
+            yield from read_ranges(reading, ranges, columns=columns, on_data_loss=on_data_loss)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())

@@ -1,0 +1,1 @@
+"""Values as columns: Avro and Protobuf column-wise, every other serde row by row."""

@@ -1,0 +1,1 @@
+"""From Arrow tables to record batches at the leaders of their partitions."""

@@ -1,0 +1,1 @@
+"""What is committed, when, and by which names."""

@@ -1,0 +1,1 @@
+"""What a member of a group needs beside its session: the first broker, static members, verbs."""

@@ -1,0 +1,226 @@
+"""What can happen to a consumer session. The shells make these, the session answers with effects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.failures.dead_letter import Form
+from ottla.records import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Partitions were added to the assignment. `committed`: the offset and its metadata, of those that have one."""
+
+    partitions: Sequence[TopicPartition]
+    committed: Mapping[TopicPartition, tuple[int, str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revoking:
+    """Partitions are about to be taken away: stop their work, so that `Revoked` can commit what is done."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The drain is over, or its budget is: commit the prefix and let go. Still inside the client's callback."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Partitions are gone already, and may have another owner: drop everything, commit nothing."""
+
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Records of one partition, in offset order."""
+
+    topic_partition: TopicPartition
+    records: list[AnyRecord]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunHandled:
+    """A worker is free again: all of its run was handed to the handler. What the handler sent on is not acknowledged
+    yet; `RunFinished` follows when it is."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """What became of a run is known."""
+
+    run: Run
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterWritten:
+    """The dead letter topic acknowledged this record, in this form."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    offset: int
+    form: Form = Form.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFailed:
+    """The dead letter of this record could not be written. `fits` is False when no form of it is small enough."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    offset: int
+    error: str
+    fits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPositionsFound:
+    """Where partitions of retry topics begin to be read, and where they end. Those that are missing in `positions`
+    could not be looked up."""
+
+    asked: Sequence[TopicPartition]
+    positions: Mapping[TopicPartition, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSeen:
+    """One partition's log. `end` is where a reader with our isolation level comes to its end; `position` is where the
+    client reads on, which skips what is not for readers, or None where that is not known."""
+
+    topic_id: bytes | None
+    start: int
+    end: int
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogsSeen:
+    """The answer to `LookAtLogs`, with its epochs; those that are missing in `logs` could not be looked up."""
+
+    epochs: Mapping[TopicPartition, int]
+    logs: Mapping[TopicPartition, LogSeen]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt(Collection[TopicPartition]):
+    """What a shell looks up for `LookAtLogs`: the partitions, with the positions of the client when it was asked."""
+
+    epochs: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.epochs
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self.epochs)
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    def seen(self, logs: Mapping[TopicPartition, tuple[bytes | None, int, int]]) -> LogsSeen:
+        """The answer, from the topic id, the start and the end of each log."""
+        return LogsSeen(self.epochs, {name: LogSeen(*log, self.positions.get(name)) for name, log in logs.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFailed:
+    """The client reported an error of one partition, and goes on trying."""
+
+    topic_partition: TopicPartition
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSucceeded:
+    """The coordinator stored these positions."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """The coordinator did not. `is_fenced`: this member is not (or no longer) what the coordinator takes commits from,
+    as during a rebalance; the next assignment settles it."""
+
+    error: str
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """The user wants no more records of these partitions; empty: of all."""
+
+    partitions: Sequence[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """The user wants these partitions to go on, stopped ones too; empty: all."""
+
+    partitions: Sequence[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SeekRequested:
+    """The user wants to go on from another offset. What is in flight is dropped, as if the partition were lost."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Finish what was fetched and take nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequested:
+    """Stop handing out work; runs end after the record they are at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The drain before closing is over, or its budget is: commit for the last time."""
+
+
+Event: TypeAlias = (
+    Assigned
+    | Revoking
+    | Revoked
+    | Lost
+    | Fetched
+    | RunHandled
+    | RunFinished
+    | DeadLetterWritten
+    | DeadLetterFailed
+    | RetryPositionsFound
+    | LogsSeen
+    | ClientFailed
+    | CommitSucceeded
+    | CommitFailed
+    | Tick
+    | PauseRequested
+    | ResumeRequested
+    | SeekRequested
+    | DrainRequested
+    | CloseRequested
+    | Closed
+)

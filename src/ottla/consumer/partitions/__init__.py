@@ -1,0 +1,1 @@
+"""One assigned partition: buffers, offsets, lanes, its place in the log."""

@@ -1,0 +1,308 @@
+"""What of a partition may be handled at the same time: one class per ordering (C7).
+
+    by partition   one run at a time; a record that waits for its retry holds the partition
+    by key         many runs at a time, no key in two of them; a waiting record holds its key; null keys are free
+    unordered      many runs at a time; nothing holds anything
+
+Every record put in comes out through `take`, and its partition or key stays busy until `end_run` says that its run is
+over. Records that failed are held (`hold`, later `retry` or `release`) or forgotten. They are held in groups, because a
+batch that failed is delivered again as a batch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import ClassVar
+
+from ottla.consumer.model.run import AnyRecord
+
+
+class Ordering(Enum):
+    """Which order is kept while handlers run side by side."""
+
+    PARTITION = "partition"
+    KEY = "key"
+    UNORDERED = "unordered"
+
+
+class Lanes(ABC):
+    """The records of one partition that wait for a worker."""
+
+    __slots__ = ("_buffer", "_retries")
+
+    keep_order: ClassVar[bool] = False
+    """Whether the offsets of a run ascend, unless it is a retry. Where several runs go on at a time, what one of them
+    gives back or frees comes before what others did, whatever the offsets."""
+
+    def __init__(self) -> None:
+        self._buffer: deque[AnyRecord] = deque()
+        self._retries: deque[list[AnyRecord]] = deque()
+
+    def put(self, records: Iterable[AnyRecord]) -> None:
+        """New records from the client, in offset order, behind all others."""
+        self._buffer.extend(records)
+
+    @property
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether `take` may find something."""
+
+    @property
+    def has_retries(self) -> bool:
+        """Whether a group is to be delivered again now."""
+        return bool(self._retries)
+
+    @property
+    def waiting(self) -> int:
+        """How many records `take` could hand out at most."""
+        return len(self._buffer) + sum(map(len, self._retries))
+
+    @abstractmethod
+    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+        """The records of the next run: at most `limit`, and no more once they are `limit_bytes` together.
+
+        A group to be retried comes alone, whatever its size. Empty when all records wait for others.
+        """
+
+    @abstractmethod
+    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
+        """The run over `records` ended. Call `hold` for its failed records first; `untouched` ones go back in order."""
+
+    def hold(self, group: Sequence[AnyRecord]) -> None:
+        """Failed records wait for their retry, and hold back what the ordering says."""
+        return
+
+    def retry(self, group: Sequence[AnyRecord]) -> None:
+        """The wait of a held group is over: it comes next, alone, and before groups with later records."""
+        # Several wait when a batch is delivered again record by record: one that fails once more, and is retried once
+        # more, must not end up behind those that follow it.
+        index = len(self._retries)
+        while index and self._retries[index - 1][0].offset > group[0].offset:
+            index -= 1
+        self._retries.insert(index, list(group))
+
+    def release(self, group: Sequence[AnyRecord]) -> None:
+        """A held group is settled in another way: what it held back may go on."""
+        return
+
+
+class PartitionLanes(Lanes):
+    """Strict order: one run at a time."""
+
+    __slots__ = ("_held", "_is_running")
+
+    keep_order: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_running = False
+        self._held = 0
+
+    @property
+    def is_ready(self) -> bool:
+        is_free = not self._is_running and self._held == 0
+        return is_free and bool(self._retries or self._buffer)
+
+    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+        if not self.is_ready:
+            return []
+        self._is_running = True
+        if self._retries:
+            return self._retries.popleft()
+        return _pop(self._buffer, limit, limit_bytes)
+
+    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
+        self._is_running = False
+        if self._retries and untouched:
+            super().retry(untouched)  # They are older than what waits for its retry, which is older than the buffer.
+        else:
+            self._buffer.extendleft(reversed(untouched))
+
+    def hold(self, group: Sequence[AnyRecord]) -> None:
+        self._held += 1
+
+    def retry(self, group: Sequence[AnyRecord]) -> None:
+        self._held -= 1
+        super().retry(group)
+
+    def release(self, group: Sequence[AnyRecord]) -> None:
+        self._held -= 1
+
+
+class KeyLanes(Lanes):
+    """Order per key. A key is busy while a run or a held record has it; its later records park behind it."""
+
+    __slots__ = ("_busy", "_held", "_released", "_retrying")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._busy: dict[bytes, list[AnyRecord]] = {}
+        self._held: Counter[bytes] = Counter()
+        """How many held groups have the key: an outage, or deliveries that fail late, fail several of one run."""
+        self._retrying: set[bytes] = set()
+        """Keys of the retries that are in a run: the next retry of such a key waits for its end."""
+        self._released: deque[AnyRecord] = deque()
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._released or self._buffer) or self._next_retry() is not None
+
+    @property
+    def waiting(self) -> int:
+        return super().waiting + len(self._released)
+
+    @property
+    def parked(self) -> int:
+        """Records that wait for an earlier record of their key."""
+        return sum(map(len, self._busy.values()))
+
+    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+        index = self._next_retry() if self._retries else None
+        if index is not None:
+            retry = self._retries[index]
+            del self._retries[index]
+            self._retrying |= _keys(retry)
+            return retry
+        run: list[AnyRecord] = []
+        own_keys: set[bytes] = set()
+        size_bytes = 0
+        for source in (self._released, self._buffer):
+            while source and len(run) < limit and (limit_bytes is None or size_bytes < limit_bytes):
+                record = source.popleft()
+                key = record.raw_key
+                parked = None if key is None else self._busy.get(key)
+                if key is None:
+                    pass
+                elif parked is None:
+                    self._busy[key] = []
+                    own_keys.add(key)
+                elif key not in own_keys:
+                    parked.append(record)
+                    continue
+                run.append(record)
+                if limit_bytes is not None:
+                    size_bytes += record_size(record)
+        return run
+
+    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
+        back: list[AnyRecord] = []
+        behind: dict[bytes, list[AnyRecord]] = {}
+        to_retry = self._keys_to_retry()
+        for record in untouched:
+            key = record.raw_key
+            if key is not None and key in to_retry:
+                super().retry([record])  # It is older than the records of its key that wait for their retry.
+            elif key is not None and key in self._held:
+                behind.setdefault(key, []).append(record)
+            else:
+                back.append(record)
+        for key, waiting in behind.items():
+            self._busy[key][:0] = waiting
+        freed: list[AnyRecord] = []
+        keys = _keys(records)
+        self._retrying -= keys
+        for key in keys - self._held.keys() - self._keys_to_retry():
+            freed.extend(self._busy.pop(key, ()))
+        # What was taken earlier stands before what parked behind it, and both before what nobody has looked at since:
+        # there may be later records of the same keys among those.
+        first = sorted(back + freed, key=lambda record: record.offset)
+        self._released.extendleft(reversed(first))
+
+    def hold(self, group: Sequence[AnyRecord]) -> None:
+        self._held.update(_keys(group))
+
+    def retry(self, group: Sequence[AnyRecord]) -> None:
+        # The keys stay busy: the end of the retry's own run frees them.
+        self._let_go(group)
+        super().retry(group)
+
+    def release(self, group: Sequence[AnyRecord]) -> None:
+        for key in self._let_go(group) - self._retrying - self._keys_to_retry():
+            self._released.extendleft(reversed(self._busy.pop(key, [])))
+
+    def _let_go(self, group: Sequence[AnyRecord]) -> set[bytes]:
+        """A held group holds no more. Returns those of its keys that no other group holds."""
+        free: set[bytes] = set()
+        for key in _keys(group):
+            if self._held[key] > 1:
+                self._held[key] -= 1
+            else:
+                del self._held[key]
+                free.add(key)
+        return free
+
+    def _next_retry(self) -> int | None:
+        """The place of the first group that waits for no earlier record of its keys."""
+        waiting = self._held.keys() | self._retrying
+        for index, group in enumerate(self._retries):
+            keys = _keys(group)
+            if keys.isdisjoint(waiting):
+                return index
+            waiting |= keys
+        return None
+
+    def _keys_to_retry(self) -> set[bytes]:
+        return {key for group in self._retries for key in _keys(group)}
+
+
+class UnorderedLanes(Lanes):
+    """No order: whatever is there."""
+
+    __slots__ = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._retries or self._buffer)
+
+    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+        if self._retries:
+            return self._retries.popleft()
+        return _pop(self._buffer, limit, limit_bytes)
+
+    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
+        self._buffer.extendleft(reversed(untouched))
+
+
+def lanes_for(ordering: Ordering) -> Lanes:
+    """Empty lanes with the given ordering."""
+    kinds: dict[Ordering, type[Lanes]] = {
+        Ordering.PARTITION: PartitionLanes,
+        Ordering.KEY: KeyLanes,
+        Ordering.UNORDERED: UnorderedLanes,
+    }
+    return kinds[ordering]()
+
+
+def retry_lanes_for(ordering: Ordering) -> Lanes:
+    """Empty lanes for a retry topic of a handler with this ordering. What promises order per partition keeps the order
+    of each key there: a record that waits must not hold the keys that have nothing to do with it."""
+    return lanes_for(Ordering.KEY if ordering is Ordering.PARTITION else ordering)
+
+
+def _keys(records: Iterable[AnyRecord]) -> set[bytes]:
+    return {record.raw_key for record in records if record.raw_key is not None}
+
+
+def record_size(record: AnyRecord) -> int:
+    """What a record costs when turns are counted in bytes; an empty one is not free."""
+    return len(record.raw_value or b"") + len(record.raw_key or b"") + 1
+
+
+def _pop(buffer: deque[AnyRecord], limit: int, limit_bytes: int | None) -> list[AnyRecord]:
+    if limit_bytes is None:
+        if len(buffer) <= limit:
+            records = list(buffer)
+            buffer.clear()
+            return records
+        popleft = buffer.popleft
+        return [popleft() for _ in range(limit)]
+    records = []
+    size_bytes = 0
+    while buffer and len(records) < limit and size_bytes < limit_bytes:
+        record = buffer.popleft()
+        records.append(record)
+        size_bytes += record_size(record)
+    return records

@@ -1,0 +1,190 @@
+"""What the log of each assigned partition says about our place in it: records that will never come, and standstills.
+
+A client goes on by itself where the log does not: retention passed its position, the topic was deleted and made again
+under the same name, the log was truncated. It tells nobody. And it may fetch one batch for ever that it cannot read. So
+the logs are looked at every few seconds, beside the client, and at once when offsets are missing between two records:
+
+- offsets that are missing and lie before the start of the log were deleted before they were read: `records_skipped`.
+  Those that are missing in the middle of a log are markers of transactions, or were compacted away;
+- another topic id is another topic. All of it is newer than this assignment, so it is read from its start:
+  `topic_recreated`. The client would go on at the old offset, or give offsets that look as if they had been seen;
+- a log that ends before our place, at two looks, was truncated: `log_truncated`, and what comes there now is read;
+- a partition whose place does not move, although there is more and nobody paused it, makes the member not ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import sub
+
+from ottla.consumer.model.effects import Effect, LookAtLogs, Notice
+from ottla.consumer.model.events import LogSeen, LogsSeen
+from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.partitions.flow import FlowControl
+from ottla.consumer.partitions.partition import PartitionState
+from ottla.records import TopicPartition
+
+LOOK_EVERY_MS = 5_000
+_SOON_MS = 500
+"""A gap is looked at at once, but a log that is full of gaps (transactions, compaction) not with each batch."""
+_LOST_AFTER_MS = 15_000
+"""A look that was not answered by then is made again."""
+_MOST_GAPS = 16
+
+
+class LogWatch:
+    """The watch over one session's partitions."""
+
+    __slots__ = ("_asked_ms", "_every_ms", "_flow", "_is_asking", "_left", "_next_ms", "_partitions", "_soon_ms")
+
+    def __init__(
+        self, partitions: Mapping[TopicPartition, PartitionState], *, flow: FlowControl, unready_after_ms: int
+    ) -> None:
+        self._partitions = partitions
+        self._flow = flow
+        self._every_ms = max(_SOON_MS, min(LOOK_EVERY_MS, unready_after_ms // 4))
+        self._next_ms: int | None = None
+        self._soon_ms = 0
+        self._asked_ms = 0
+        self._is_asking = False
+        self._left: dict[TopicPartition, tuple[int, bytes, frozenset[bytes]]] = {}
+        """Where partitions that went away were left, and in which topic; one that comes back may be of another."""
+
+    @property
+    def next_ms(self) -> int | None:
+        """When to look next; None while nothing is assigned."""
+        if self._is_asking:
+            return self._asked_ms + _LOST_AFTER_MS
+        return self._next_ms
+
+    def assigned(self, state: PartitionState, committed: int | None) -> None:
+        """The partition came, to be read from where the group is committed."""
+        log = state.log
+        log.expected = committed
+        left = self._left.pop(state.topic_partition, None)
+        if left is not None and left[0] == committed:
+            # It is our own commit, and the coordinator may have stored it for a topic that took the name meanwhile.
+            _, log.topic_id, log.old_ids = left
+
+    def gone(self, state: PartitionState) -> None:
+        """The partition went away."""
+        position = state.tracker.position if state.tracker.position is not None else state.log.expected
+        if position is not None and state.log.topic_id is not None:
+            self._left[state.topic_partition] = position, state.log.topic_id, state.log.old_ids
+
+    def look_now(self, now_ms: int) -> None:
+        """Partitions came, or begin anew: look which topics they are of."""
+        self._next_ms = now_ms
+
+    def fetched(self, state: PartitionState, records: Sequence[AnyRecord], now_ms: int) -> None:
+        """Records came, in offset order."""
+        log = state.log
+        first, last = records[0].offset, records[-1].offset
+        expected, log.expected = log.expected, last + 1
+        log.error = None
+        if expected is not None and first > expected:
+            self._gap(state, expected, first, now_ms)
+        if last - first != len(records) - 1:
+            # Also between two records of one batch: the client had the first before the log was cut.
+            offsets = [record.offset for record in records]
+            steps = list(map(sub, offsets[1:], offsets))
+            widest = max(steps)
+            before = offsets[steps.index(widest)]
+            self._gap(state, before + 1, before + widest, now_ms)
+
+    def look_if_due(self, now_ms: int, effects: list[Effect]) -> None:
+        next_ms = self.next_ms
+        if next_ms is None or now_ms < next_ms:
+            return
+        self._next_ms = now_ms + self._every_ms
+        epochs = {name: state.epoch for name, state in self._partitions.items() if not state.is_draining}
+        if not epochs:
+            self._next_ms = None
+            self._is_asking = False
+            return
+        for state in self._partitions.values():
+            state.log.asked_gaps += state.log.gaps
+            state.log.gaps = []
+        self._asked_ms, self._soon_ms = now_ms, now_ms + _SOON_MS
+        self._is_asking = True
+        effects.append(LookAtLogs(epochs))
+
+    def seen(self, event: LogsSeen, now_ms: int, effects: list[Effect]) -> list[tuple[PartitionState, int]]:
+        """The logs were looked at. Returns the partitions that must go on from another offset."""
+        self._is_asking = False
+        moves: list[tuple[PartitionState, int]] = []
+        for name, seen in event.logs.items():
+            state = self._partitions.get(name)
+            if state is None or state.epoch != event.epochs.get(name) or state.is_draining:
+                continue
+            to = self._judge(state, seen, now_ms, effects)
+            if to is not None:
+                moves.append((state, to))
+        return moves
+
+    def _judge(self, state: PartitionState, seen: LogSeen, now_ms: int, effects: list[Effect]) -> int | None:
+        log = state.log
+        known_id, expected = log.topic_id, log.expected
+        if seen.topic_id in log.old_ids:
+            return None  # A broker that has not heard yet.
+        log.topic_id = seen.topic_id or known_id
+        if known_id is not None and known_id != log.topic_id:
+            log.old_ids |= {known_id}
+            why = "the topic was deleted and made again under its name: this is another log, read from its start"
+            effects.append(_moved("topic_recreated", state, expected, seen.start, why))
+            return seen.start
+        gaps, log.asked_gaps = log.asked_gaps, []
+        for start, end in gaps:
+            self._skipped(state, start, min(seen.start, end), effects)
+        is_short = expected is not None and seen.end < expected
+        is_empty_beyond = expected is not None and seen.start > expected and seen.start == seen.end
+        has_moved = (expected, seen.position) != log.place
+        if expected is not None and not has_moved:
+            if is_short and log.was_short:
+                why = "the log ends before what was read of it: it was truncated, and what comes there now is new"
+                effects.append(_moved("log_truncated", state, expected, seen.end, why))
+                return seen.end
+            if is_empty_beyond and log.was_short:
+                self._skipped(state, expected, seen.start, effects)
+                log.expected = seen.start
+        log.was_short = is_short or is_empty_beyond
+        place = max(expected or 0, seen.position or 0, seen.start)
+        has_work = state.tracker.unfinished_count > 0 or self._flow.is_paused(state.topic_partition)
+        if has_moved or has_work or place >= seen.end:
+            log.still_since_ms = now_ms
+        log.place = (expected, seen.position)
+        log.at, log.end, log.seen_ms = place, seen.end, now_ms
+        return None
+
+    def _gap(self, state: PartitionState, start: int, end: int, now_ms: int) -> None:
+        gaps = state.log.gaps
+        gaps.append((start, end))
+        if len(gaps) > _MOST_GAPS:
+            gaps.remove(min(gaps, key=lambda gap: gap[1] - gap[0]))
+        if self._next_ms is not None:
+            self._next_ms = min(self._next_ms, max(now_ms, self._soon_ms))
+
+    def _skipped(self, state: PartitionState, start: int, end: int, effects: list[Effect]) -> None:
+        if end > start:
+            why = "deleted before they were read: retention, or DeleteRecords, passed the position of the group"
+            effects.append(_moved("records_skipped", state, start, end, why))
+
+
+def standstill(state: PartitionState, unready_after_ms: int) -> str | None:
+    """Why the partition does not get on, if it has not for longer than that."""
+    log = state.log
+    still_ms = log.seen_ms - log.still_since_ms
+    if still_ms <= unready_after_ms:
+        return None
+    error = "" if log.error is None else f"; the client says: {log.error}"
+    return (
+        f"{state.topic_partition}: nothing comes from offset {log.at} on, although the log goes on to {log.end}, "
+        f"for {still_ms / 1_000:.0f} s{error}"
+    )
+
+
+def _moved(event: str, state: PartitionState, start: int | None, end: int, why: str) -> Notice:
+    fields = {"partition": str(state.topic_partition), "from": start, "to": end, "why": why}
+    if event == "records_skipped" and start is not None:
+        fields["records_at_most"] = end - start
+    return Notice(event, "error" if event == "records_skipped" else "warning", fields)

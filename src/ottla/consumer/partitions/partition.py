@@ -1,0 +1,199 @@
+"""One assigned partition: its records, its offsets, its failures, from assignment to revocation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ottla.consumer.model.effects import Notice, Write
+from ottla.consumer.model.events import Fetched
+from ottla.consumer.model.run import AnyRecord, Run
+from ottla.consumer.partitions.flow import Pace
+from ottla.consumer.partitions.lanes import lanes_for
+from ottla.consumer.partitions.linger import Linger
+from ottla.consumer.partitions.offsets import OffsetTracker
+from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.partitions.retry_line import KeyedWrites, Stage
+from ottla.failures.exceptions import Failure
+from ottla.records import TopicPartition
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The failed deliveries of one record."""
+
+    since_ms: int = 0
+    """Monotonic time of the first failure in this assignment."""
+    failed: int = 0
+    outages: int = 0
+    first_failure_ms: int = 0
+    carried: int = 0
+    """Failed deliveries before it came into this retry topic."""
+
+    @property
+    def total(self) -> int:
+        return self.carried + self.failed
+
+
+@dataclass(slots=True)
+class PendingWrite:
+    """A record on its way to the dead letter topic or a retry topic, not acknowledged yet."""
+
+    effect: Write
+    since_ms: int = 0
+    """Monotonic time of the decision to write it."""
+    notice: Notice | None = None
+    """What is logged once it is acknowledged."""
+    failure: Failure | None = None
+    """Why it is written; None for a record that only follows an earlier one of its key."""
+    error: str = ""
+    """Why the last write failed."""
+    failed_writes: int = 0
+    is_writing: bool = True
+    """False while a write that failed waits for its next try, or for someone to resume the partition."""
+    is_queued: bool = False
+    """It waits for an earlier record of its key to be acknowledged."""
+
+
+@dataclass(slots=True)
+class StoppedAt:
+    """Why a partition stands still, and the records that wait for someone to resume it."""
+
+    reason: str
+    offset: int
+    groups: list[list[AnyRecord]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LogPlace:
+    """Our place in the partition's log, as far as it was looked at: see `log_watch`."""
+
+    still_since_ms: int
+    expected: int | None = None
+    """The offset that comes next, unless the log has a gap."""
+    topic_id: bytes | None = None
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets that were passed over since a look was asked for: from, and up to."""
+    asked_gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Those that the next answer is about."""
+    old_ids: frozenset[bytes] = frozenset()
+    """Topics of the same name that are no more."""
+    place: tuple[int | None, int | None] = (None, None)
+    was_short: bool = False
+    at: int = 0
+    end: int = 0
+    seen_ms: int = 0
+    error: str | None = None
+    """What the client said of it, since records came."""
+
+
+class PartitionState:
+    """Everything that is known of a partition in one assignment. `epoch` names the assignment: results that carry an
+    older one belong to somebody else by now."""
+
+    __slots__ = (
+        "attempts",
+        "claimed",
+        "committed",
+        "dead_letters",
+        "epoch",
+        "head",
+        "head_since_ms",
+        "in_flight",
+        "is_draining",
+        "lanes",
+        "late",
+        "letter_order",
+        "linger",
+        "log",
+        "pace",
+        "plan",
+        "restored",
+        "stage",
+        "stopped",
+        "topic_partition",
+        "tracker",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, epoch: int, plan: RoutePlan, now_ms: int) -> None:
+        self.topic_partition = topic_partition
+        self.epoch = epoch
+        self.plan = plan
+        self.tracker = OffsetTracker()
+        self.lanes = lanes_for(plan.ordering)
+        self.pace = Pace(now_ms)
+        self.linger = Linger(linger_ms=plan.linger_ms, most=plan.quantum) if plan.linger_ms else None
+        self.log = LogPlace(now_ms, seen_ms=now_ms)
+        self.in_flight: set[Run] = set()
+        self.attempts: dict[int, Attempts] = {}
+        self.dead_letters: dict[int, PendingWrite] = {}
+        """What is on its way to the dead letter topic or to a retry topic, by offset."""
+        self.letter_order: KeyedWrites[bytes] = KeyedWrites()
+        """The dead letters of one key are written one after the other: sent back, they come in the order they had."""
+        self.stage: Stage | None = None
+        """Its place among the retry topics, where there are any."""
+        self.stopped: StoppedAt | None = None
+        self.head: int | None = None
+        """The oldest unfinished offset when anybody looked last, and since when it is: see `lateness`."""
+        self.head_since_ms = now_ms
+        self.is_draining = False
+        self.committed: tuple[int, str] | None = None
+        self.claimed: int | None = None
+        """Behind the last record that was taken to be handled at most once."""
+        self.late: list[Fetched] = []
+        """What came in while the app was drained; it waits for the resume, unregistered."""
+        self.restored: frozenset[int] = frozenset()
+        """Offsets beyond the committed one that an earlier owner finished, from the commit metadata."""
+
+    @property
+    def is_eligible(self) -> bool:
+        """Whether a run may be taken now."""
+        is_held_back = self.is_draining or self.stopped is not None or self.has_failing_dead_letter
+        if self.stage is not None and not self.stage.is_open:
+            return False
+        return not is_held_back and self.lanes.is_ready
+
+    @property
+    def is_idle(self) -> bool:
+        """Every fetched record is finished, but for those that are not due."""
+        not_due = 0 if self.stage is None else len(self.stage.waiting)
+        return self.tracker.unfinished_count == not_due
+
+    @property
+    def has_failing_dead_letter(self) -> bool:
+        """A write failed and waits for its retry: handing out more would only pile up more dead letters."""
+        return bool(self.dead_letters) and any(letter.failed_writes for letter in self.dead_letters.values())
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing of it is in a worker or on the way to the dead letter topic."""
+        is_writing = bool(self.dead_letters) and any(letter.is_writing for letter in self.dead_letters.values())
+        return not self.in_flight and not is_writing
+
+    def account_progress(self) -> int:
+        """Count what ordered runs have finished so far, without waiting for their end. Returns how many are new."""
+        total = 0
+        for run in self.in_flight:
+            done = run.done
+            if done > run.accounted:
+                self.tracker.finish_many([record.offset for record in run.records[run.accounted : done]])
+                total += done - run.accounted
+                run.accounted = done
+        return total
+
+    def settle(self, records: Sequence[AnyRecord], *, ascend: bool = False) -> None:
+        """These records are done, here and in the line of retry topics. `ascend` says that their offsets surely do:
+        what comes from several keys, or is acknowledged in its own time, may be in any order."""
+        if not records:
+            return
+        if not ascend or not self.tracker.finish_first(records[0].offset, records[-1].offset, len(records)):
+            self.tracker.finish_many([record.offset for record in records])
+        stage = self.stage
+        if stage is not None and stage.index:
+            for record in records:
+                stage.line.leave(record.raw_key, stage.index)
+
+    def cancel(self) -> None:
+        """Ask the workers to stop after the record they are at."""
+        for run in self.in_flight:
+            run.is_cancelled = True

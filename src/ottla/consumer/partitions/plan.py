@@ -1,0 +1,88 @@
+"""What the session must know about a handler: no function, only how its records may be handed out and may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.errors import ConfigError
+from ottla.failures.budget import DeadLetterBudget
+from ottla.failures.failure import FailurePolicy
+from ottla.records import TopicPartition
+
+DEFAULT_QUANTUM_RECORDS = 128
+"""A turn of the scheduler: at 2 µs per record a quarter of a millisecond, and the cost of a run spread over 128."""
+
+DEFAULT_TURN_MS = 50
+"""A turn of a slow handler is shortened to about this long, so that the others' wait is counted in turns of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutePlan:
+    """How the records of some topics are handed to one handler."""
+
+    name: str
+    topics: frozenset[str]
+    ordering: Ordering = Ordering.PARTITION
+    concurrency: int = 1
+    quantum: int = DEFAULT_QUANTUM_RECORDS
+    """Records per turn; bytes per turn when `is_fair_by_bytes`."""
+    is_fair_by_bytes: bool = False
+    turn_ms: int = DEFAULT_TURN_MS
+    is_batch: bool = False
+    linger_ms: int = 0
+    """How long a batch that is not full waits for more records."""
+    failures: FailurePolicy = field(default_factory=FailurePolicy)
+    is_at_most_once: bool = False
+    """Nothing is handed out twice: no retries, and what cannot be dead-lettered is dropped."""
+    budget: DeadLetterBudget | None = None
+    retry_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topic → its retry topics, in the order in which a record goes through them."""
+    weight_of: Callable[[TopicPartition], int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ConfigError(f"{self.name}: concurrency must be 1 or more, got {self.concurrency}")
+        if self.quantum < 1:
+            raise ConfigError(f"{self.name}: quantum must be 1 or more, got {self.quantum}")
+        if self.linger_ms < 0:
+            raise ConfigError(f"{self.name}: linger_ms must not be negative, got {self.linger_ms}")
+        if self.linger_ms and not self.is_batch:
+            raise ConfigError(
+                f"{self.name}: linger_ms={self.linger_ms} fills batches; a handler of single records has none"
+            )
+        if self.linger_ms and self.is_fair_by_bytes:
+            raise ConfigError(
+                f"{self.name}: linger_ms={self.linger_ms} waits for max_batch records; use fair_by='records'"
+            )
+        if self.is_batch and self.ordering is Ordering.KEY:
+            raise ConfigError(
+                f"{self.name}: a batch handler gets a partition's records together; "
+                "ordering='key' has no meaning for it, use 'partition' or 'unordered'"
+            )
+
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """All topics whose records come to this handler."""
+        return self.topics.union(*self.retry_lines.values())
+
+    @property
+    def keeps_key_order(self) -> bool:
+        """Whether a key's order holds across the retry topics. Handlers without an order have none to keep."""
+        retry_topics = self.failures.retry_topics
+        return retry_topics is not None and retry_topics.keep_key_order and self.ordering is not Ordering.UNORDERED
+
+
+def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str, RoutePlan]:
+    """Topic → plan. One topic has one plan in a group: two would each see every record, and commit for the other."""
+    table: dict[str, RoutePlan] = {}
+    for plan in plans.values() if isinstance(plans, Mapping) else plans:
+        for topic in plan.subscribed:
+            if topic in table:
+                raise ConfigError(
+                    f"topic {topic!r} has two handlers in one group, {table[topic].name!r} and {plan.name!r}; "
+                    "give one of them a group of its own"
+                )
+            table[topic] = plan
+    return table

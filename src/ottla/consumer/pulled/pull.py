@@ -1,0 +1,119 @@
+"""Runs in the hands of a caller who takes records and says later what became of each: the core of `Consumer`.
+
+A handler's worker finishes a run in one go. A caller who iterates, or polls and acknowledges, finishes it record by
+record, in any order; the run is over when each of its records is settled, or when what is left of it is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ottla.consumer.model.events import RunFinished
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.failures.exceptions import Failure
+from ottla.records import TopicPartition
+
+
+class OpenRun:
+    """A run of which some records are settled."""
+
+    __slots__ = ("_failures", "_settled", "_withdrawn", "handed_out", "joined", "run")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._settled: set[int] = set()
+        self._failures: list[tuple[AnyRecord, Failure]] = []
+        self._withdrawn = 0
+        self.handed_out = 0
+        """How many of its records the caller has."""
+        self.joined = 0
+        """How many of its records, from the first, are settled by transactions or belong to one that is not decided."""
+
+    @property
+    def is_over(self) -> bool:
+        return len(self._settled) + len(self._failures) + self._withdrawn == len(self.run.records)
+
+    def withdraw(self, records: int) -> None:
+        """So many of its records will not be handed out: one before them failed, and order is kept."""
+        self._withdrawn += records
+
+    def is_settled(self, record: AnyRecord) -> bool:
+        return record.offset in self._settled or any(failed is record for failed, _ in self._failures)
+
+    def settle(self, record: AnyRecord, failure: Failure | None) -> None:
+        if failure is not None:
+            self._failures.append((record, failure))
+            return
+        self._settled.add(record.offset)
+        run = self.run
+        # The contiguous part may be committed before the run is over.
+        while run.done < len(run.records) and run.records[run.done].offset in self._settled:
+            run.done += 1
+
+    def finish(self) -> RunFinished:
+        """The run as it stands; what is not settled is untouched."""
+        if len(self._settled) == len(self.run.records):
+            return RunFinished(self.run, RunResult())
+        failed = {record.offset for record, _ in self._failures}
+        done = [record for record in self.run.records if record.offset in self._settled]
+        rest = [r for r in self.run.records if r.offset not in self._settled and r.offset not in failed]
+        return RunFinished(self.run, RunResult(done=done, failures=self._failures, untouched=rest))
+
+
+class PullBook:
+    """The open runs of one consumer, by partition. A record belongs to the run whose epoch is the newest."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: dict[TopicPartition, OpenRun] = {}
+
+    def open(self, run: Run) -> OpenRun:
+        opened = self._open[run.topic_partition] = OpenRun(run)
+        return opened
+
+    def run_of(self, record: AnyRecord) -> OpenRun | None:
+        """The run in which this record waits to be settled. None when its partition was revoked, and is perhaps
+        somebody else's by now, or when it was settled before."""
+        opened = self._open.get(record.topic_partition)
+        if opened is None or not any(record is own for own in _near(opened.run.records, record)):
+            return None
+        return None if opened.is_settled(record) else opened
+
+    def settle(self, record: AnyRecord, failure: Failure | None) -> RunFinished | None:
+        """Settle a record that was taken from here. Returns the run when this was its last record."""
+        opened = self.run_of(record)
+        if opened is None:
+            return None
+        opened.settle(record, failure)
+        return self.close(opened) if opened.is_over else None
+
+    def close(self, opened: OpenRun) -> RunFinished:
+        """Give back what is not settled."""
+        if self._open.get(opened.run.topic_partition) is opened:
+            del self._open[opened.run.topic_partition]
+        return opened.finish()
+
+    def close_all(self) -> list[RunFinished]:
+        return [self.close(opened) for opened in list(self._open.values())]
+
+    def open_partitions(self) -> list[TopicPartition]:
+        """The partitions with records that the caller has and has not settled."""
+        return list(self._open)
+
+    def close_cancelled(self) -> list[RunFinished]:
+        """Give back what is left of runs whose partitions are being revoked."""
+        return [self.close(opened) for opened in list(self._open.values()) if opened.run.is_cancelled]
+
+
+def _near(records: Sequence[AnyRecord], record: AnyRecord) -> Iterator[AnyRecord]:
+    """The record at the same offset, found by bisection: a run has up to a few hundred."""
+    low, high = 0, len(records)
+    while low < high:
+        middle = (low + high) // 2
+        if records[middle].offset < record.offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low < len(records):
+        yield records[low]

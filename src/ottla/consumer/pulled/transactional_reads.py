@@ -1,0 +1,130 @@
+"""The records of a pulled consumer that belong to a transaction: what its offsets are, and what becomes of them (P9).
+
+Every record that was handed out joins a transaction before those behind it in its partition, or it would be lost: the
+offset of a later one says that all before it are done. When a transaction is aborted, all that was taken is given out
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.consumer.commit.commits import CommitPolicy, InTransactions
+from ottla.consumer.model.events import RunFinished
+from ottla.consumer.model.run import AnyRecord
+from ottla.consumer.pulled.pull import OpenRun, PullBook
+from ottla.errors import ConfigError, LifecycleError, RetriableError
+from ottla.records import Record, TopicPartition
+
+__all__ = ["TransactionalReads", "refuse_to_settle", "transactional_reads"]
+
+
+class TransactionalReads:
+    """The transactions of one consumer: one at a time."""
+
+    def __init__(self, book: PullBook) -> None:
+        self._book = book
+        self._owner: object | None = None
+        self._joined: dict[TopicPartition, tuple[OpenRun, list[AnyRecord]]] = {}
+
+    def begin(self, owner: object) -> None:
+        """Records join a transaction of this producer. Raises when those of another one are not decided yet."""
+        if self._owner is not None and self._owner is not owner:
+            raise LifecycleError(
+                "records of this consumer are in a transaction of another producer, whose outcome is not known: close "
+                "this consumer and make a new one, which begins at what was committed"
+            )
+        self._owner = owner
+
+    def join(self, records: Iterable[AnyRecord]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """(the offsets to commit, the assignment epoch of each partition). Raises when a record is not this consumer's
+        to commit, or one before it would be passed over."""
+        offsets: dict[TopicPartition, int] = {}
+        epochs: dict[TopicPartition, int] = {}
+        for name, listed in self._by_partition(records).items():
+            opened, numbers = listed
+            last = max(numbers)
+            if last > max((record.offset for record in opened.run.records[: opened.handed_out]), default=-1):
+                raise _not_ours(name, last)  # taken before an abort, and not taken again yet
+            taken = opened.run.records[opened.joined : opened.handed_out]
+            through = [record for record in taken if record.offset <= last]
+            missing = next((record.offset for record in through if record.offset not in numbers), None)
+            if missing is not None:
+                raise LifecycleError(
+                    f"send_offsets: found {name} up to offset {last}, wanted offset {missing} as well: it was taken "
+                    "before, and would be lost. All that was taken is given out again"
+                )
+            opened.joined += len(through)
+            _, joined = self._joined.setdefault(name, (opened, []))
+            joined += through
+            offsets[name] = opened.run.records[opened.joined - 1].offset + 1
+            epochs[name] = opened.run.epoch
+        return offsets, epochs
+
+    def belong_to(self, owner: object) -> bool:
+        """Whether the transaction under way is this producer's."""
+        return self._owner is owner
+
+    def committed(self) -> list[RunFinished]:
+        """The transaction is: its records are done. Returns the runs that are over by it."""
+        settled = [self._book.settle(record, None) for _, joined in self._take() for record in joined]
+        return [finished for finished in settled if finished is not None]
+
+    def aborted(self) -> list[RunFinished]:
+        """It is not: everything that was taken and is not done goes back, to be given out again in its order."""
+        self._take()
+        return self._book.close_all()
+
+    def _take(self) -> list[tuple[OpenRun, list[AnyRecord]]]:
+        self._owner = None
+        taken = list(self._joined.values())
+        self._joined.clear()
+        return taken
+
+    def _by_partition(self, records: Iterable[AnyRecord]) -> dict[TopicPartition, tuple[OpenRun, set[int]]]:
+        listed: dict[TopicPartition, tuple[OpenRun, set[int]]] = {}
+        for record in records:
+            if not isinstance(record, Record):
+                raise ConfigError(f"send_offsets: found {record!r}, wanted the records that the consumer gave out")
+            opened = self._book.run_of(record)
+            if opened is None or opened.run.is_cancelled:
+                raise _not_ours(record.topic_partition, record.offset)
+            listed.setdefault(record.topic_partition, (opened, set()))[1].add(record.offset)
+        return listed
+
+
+def _not_ours(name: TopicPartition, offset: int) -> RetriableError:
+    return RetriableError(
+        f"send_offsets: {name}@{offset} is not in this consumer's hands any more: its partition was revoked, or it is "
+        "given out again"
+    )
+
+
+def refuse_to_settle(reads: TransactionalReads | None) -> None:
+    """Raise where records are settled by transactions, and not one by one."""
+    if reads is not None:
+        raise LifecycleError(
+            "this consumer's records are settled by transactions, commit=InTransactions(): call "
+            "transaction.send_offsets(records, consumer)"
+        )
+
+
+def transactional_reads(
+    book: PullBook, commit: CommitPolicy | InTransactions | None, *, settings: Any, dead_letter_topic: str | None
+) -> TransactionalReads | None:
+    """What a consumer with ``commit=InTransactions()`` needs; None for others. Raises for what would undo it."""
+    if not isinstance(commit, InTransactions):
+        return None
+    if dead_letter_topic is not None:
+        raise ConfigError(
+            "dead_letter_topic: found one with commit=InTransactions(), wanted none: a dead letter would not be part "
+            "of the transaction. Records that cannot be decoded are given out with a Malformed value; send them on in "
+            "the transaction"
+        )
+    if settings["isolation.level"] != "read_committed":
+        raise ConfigError(
+            f"isolation.level: found {settings['isolation.level']} with commit=InTransactions(), wanted "
+            "read_committed: the offsets and the records of an open transaction are not to be read"
+        )
+    return TransactionalReads(book)

@@ -1,0 +1,1 @@
+"""Health as values: what a probe reports is decided here."""

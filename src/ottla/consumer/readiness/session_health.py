@@ -1,0 +1,75 @@
+"""What a session's state says about its health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.consumer.partitions.flow import FlowControl, PauseReason
+from ottla.consumer.partitions.log_watch import standstill
+from ottla.consumer.partitions.partition import PartitionState
+from ottla.consumer.readiness.health import Health, PartitionHealth
+from ottla.consumer.readiness.lateness import note_progress, unfinished_since_ms
+from ottla.consumer.turns.route import RouteState
+
+
+def session_health(
+    states: Iterable[PartitionState],
+    routes: Mapping[str, RouteState],
+    *,
+    flow: FlowControl,
+    dead_workers: Sequence[str],
+    now_ms: int,
+    unready_after_ms: int,
+) -> Health:
+    """Alive as long as no worker died; ready as long as nothing stopped, is late, or waits for another member."""
+    problems = [f"a worker died: {error}" for error in dead_workers]
+    partitions: list[PartitionHealth] = []
+    states = list(states)
+    for state in states:  # before any is judged: they share handlers
+        note_progress(state, routes[state.plan.name], now_ms)
+    for state in states:
+        is_held = flow.is_paused_for(state.topic_partition, PauseReason.USER)
+        since_ms = unfinished_since_ms(state, routes[state.plan.name], is_held_by_user=is_held)
+        age_ms = 0 if since_ms is None else max(0, now_ms - since_ms)
+        stopped = None if state.stopped is None else state.stopped.reason
+        if state.stopped is not None:
+            problems.append(f"{state.topic_partition} stopped at offset {state.stopped.offset}: {stopped}")
+        elif age_ms > unready_after_ms:
+            problems.append(
+                f"{state.topic_partition}: offset {state.tracker.position} is unfinished for "
+                f"{age_ms / 1_000:.0f} s, the limit is {unready_after_ms / 1_000:g} s (unready_after_s)"
+            )
+        if state.stopped is None and state.has_failing_dead_letter:
+            problems += _failing_writes(state)
+        still = standstill(state, unready_after_ms)
+        if still is not None:
+            problems.append(still)
+        if state.stage is not None and state.stage.absent:
+            absent = ", ".join(map(str, state.stage.absent))
+            problems.append(f"{state.topic_partition} waits for {absent}, which another member has or nobody")
+        partitions.append(
+            PartitionHealth(
+                topic_partition=state.topic_partition,
+                oldest_unfinished_age_ms=age_ms,
+                oldest_unfinished_offset=None if since_ms is None else state.tracker.position,
+                buffered_records=state.tracker.window_records,
+                stopped=stopped,
+            )
+        )
+    return Health(
+        is_alive=not dead_workers,
+        is_ready=not problems,
+        partitions=tuple(partitions),
+        problems=tuple(problems),
+    )
+
+
+def _failing_writes(state: PartitionState) -> list[str]:
+    """The first of each topic: behind it others only wait."""
+    failing = [letter for letter in state.dead_letters.values() if letter.failed_writes]
+    firsts = {letter.effect.target: letter for letter in reversed(failing)}
+    name = state.topic_partition
+    return [
+        f"{name}: offset {letter.effect.record.offset} could not be written to {target}: {letter.error}"
+        for target, letter in firsts.items()
+    ]

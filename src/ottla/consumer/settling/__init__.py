@@ -1,0 +1,1 @@
+"""What follows from a finished run: retries, dead letters, stops."""

@@ -1,0 +1,221 @@
+"""What follows from a finished run: records done, records to retry, dead letters, or a stop. No client, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from ottla.consumer.model.effects import Effect, Notice
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.partition import Attempts, PartitionState
+from ottla.consumer.settling.letters import Letters
+from ottla.consumer.settling.notices import notice_of
+from ottla.consumer.settling.stopping import stop_at
+from ottla.failures.budget import BudgetMeter
+from ottla.failures.dead_letter import DeadLetterReason
+from ottla.failures.exceptions import Failure
+from ottla.failures.failure import DeadLetter, Decision, Finish, Postpone, RetryAt, Stop
+from ottla.failures.outcomes import Dead, Retry
+from ottla.failures.retry_headers import retry_state_of
+
+RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
+
+
+class Settlement:
+    """Applies run results to partitions. One per session; `schedule` is how it asks for a later redelivery."""
+
+    __slots__ = ("_group", "_letters", "_meters", "_random", "_schedule")
+
+    def __init__(self, *, group: str, random: Random, letters: Letters, schedule: RetryTimer) -> None:
+        self._group = group
+        self._random = random
+        self._letters = letters
+        self._schedule = schedule
+        self._meters: dict[str, BudgetMeter] = {}
+
+    def settle(
+        self, state: PartitionState, run: Run, result: RunResult, now_ms: int, wall_ms: int, effects: list[Effect]
+    ) -> int:
+        """Account for everything in the run. Returns how many of its records are done now."""
+        before = state.tracker.finished_count
+        done = run.records if result.done is None else result.done
+        state.settle(done, ascend=result.done is None and run.is_first and state.lanes.keep_order)
+        if state.attempts:
+            for record in done:
+                state.attempts.pop(record.offset, None)
+        meter = self._meter_of(state, now_ms)
+        if meter is not None:
+            meter.succeeded(len(done))
+        retries: list[AnyRecord] = []
+        isolated: list[AnyRecord] = []
+        due: list[int] = []
+        is_once = state.plan.is_at_most_once
+        is_shared = result.is_batch_failure and len(run.records) > 1 and not is_once
+        told: Failure | None = None
+        for record, failure in result.failures:
+            decision = self._decide(state, record, failure, now_ms, wall_ms)
+            if is_once and isinstance(decision, Stop):
+                decision = Finish()
+            is_its_own = not is_shared or failure.kind == "malformed"
+            if not is_its_own and isinstance(decision, DeadLetter | Stop | Postpone):
+                isolated.append(record)
+            elif isinstance(decision, RetryAt):
+                retries.append(record)
+                due.append(decision.due_ms)
+                if state.stage is not None:
+                    state.stage.due_ms = max(state.stage.due_ms, decision.due_ms)
+                trace = "" if failure is told else failure.stack_trace  # a batch fails with one error
+                told = failure
+                in_ms = decision.due_ms - now_ms
+                effects.append(notice_of("record_retried", "warning", state, record, failure, trace=trace, in_ms=in_ms))
+            else:
+                free_ms = self._give_up(state, record, failure, decision, now_ms, wall_ms, effects)
+                if free_ms is not None:
+                    retries.append(record)
+                    due.append(free_ms)
+        groups = [retries] if state.plan.is_batch and retries else [[record] for record in retries]
+        for group in groups:
+            state.lanes.hold(group)
+        for record in isolated:
+            state.lanes.hold([record])
+        if result.fatal is not None:
+            reason = f"a worker died: {result.fatal.error_type}: {result.fatal.message}"
+            left = list(result.untouched)
+            if is_once:
+                left = self._drop_handed_out(state, run, left, result.fatal, effects)
+            stop_at(state, left, reason, effects)
+            state.lanes.end_run(run.records, ())
+        else:
+            state.lanes.end_run(run.records, result.untouched)
+        # One bad record must not condemn its batch: each is delivered once more alone, and only what fails alone is
+        # given up.
+        for record in isolated:
+            attempts = state.attempts[record.offset]
+            attempts.failed = min(attempts.failed, max(0, (state.plan.failures.retry.max_attempts or 1) - 1))
+            state.lanes.retry([record])
+        if state.plan.is_batch and retries:
+            self._schedule(state, retries, max(due))
+        else:
+            for group, due_ms in zip(groups, due, strict=True):
+                self._schedule(state, group, due_ms)
+        return state.tracker.finished_count - before
+
+    def _drop_handed_out(
+        self, state: PartitionState, run: Run, left: list[AnyRecord], fatal: Failure, effects: list[Effect]
+    ) -> list[AnyRecord]:
+        """At most once: what the worker that died had handed out is over. Returns the rest."""
+        not_handed_out = 0 if state.plan.is_batch else len(run.records) - run.handed_out
+        at = max(0, len(left) - not_handed_out)
+        for record in left[:at]:
+            effects.append(notice_of("record_dropped", "warning", state, record, fatal))
+        state.settle(left[:at])
+        return left[at:]
+
+    def park(self, state: PartitionState, run: Run, now_ms: int, effects: list[Effect]) -> Run | None:
+        """Pass on what must follow an earlier record of its key. Returns what is left of the run, or None."""
+        stage = state.stage
+        if stage is None or not stage.line.holds_any(stage.index):
+            return run
+        parked = [record for record in run.records if stage.line.is_held(record.raw_key, stage.index)]
+        if not parked:
+            return run
+        for record in parked:
+            self._letters.retry(state, record, stage.index + 1, 0, now_ms, effects)
+        fields = {"partition": str(state.topic_partition), "records": len(parked), "offset": parked[0].offset}
+        effects.append(Notice("records_parked", "info", fields))
+        left = {record.offset for record in run.records} - {record.offset for record in parked}
+        run.records = [record for record in run.records if record.offset in left]
+        if not run.records or not state.lanes.keep_order:
+            state.lanes.end_run(parked, ())
+        return run if run.records else None
+
+    def _decide(
+        self, state: PartitionState, record: AnyRecord, failure: Failure, now_ms: int, wall_ms: int
+    ) -> Decision:
+        """Count the failure and ask the policy."""
+        attempts = state.attempts.get(record.offset)
+        if attempts is None:
+            before = retry_state_of(record.headers) if state.stage is not None else None
+            attempts = state.attempts[record.offset] = Attempts(since_ms=now_ms, first_failure_ms=wall_ms)
+            if before is not None:
+                attempts.carried = before.attempts
+                attempts.first_failure_ms = before.first_failure_ms or wall_ms
+        if failure.is_outage:
+            attempts.outages += 1
+        else:
+            attempts.failed += 1
+        return state.plan.failures.decide(
+            failure,
+            attempts=attempts.failed,
+            outages=attempts.outages,
+            now_ms=now_ms,
+            random=self._random,
+            stage=0 if state.stage is None else state.stage.index,
+            carried=attempts.carried,
+        )
+
+    def _give_up(
+        self,
+        state: PartitionState,
+        record: AnyRecord,
+        failure: Failure,
+        decision: Decision,
+        now_ms: int,
+        wall_ms: int,
+        effects: list[Effect],
+    ) -> int | None:
+        """Finish, dead-letter or stop. Returns when to try again instead, if the dead letter budget is spent."""
+        if isinstance(decision, DeadLetter):
+            meter = self._meter_of(state, now_ms)
+            free_ms: int | None = meter.take(now_ms) if meter is not None else None
+            if free_ms is not None:
+                attempts = state.attempts[record.offset]
+                attempts.failed = max(0, attempts.failed - 1)
+                trace, in_ms = failure.stack_trace, free_ms - now_ms
+                notice = notice_of(
+                    "dead_letter_budget_spent", "error", state, record, failure, trace=trace, in_ms=in_ms
+                )
+                effects.append(notice)
+                return free_ms
+            fields = {"dead_letter_topic": decision.topic}
+            notice = notice_of(
+                "record_dead_lettered", "warning", state, record, failure, trace=failure.stack_trace, **fields
+            )
+            attempts = state.attempts.pop(record.offset)
+            reason = DeadLetterReason.of(
+                failure,
+                attempts=max(1, attempts.total),
+                group=self._group,
+                first_failure_ms=attempts.first_failure_ms,
+                dead_lettered_ms=wall_ms,
+            )
+            self._letters.dead_letter(state, record, decision.topic, reason, notice, now_ms, effects)
+        elif isinstance(decision, Postpone):
+            in_ms = decision.delay_ms
+            notice = notice_of(
+                "record_postponed", "warning", state, record, failure, trace=failure.stack_trace, in_ms=in_ms
+            )
+            attempts = state.attempts.pop(record.offset)
+            letter = self._letters.retry(
+                state, record, decision.number, wall_ms + in_ms, now_ms, effects, attempts=attempts, failure=failure
+            )
+            letter.notice = notice
+        elif isinstance(decision, Stop):
+            stop_at(state, [record], decision.reason, effects, trace=failure.stack_trace)
+        else:
+            state.attempts.pop(record.offset, None)
+            state.settle([record])
+            is_dropped = state.plan.is_at_most_once and isinstance(failure.outcome, Retry | Dead)
+            event = "record_dropped" if is_dropped else "record_skipped"
+            trace = failure.stack_trace if is_dropped else ""
+            effects.append(notice_of(event, "warning", state, record, failure, trace=trace))
+        return None
+
+    def _meter_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:
+        plan = state.plan
+        if plan.budget is None:
+            return None
+        meter = self._meters.get(plan.name)
+        if meter is None:
+            meter = self._meters[plan.name] = BudgetMeter(plan.budget, now_ms)
+        return meter

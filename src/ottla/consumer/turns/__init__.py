@@ -1,0 +1,1 @@
+"""Whose turn it is: fair scheduling over partitions, and handing runs out."""

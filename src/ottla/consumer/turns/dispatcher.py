@@ -1,0 +1,92 @@
+"""Hands out runs: whose turn it is, and whether what is there goes out now or waits for more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.consumer.commit.claims import Claims
+from ottla.consumer.model.effects import Dispatch, Effect
+from ottla.consumer.model.timers import Timers
+from ottla.consumer.partitions.flow import FlowControl, PauseReason
+from ottla.consumer.partitions.partition import PartitionState
+from ottla.consumer.settling.settlement import Settlement
+from ottla.consumer.turns.route import RouteState
+from ottla.records import TopicPartition
+
+
+class Dispatcher:
+    """The way from the lanes to the workers. One per session; `claims` where a run waits for the commit behind it."""
+
+    __slots__ = ("_claims", "_flow", "_partitions", "_routes", "_settlement", "_timers")
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, PartitionState],
+        routes: Mapping[str, RouteState],
+        *,
+        flow: FlowControl,
+        timers: Timers,
+        settlement: Settlement,
+        claims: Claims | None,
+    ) -> None:
+        self._partitions = partitions
+        self._routes = routes
+        self._flow = flow
+        self._timers = timers
+        self._settlement = settlement
+        self._claims = claims
+
+    def dispatch(self, now_ms: int, effects: list[Effect]) -> None:
+        """Give every free worker a run, as long as there are any."""
+        for route in self._routes.values():
+            if len(route.scheduler):
+                self._dispatch_route(route, now_ms, effects)
+
+    def activate(self, state: PartitionState) -> None:
+        """The partition may have something to hand out: it takes its turns with the others."""
+        if state.is_eligible and not self._flow.is_paused_for(state.topic_partition, PauseReason.USER):
+            self._routes[state.plan.name].scheduler.activate(state.topic_partition)
+
+    def look_again(self, state: PartitionState, at_ms: int | None) -> None:
+        """A batch that waits for more goes out then."""
+
+        def fire(now_ms: int, effects: list[Effect]) -> None:
+            if self.is_current(state):
+                self.activate(state)
+
+        if at_ms is not None:
+            self._timers.at(at_ms, fire)
+
+    def is_current(self, state: PartitionState) -> bool:
+        """Whether the partition is still assigned as it was, and not on its way out."""
+        return self._partitions.get(state.topic_partition) is state and not state.is_draining
+
+    def _dispatch_route(self, route: RouteState, now_ms: int, effects: list[Effect]) -> None:
+        while route.has_free_worker:
+            turn = route.scheduler.next_turn()
+            if turn is None:
+                return
+            topic_partition, allowance = turn
+            state = self._partitions[topic_partition]
+            if not state.is_eligible:
+                continue
+            if state.linger is not None and self._lingers(state, now_ms):
+                continue
+            run = route.take_run(state, allowance, now_ms)
+            if state.linger is not None:
+                self.look_again(state, state.linger.taken(waiting=state.lanes.waiting, now_ms=now_ms))
+            if run is not None and state.stage is not None:
+                run = self._settlement.park(state, run, now_ms, effects)
+            if run is not None:
+                state.in_flight.add(run)
+                route.in_flight += 1
+                if self._claims is not None:
+                    self._claims.claim(state, run)
+                else:
+                    effects.append(Dispatch(run))
+            self.activate(state)
+
+    def _lingers(self, state: PartitionState, now_ms: int) -> bool:
+        is_pressed = state.lanes.has_retries or self._flow.is_paused(state.topic_partition)
+        assert state.linger is not None
+        return not is_pressed and state.linger.waits(waiting=state.lanes.waiting, now_ms=now_ms)

@@ -1,0 +1,161 @@
+"""The declared table from exceptions to outcomes. An exception that nobody declared is retried, never passed over."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.errors import ConfigError, FencedError, RegistryUnavailable, SerializationError
+from ottla.failures.outcomes import Dead, InvalidRecord, Outcome, Retry
+from ottla.records import Malformed
+
+STACK_TRACE_LIMIT_BYTES: Final = 8_192
+"""A stack trace travels in a record header, and a topic takes a megabyte per record by default."""
+
+MESSAGE_LIMIT_BYTES: Final = 2_048
+
+_INVALID: Final = Dead(reason="the record is invalid", kind="invalid")
+
+FATAL_NAMES: Final[Mapping[str, Outcome]] = {
+    # By name, so that Ottla imports none of them: pydantic and msgspec raise these when a value breaks its type.
+    "pydantic_core._pydantic_core.ValidationError": _INVALID,
+    "msgspec.ValidationError": _INVALID,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why one delivery of a record did not end in `Ack` or `Skip`, as text: it keeps no frames and no record alive.
+
+    `is_outage` marks what is nobody's fault in the record (a schema registry that does not answer): it is retried
+    without counting attempts, and is never a reason for a dead letter.
+    """
+
+    outcome: Outcome
+    kind: str = "failed"
+    error_type: str = ""
+    message: str = ""
+    stack_trace: str = ""
+    is_outage: bool = False
+
+    @classmethod
+    def of_malformed(cls, malformed: Malformed) -> Failure:
+        """A part of the record that could not be decoded."""
+        return cls(
+            outcome=Dead(reason=malformed.error, kind=malformed.kind),
+            kind=malformed.kind,
+            error_type=malformed.error_type,
+            message=f"{malformed.part}: {malformed.error}",
+        )
+
+    @classmethod
+    def of_outcome(cls, outcome: Retry | Dead) -> Failure:
+        """A handler that returned `Retry` or `Dead`."""
+        kind = outcome.kind if isinstance(outcome, Dead) else "failed"
+        return cls(outcome=outcome, kind=kind, error_type=type(outcome).__name__, message=outcome.reason)
+
+
+class ExceptionTable:
+    """Finds the outcome of an exception: the entry of its nearest base class, else `Retry`.
+
+    `entries` are the user's; they win over the built-in ones: `InvalidRecord`, `SerializationError`, and the validation
+    errors of pydantic and msgspec are dead at the first failure; `RegistryUnavailable` is an outage.
+    """
+
+    __slots__ = ("_declared", "_entries", "_found")
+
+    def __init__(self, entries: Mapping[type[BaseException], Outcome] | None = None) -> None:
+        for exception_type, outcome in (entries or {}).items():
+            if not (isinstance(exception_type, type) and issubclass(exception_type, BaseException)):
+                raise ConfigError(
+                    f"the exception table maps exception classes to outcomes, got the key {exception_type!r}"
+                )
+            if not isinstance(outcome, Outcome):
+                raise ConfigError(
+                    f"the exception table maps {exception_type.__name__} to {outcome!r}; "
+                    "it must be Ack(), Retry(), Dead(reason) or Skip(reason)"
+                )
+        self._entries: dict[type[BaseException], Outcome] = {
+            InvalidRecord: _INVALID,
+            SerializationError: _INVALID,
+            **(entries or {}),
+        }
+        self._declared = tuple(entries or ())
+        self._found: dict[type[BaseException], Outcome] = {}
+
+    def declares(self, error: BaseException) -> bool:
+        """Whether the user's entries name this exception, or a base of it."""
+        return isinstance(error, self._declared)
+
+    def outcome_of(self, error: BaseException) -> Outcome:
+        """The declared outcome of `error`; `Retry()` when nothing was declared."""
+        error_type = type(error)
+        found = self._found.get(error_type)
+        if found is None:
+            found = self._found[error_type] = self._look_up(error_type)
+        return found
+
+    def failure_of(self, error: BaseException) -> Failure:
+        """`error` as evidence: its outcome, its text and its capped stack trace."""
+        outcome = self.outcome_of(error)
+        return Failure(
+            outcome=outcome,
+            kind=outcome.kind if isinstance(outcome, Dead) else "failed",
+            error_type=_qualified_name(type(error)),
+            message=cap_text(_text_of(error), MESSAGE_LIMIT_BYTES),
+            stack_trace=stack_trace_of(error),
+            is_outage=isinstance(error, RegistryUnavailable) and RegistryUnavailable not in self._entries,
+        )
+
+    def _look_up(self, error_type: type[BaseException]) -> Outcome:
+        for base in error_type.__mro__:
+            if base in self._entries:
+                return self._entries[base]
+            by_name = FATAL_NAMES.get(f"{base.__module__}.{base.__qualname__}")
+            if by_name is not None:
+                return by_name
+        return Retry(reason="an exception that is not in the exception table")
+
+
+def _text_of(error: BaseException) -> str:
+    # An exception whose own text cannot be had must not lose what it is the evidence of.
+    try:
+        return str(error)
+    except Exception as problem:
+        return f"<no text: {type(problem).__name__} in __str__>"
+
+
+def stack_trace_of(error: BaseException, limit_bytes: int = STACK_TRACE_LIMIT_BYTES) -> str:
+    """The traceback as text, at most `limit_bytes` of UTF-8. The end is kept: it names the error and where it arose."""
+    text = "".join(traceback.format_exception(error))
+    encoded = text.encode("utf-8", "backslashreplace")
+    if len(encoded) <= limit_bytes:
+        return encoded.decode()
+    mark = "[… cut]\n"
+    tail = encoded[-(limit_bytes - len(mark.encode())) :].decode("utf-8", "ignore")
+    return mark + tail
+
+
+def cap_text(text: str, limit_bytes: int) -> str:
+    """`text` with at most `limit_bytes` of UTF-8, its beginning kept, never cut inside a character."""
+    encoded = text.encode("utf-8", "backslashreplace")
+    if len(encoded) <= limit_bytes:
+        return encoded.decode()
+    return encoded[: limit_bytes - 3].decode("utf-8", "ignore") + "…"
+
+
+def described(error: BaseException) -> str:
+    """The error in one line: its type and its text."""
+    return f"{type(error).__name__}: {_text_of(error)}"
+
+
+def is_fencing(error: BaseException) -> bool:
+    """Whether the error says that a newer instance took over."""
+    return isinstance(error, FencedError)
+
+
+def _qualified_name(error_type: type[BaseException]) -> str:
+    module = error_type.__module__
+    return error_type.__qualname__ if module == "builtins" else f"{module}.{error_type.__qualname__}"

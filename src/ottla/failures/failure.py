@@ -1,0 +1,119 @@
+"""What to do with a record that failed: one pure decision from the failure, the attempts so far and what is declared.
+
+    Skip, Ack (from the exception table)  → `Finish`
+    an outage (the registry is down)      → `RetryAt`, attempts not counted
+    Retry, attempts left                  → `RetryAt`
+    Retry, none left, a retry topic left  → `Postpone` to the next retry topic; where the handler asked for a delay, to
+                                            the next one that waits as long
+    the same in the last retry topic, of  → `RetryAt`: it followed an earlier record of its key there, and has its own
+      a record that had fewer deliveries    deliveries all the same, with the delays it did not have yet
+    Retry, none left; or Dead             → `DeadLetter` when a topic is declared, else `Stop`
+
+`Stop` holds the partition where it is and turns the consumer unready. Never log-and-commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, TypeAlias
+
+from ottla.failures.exceptions import Failure
+from ottla.failures.outcomes import Dead, Retry
+from ottla.failures.retry import RetryPolicy
+from ottla.failures.retry_topics import RetryTopics
+
+_OUTAGE_BACKOFF: Final = RetryPolicy(max_attempts=None, initial_s=0.25, max_s=15.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The record is done without having been handled, on request (`Skip`, or an exception declared as `Ack`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Deliver it again, not before `due_ms`."""
+
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """Write it to retry topic `number` (1 is the first); it is not handled there before `delay_ms` are over."""
+
+    number: int
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Write it to `topic`; it is done when that write is acknowledged."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Hold the partition at this record and turn unready: nothing that was declared can take the record."""
+
+    reason: str
+
+
+Decision: TypeAlias = Finish | RetryAt | Postpone | DeadLetter | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePolicy:
+    """What was declared for a handler's failures."""
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry_topics: RetryTopics | None = None
+    dead_letter_topic: str | None = None
+
+    def decide(
+        self,
+        failure: Failure,
+        *,
+        attempts: int,
+        outages: int,
+        now_ms: int,
+        random: Random,
+        stage: int = 0,
+        carried: int = 0,
+    ) -> Decision:
+        """`attempts` counts failed deliveries, this one included; `outages` those that were no fault of the record;
+        `stage` is the number of the retry topic that the record is in, 0 in its own topic; `carried` counts the failed
+        deliveries before it came there."""
+        outcome = failure.outcome
+        if failure.is_outage:
+            return RetryAt(now_ms + _OUTAGE_BACKOFF.delay_ms(outages, random))
+        if isinstance(outcome, Retry) and not self.retry.is_exhausted(attempts):
+            asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
+            return RetryAt(now_ms + (self.retry.delay_ms(attempts, random) if asked_ms is None else asked_ms))
+        if isinstance(outcome, Retry) and self.retry_topics is not None:
+            asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
+            topics = len(self.retry_topics.delays_s)
+            if stage < topics:
+                return self._postpone(self.retry_topics, stage + 1, asked_ms)
+            rounds = (carried + attempts) // (self.retry.max_attempts or 1)
+            if rounds <= topics:
+                return RetryAt(now_ms + (self.retry_topics.delay_ms(rounds) if asked_ms is None else asked_ms))
+        if isinstance(outcome, Retry | Dead):
+            if self.dead_letter_topic is not None:
+                return DeadLetter(self.dead_letter_topic)
+            total = carried + attempts
+            tried = f"after {total} attempts" if total > 1 else "at the first attempt"
+            what = f"{failure.error_type}: {failure.message}" if failure.error_type else failure.message
+            return Stop(f"{failure.kind} {tried} and no dead letter topic is declared ({what})")
+        return Finish()
+
+    @staticmethod
+    def _postpone(retry_topics: RetryTopics, number: int, asked_ms: int | None) -> Postpone:
+        """To retry topic `number` at the least. No record waits longer in a retry topic than the topic's delay: those
+        behind it would wait as well."""
+        last = len(retry_topics.delays_s)
+        while asked_ms is not None and number < last and retry_topics.delay_ms(number) < asked_ms:
+            number += 1
+        longest_ms = retry_topics.delay_ms(number)
+        return Postpone(number, longest_ms if asked_ms is None else min(asked_ms, longest_ms))

@@ -1,0 +1,99 @@
+"""Building the record that takes a dead letter back to where it came from.
+
+The value and the key are the dead letter's own bytes, which are the original's; every family of dead letter headers is
+taken off, so that a second failure tells its own story; `ottla-redriven` counts how often it was sent back. A claim (a
+dead letter without its value) is sent back as the record that its position names, which has to be fetched first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.failures.foreign import FAMILIES, DeadLetterView, describe_dead_letter
+from ottla.records import Header, Headers, last_header, topic_problem
+
+REDRIVEN_HEADER: Final = "ottla-redriven"
+
+_MOST_TIMES: Final = 2**31 - 1
+"""Where the count ends. More digits than it has are somebody's forgery, and cost time to read."""
+
+_FAMILY_NAMES: Final = frozenset(name for fields in FAMILIES.values() for name in fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """A record as it was produced, read at the position that a claim names."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """What to produce, and where to. `partition` is None: the key decides, as it did the first time."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    times: int
+    origin: DeadLetterView
+
+
+def build_redrive(
+    *,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    to_topic: str | None = None,
+    original: Original | None = None,
+) -> Redrive | None:
+    """The record to send back, or None when neither the headers nor `to_topic` say where to.
+
+    None as well for a claim without its `original`: what is left of it would be a tombstone, which deletes.
+    """
+    view = describe_dead_letter(headers)
+    if view is None:
+        if to_topic is None:
+            return None
+        view = DeadLetterView(family="unknown")
+    topic = to_topic or view.topic
+    if topic is None:
+        return None
+    if view.omitted is not None:
+        if original is None or original.timestamp_ms != view.timestamp_ms:
+            return None
+        key, value, headers = original.key, original.value, original.headers
+    times = _times(headers) + 1
+    kept = [header for header in headers if header[0] not in _FAMILY_NAMES and header[0] != REDRIVEN_HEADER]
+    kept.append((REDRIVEN_HEADER, str(times).encode()))
+    return Redrive(topic=topic, key=key, value=value, headers=kept, times=times, origin=view)
+
+
+def refusal(topic: str, *, dead_letter_topic: str, origins: Collection[str] | None) -> str | None:
+    """Why a dead letter does not go to the topic that its headers name, or None when it does.
+
+    Whoever may write to the dead letter topic writes the headers. `origins`: the topics somebody has agreed to.
+    """
+    problem = topic_problem(topic)
+    if problem is not None:
+        return problem
+    if topic == dead_letter_topic:
+        return f"{topic} is the dead letter topic itself"
+    if topic.startswith("__"):
+        return f"{topic} is a topic of Kafka's own"
+    if origins is not None and topic not in origins:
+        return f"{topic} is not among the topics to send to"
+    return None
+
+
+def _times(headers: Headers) -> int:
+    given = last_header(headers, REDRIVEN_HEADER)
+    if given is None or not given.isdigit():
+        return 0
+    is_longer = len(given) > len(str(_MOST_TIMES))
+    return _MOST_TIMES - 1 if is_longer else min(int(given), _MOST_TIMES - 1)

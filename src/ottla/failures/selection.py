@@ -1,0 +1,45 @@
+"""Which dead letters are meant: by kind, origin, error, group or time. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.failures.foreign import DeadLetterView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    """All that is given must hold. Of a family that does not say, a criterion never holds: nothing is guessed."""
+
+    kind: str | None = None
+    origin_topic: str | None = None
+    error: str | None = None
+    """A part of the error's type or message, in any case."""
+    group: str | None = None
+    since_ms: int | None = None
+    """Dead-lettered at or after this moment, epoch milliseconds."""
+
+    def matches(self, view: DeadLetterView) -> bool:
+        """Whether this dead letter is meant."""
+        if self.kind is not None and view.kind != self.kind:
+            return False
+        if self.origin_topic is not None and view.topic != self.origin_topic:
+            return False
+        if self.group is not None and view.group != self.group:
+            return False
+        if self.since_ms is not None and (view.dead_lettered_ms is None or view.dead_lettered_ms < self.since_ms):
+            return False
+        text = f"{view.error_type or ''} {view.message or ''}".lower()
+        return self.error is None or self.error.lower() in text
+
+    @property
+    def label(self) -> str:
+        """The criteria in one word, the same for the same criteria; empty without any."""
+        given = {
+            "kind": self.kind,
+            "origin": self.origin_topic,
+            "error": self.error,
+            "group": self.group,
+            "since": self.since_ms,
+        }
+        return ",".join(f"{name}={value}" for name, value in given.items() if value is not None)

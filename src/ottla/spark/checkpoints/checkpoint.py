@@ -1,0 +1,153 @@
+"""What Spark wrote into a query's checkpoint: offsets planned, batches committed, the watermark, state or none.
+
+    checkpoint = read_checkpoint("/data/checkpoints/delays/v1/by_hour")
+    checkpoint.position        # the offsets of the last committed batch: where a restart goes on
+
+Spark first writes `offsets/N` (the plan of batch N), runs the batch, then writes `commits/N`. A restart runs the batch
+that was planned and not committed again, with the same offsets. Reading needs neither Spark nor Java.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ottla.errors import ConfigError
+from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
+from ottla.spark.checkpoints.start_offsets import local_path
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there nothing tells whether a query runs
+    fcntl = None  # type: ignore[assignment]
+
+START_FILES = "ottla-starting-offsets*.json"
+LOCK_NAME = ".ottla-query.lock"
+_NO_OFFSETS = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """One file of the offset log. `sources` are in the order of the query; None: that source had nothing yet."""
+
+    number: int
+    sources: tuple[Offsets | None, ...]
+    watermark_ms: int
+
+    @property
+    def position(self) -> Offsets:
+        """The end offsets of all Kafka sources together."""
+        return {p: offset for offsets in self.sources if offsets for p, offset in offsets.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint as it stood when it was read."""
+
+    path: Path
+    query_id: str | None
+    planned: PlannedBatch | None
+    committed: PlannedBatch | None
+    has_state: bool
+    start: Offsets
+
+    @property
+    def position(self) -> Offsets:
+        """Where the query is: behind the last committed batch, or at the start that was fixed for it."""
+        return self.start if self.committed is None else self.committed.position
+
+    @property
+    def unfinished(self) -> PlannedBatch | None:
+        """The batch that was planned and not committed: a restart runs it again, with the same offsets."""
+        if self.planned is None or (self.committed is not None and self.planned.number <= self.committed.number):
+            return None
+        return self.planned
+
+
+def is_checkpoint(location: str) -> bool:
+    """Whether a query has ever written here."""
+    path = local_path(location)
+    return (path / "metadata").is_file() or (path / "offsets").is_dir()
+
+
+def read_checkpoint(location: str) -> Checkpoint:
+    """The checkpoint at `location`; a ConfigError when there is none."""
+    path = local_path(location)
+    start = _start(path)
+    if not is_checkpoint(location) and not start:
+        raise ConfigError(f"{path}: no checkpoint of a Spark query (found neither metadata nor offsets)")
+    planned, committed = _numbers(path / "offsets"), _numbers(path / "commits")
+    last = committed[-1] if committed else None
+    return Checkpoint(
+        path=path,
+        query_id=_query_id(path / "metadata"),
+        planned=_batch(path, planned[-1]) if planned else None,
+        committed=_batch(path, last) if last in planned and last is not None else None,
+        has_state=(path / "state").is_dir() and any((path / "state").iterdir()),
+        start=start,
+    )
+
+
+@contextmanager
+def query_lock(location: str) -> Iterator[None]:
+    """Held by whoever runs a query on this checkpoint, or edits it. The system gives it back when a process dies."""
+    path = local_path(location)
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK_NAME).open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError(f"{path}: a query is running on this checkpoint; stop it first") from None
+        yield
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of an offset log file: a version, the batch's metadata, then one line for each source."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    if len(lines) < 2 or lines[0] != "v1":
+        found = lines[0] if lines else "nothing"
+        raise ConfigError(f"{file}: found {found!r}, wanted an offset log of version v1")
+    return lines
+
+
+def line_offsets(line: str) -> Offsets | None:
+    """The offsets in a line, or None where it is not that of a Kafka source."""
+    if line == _NO_OFFSETS:
+        return None
+    try:
+        return from_json_dict(json.loads(line))[0]
+    except (ValueError, AttributeError, TypeError):
+        return None  # another kind of source, a rate or a file source
+
+
+def _batch(path: Path, number: int) -> PlannedBatch:
+    lines = read_lines(path / "offsets" / str(number))
+    metadata: dict[str, Any] = json.loads(lines[1])
+    return PlannedBatch(
+        number=number,
+        sources=tuple(line_offsets(line) for line in lines[2:]),
+        watermark_ms=int(metadata.get("batchWatermarkMs", 0)),
+    )
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(f.name) for f in folder.iterdir() if f.name.isdigit()) if folder.is_dir() else []
+
+
+def _query_id(file: Path) -> str | None:
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["id"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+
+
+def _start(path: Path) -> Offsets:
+    offsets: Offsets = {}
+    for file in sorted(path.glob(START_FILES)):
+        offsets |= from_json_dict(json.loads(file.read_text(encoding="utf-8")))[0]
+    return offsets

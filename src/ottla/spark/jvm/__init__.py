@@ -1,0 +1,1 @@
+"""Java, the JVM and Spark's Python workers: finding, starting, preparing them."""

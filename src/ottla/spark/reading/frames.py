@@ -1,0 +1,83 @@
+"""`read` and `read_stream`: topics as DataFrames in one call, decoded inside the source.
+
+What they add to plain `spark.read.format("ottla")`: decoding without a second trip between the JVM and Python, starting
+offsets kept beside the checkpoint, and Spark's own connector instead of this one where you ask for it (`engine`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.spark.checkpoints.start_offsets import FILE_NAME
+from ottla.spark.jvm.asked_python import is_not_found, lacks_the_package, python_of_the_jvm
+from ottla.spark.options import DECODE_OPTION
+from ottla.spark.reading.engine import Engine, jvm_options, takes_jvm
+from ottla.spark.values.decoding import Decodable, decode
+from ottla.spark.values.source_decoding import pack_recipes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read(
+    spark: SparkSession,
+    topic: str | Sequence[str] | None = None,
+    *,
+    bootstrap_servers: str,
+    value: Decodable = None,
+    key: Decodable = None,
+    engine: Engine = "python",
+    **options: Any,
+) -> DataFrame:
+    """A batch DataFrame of what is in the topics. `options` are those of `format("ottla")`."""
+    given = _options(topic, bootstrap_servers, options)
+    return _load(spark.read, spark, given, value=value, key=key, engine=engine)
+
+
+def read_stream(
+    spark: SparkSession,
+    topic: str | Sequence[str] | None = None,
+    *,
+    bootstrap_servers: str,
+    checkpoint: str | None = None,
+    value: Decodable = None,
+    key: Decodable = None,
+    engine: Engine = "python",
+    **options: Any,
+) -> DataFrame:
+    """A streaming DataFrame. `checkpoint` is the query's checkpoint location: the starting offsets are kept there too,
+
+    so that a restart before the first batch is committed starts where the first attempt did.
+    """
+    given = _options(topic, bootstrap_servers, options)
+    if checkpoint is not None:
+        given.setdefault("startingOffsetsFile", f"{checkpoint.rstrip('/')}/{FILE_NAME}")
+    return _load(spark.readStream, spark, given, value=value, key=key, engine=engine)
+
+
+def _options(topic: str | Sequence[str] | None, bootstrap_servers: str, options: dict[str, Any]) -> dict[str, str]:
+    given = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in options.items()}
+    given["kafka.bootstrap.servers"] = bootstrap_servers
+    if topic is not None:
+        given["subscribe"] = topic if isinstance(topic, str) else ",".join(topic)
+    return given
+
+
+def _load(
+    reader: Any, spark: SparkSession, options: dict[str, str], *, value: Decodable, key: Decodable, engine: Engine
+) -> DataFrame:
+    if takes_jvm(engine, spark, options):
+        frame: DataFrame = reader.format("kafka").options(**jvm_options(options)).load()
+        wants_decoding = value is not None or key is not None
+        return decode(frame, value=value, key=key) if wants_decoding else frame
+    packed = pack_recipes(value=value, key=key)
+    if packed is not None:
+        options = options | {DECODE_OPTION: packed}
+    try:
+        loaded: DataFrame = reader.format("ottla").options(**options).load()
+    except Exception as error:
+        if is_not_found(error):
+            raise lacks_the_package(python_of_the_jvm(spark)) from error
+        raise
+    return loaded

@@ -1,0 +1,173 @@
+"""The data source `ottla`: what `spark.read` and `spark.readStream.format("ottla")` call, batch and streaming.
+
+The reader objects here are thin: `log.py` knows where partitions begin and end, `planner.py` decides who reads what,
+`ottla.columnar` reads. Spark pickles the reader once and sends that copy to the workers, so `read` may use nothing that
+another method has stored; connections are kept per process (`connections.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ottla.spark.connections import cluster_for
+from ottla.spark.options import DECODE_OPTION, SourceOptions, source_columns, source_options
+from ottla.spark.planner import plan_tasks
+from ottla.spark.reading.hangup import end_quietly_when_spark_hangs_up
+from ottla.spark.reading.stream_position import StreamPosition
+from ottla.spark.reading.subscription import batch_ranges
+from ottla.spark.values.schema import spark_schema
+from ottla.wire_client import OffsetRange
+
+
+class OttlaSource(DataSource):
+    """Kafka topics as tables. See `docs/how-to/spark.md` for the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ottla"
+
+    def schema(self) -> StructType:
+        options = dict(self.options)
+        columns, decode = source_columns(options), options.get(DECODE_OPTION)
+        if decode is None:
+            return spark_schema(columns)
+        # Here and in `read_task`, because Spark starts a process for every stream: loading the serdes there, where
+        # nothing is decoded, would be a tenth of the time until a query starts.
+        from ottla.spark.values.source_decoding import decoded_schema
+
+        schema: StructType = decoded_schema(columns, decode)
+        return schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(source_options(dict(self.options), is_streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(source_options(dict(self.options), is_streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from ottla.spark.writing.sink import batch_writer
+
+        return batch_writer(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from ottla.spark.writing.sink import stream_writer
+
+        return stream_writer(dict(self.options), schema)
+
+
+class Task(InputPartition):
+    """The offset ranges that one Spark task reads."""
+
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        super().__init__(tuple(ranges))
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        ranges: tuple[OffsetRange, ...] = self.value
+        return ranges
+
+
+def read_task(options: SourceOptions, task: Task) -> Iterator[pa.RecordBatch]:
+    """The records of one task, as Arrow record batches; decoded, where that was asked for."""
+    from ottla.columnar import read_ranges  # by workers only: what plans a stream starts without the decoder
+
+    cluster = cluster_for(options.wire)
+    batches = read_ranges(cluster, task.ranges, columns=options.columns, on_data_loss=options.on_data_loss.of)
+    if options.decode is None:
+        yield from batches
+        return
+    from ottla.spark.values.decoding import decode_batch
+    from ottla.spark.values.source_decoding import unpack_decoders
+
+    decoders = unpack_decoders(options.decode)
+    with closing(batches):  # Spark may stop reading at any time: the connection must not keep an answer
+        for batch in batches:
+            yield decode_batch(batch, decoders)
+
+
+def tasks_for(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+    """The planned tasks, as Spark's input partitions."""
+    planned = plan_tasks(
+        ranges,
+        parallelism=options.parallelism,
+        rows_per_task=options.rows_per_task,
+        min_tasks=options.min_tasks,
+        max_rows_per_task=options.max_rows_per_task,
+    )
+    return [Task(ranges) for ranges in planned]
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read`: everything between two positions, as it stands when the plan is made."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        # Spark wants at least one partition; an empty one yields nothing.
+        return tasks_for(self._options, batch_ranges(cluster_for(self._options.wire), self._options)) or [Task(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return read_task(self._options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream`. All methods but `read` run in one process that lives as long as the query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._position: StreamPosition | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._stream().initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._stream().freeze_end()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._stream().advance(start, budget=limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._stream().log_end()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return tasks_for(self._options, self._stream().ranges(start, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return read_task(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._stream().done(end)
+
+    def stop(self) -> None:
+        if self._position is not None:
+            self._position.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_position": None}
+
+    def _stream(self) -> StreamPosition:
+        if self._position is None:
+            end_quietly_when_spark_hangs_up()
+            self._position = StreamPosition(cluster_for(self._options.wire), self._options)
+        return self._position

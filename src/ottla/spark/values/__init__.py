@@ -1,0 +1,1 @@
+"""Values of rows: non-throwing decoding, schemas, dead letters."""

@@ -1,0 +1,149 @@
+"""Non-throwing decoding in DataFrames, batch and streaming.
+
+    decoded = ottla.spark.decode(df, value=Avro(Order))
+    good, bad = ottla.spark.split(decoded)
+
+The decoded column replaces the bytes; `_error` is null for rows that decode, else it says what is wrong; `_raw` keeps
+the original bytes of rows that do not. No row is dropped and nothing is raised for bad bytes: what happens to bad rows
+is the pipeline's decision (`dead_letters` makes dead letters of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
+from ottla.columnar.values.rows import ERROR
+from ottla.errors import ConfigError
+from ottla.serdes import Serde, as_serde
+from ottla.spark.values.portable import Recipe, recipe_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ERROR_COLUMN = "_error"
+RAW_COLUMN = "_raw"
+
+Part: TypeAlias = Literal["key", "value"]
+PARTS: tuple[Part, ...] = ("key", "value")
+
+ERROR_TYPE = pa.struct([pa.field("part", pa.string()), *ERROR])
+RAW_TYPE = pa.struct([pa.field(part, pa.binary()) for part in PARTS])
+
+Decodable: TypeAlias = "Serde[Any] | type | Callable[[], Serde[Any]] | None"
+"""A serde, one of `bytes`, `str`, `int`, or a function that makes the serde (for one that cannot be pickled)."""
+
+
+def decode(
+    frame: DataFrame,
+    *,
+    value: Decodable = None,
+    key: Decodable = None,
+    value_type: pa.DataType | None = None,
+    key_type: pa.DataType | None = None,
+) -> DataFrame:
+    """`frame` with its `value` and/or `key` bytes decoded, and the columns `_error` and `_raw` behind all others.
+
+    `value_type` and `key_type` are Arrow types, needed only where a serde does not say what its values look like.
+    """
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    wanted: dict[Part, tuple[Decodable, pa.DataType | None]] = {"key": (key, key_type), "value": (value, value_type)}
+    recipes: dict[Part, tuple[Recipe, pa.DataType | None]] = {}
+    types: dict[str, Any] = {}
+    for part, (serde, kind) in wanted.items():
+        if serde is None:
+            continue
+        field = next((f for f in frame.schema.fields if f.name == part), None)
+        if field is None or not isinstance(field.dataType, BinaryType):
+            found = "no such column" if field is None else field.dataType.simpleString()
+            raise ConfigError(f"decode: column {part}: found {found}, wanted binary")
+        recipe = recipe_of(serde if callable(serde) and not isinstance(serde, type) else as_serde(serde))
+        recipes[part] = (recipe, kind)
+        types[part] = from_arrow_type(decoder_for(recipe(), type=kind).type)
+    if not recipes:
+        raise ConfigError("decode: give a serde for value, key or both")
+    for name in (ERROR_COLUMN, RAW_COLUMN):
+        if name in frame.columns:
+            raise ConfigError(
+                f"decode: there is a column {name} already; a frame is decoded once, key and value together"
+            )
+    fields = [StructField(f.name, types.get(f.name, f.dataType), True) for f in frame.schema.fields]
+    fields += [
+        StructField(ERROR_COLUMN, from_arrow_type(ERROR_TYPE), True),
+        StructField(RAW_COLUMN, from_arrow_type(RAW_TYPE), True),
+    ]
+    return frame.mapInArrow(_DecodeBatches(recipes), StructType(fields))
+
+
+def split(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """(good, bad): rows that decoded, without the extra columns; and rows that did not, with their original bytes.
+
+    `bad` has the columns of the source again (key and value are the original bytes), and `_error`.
+    """
+    from pyspark.sql import functions as f
+
+    if ERROR_COLUMN not in decoded.columns:
+        raise ConfigError(f"split: found no column {ERROR_COLUMN}; pass what decode() returned")
+    good = decoded.filter(f.col(ERROR_COLUMN).isNull()).drop(ERROR_COLUMN, RAW_COLUMN)
+    columns = [c for c in decoded.columns if c != RAW_COLUMN]
+    bad = decoded.filter(f.col(ERROR_COLUMN).isNotNull()).select(
+        *[f.col(f"{RAW_COLUMN}.{c}").alias(c) if c in PARTS else f.col(c) for c in columns]
+    )
+    return good, bad
+
+
+class _DecodeBatches:
+    """What runs in the workers: one batch in, one batch out. Pickled, so it holds recipes and makes decoders late."""
+
+    def __init__(self, recipes: dict[Part, tuple[Recipe, pa.DataType | None]]) -> None:
+        self._recipes = recipes
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoders = {part: decoder_for(recipe(), type=kind) for part, (recipe, kind) in self._recipes.items()}
+        for batch in batches:
+            yield decode_batch(batch, decoders)
+
+
+def decode_batch(batch: pa.RecordBatch, decoders: dict[Part, ColumnDecoder]) -> pa.RecordBatch:
+    """One batch with decoded columns, `_error` and `_raw`."""
+    columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
+    raw = {part: columns.get(part) for part in PARTS}
+    topic = _some_topic(columns.get("topic"))
+    errors: list[pa.Array] = []
+    for part, decoder in decoders.items():
+        columns[part], found = decoder.decode(columns[part], topic=topic, part=part)
+        errors.append(_with_part(found, part))
+    error = errors[0] if len(errors) == 1 else pc.coalesce(*errors)
+    is_bad = error.is_valid()
+    kept = [_binary(raw[part], batch.num_rows) for part in PARTS]
+    columns[ERROR_COLUMN] = error
+    columns[RAW_COLUMN] = _only_where(pa.StructArray.from_arrays(kept, fields=list(RAW_TYPE)), is_bad)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _with_part(errors: pa.Array, part: Part) -> pa.Array:
+    parts = pa.repeat(pa.scalar(part, pa.string()), len(errors))
+    members: Sequence[pa.Array] = [errors.field(i) for i in range(errors.type.num_fields)]
+    with_part = pa.StructArray.from_arrays([parts, *members], fields=list(ERROR_TYPE))
+    return _only_where(with_part, errors.is_valid())
+
+
+def _only_where(column: pa.Array, present: pa.Array) -> pa.Array:
+    """The column with null in the other rows. As indices: `if_else` copies every value, and most rows are good."""
+    keep = present.to_numpy(zero_copy_only=False)
+    return column.take(pa.array(np.arange(len(column)), mask=~keep))
+
+
+def _binary(column: pa.Array | None, rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.binary()) if column is None or column.type != pa.binary() else column
+
+
+def _some_topic(column: pa.Array | None) -> str:
+    return "" if column is None or not len(column) or not column[0].is_valid else str(column[0].as_py())

@@ -1,0 +1,1 @@
+"""DataFrames into topics, at least once or exactly once."""

@@ -1,0 +1,195 @@
+"""Takes dead letters back to the topics they came from: filtered, at a limited rate, and not twice.
+
+How far a redrive has come is committed under a group of its own, `ottla-redrive.<topic>` plus filter and destination,
+after the records are acknowledged. The same call again goes on where it ended; a crash in between repeats at most one
+commit interval. Dead letters stay in their topic until retention takes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
+
+from ottla.config import consumer_settings, security_of
+from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from ottla.failures.foreign import describe_dead_letter
+from ottla.failures.letter_settings import letter_settings
+from ottla.failures.redrive import Redrive, build_redrive, refusal
+from ottla.failures.selection import DeadLetterFilter
+from ottla.sync.admin.originals import Originals
+from ottla.sync.client.headers import HeaderReader
+from ottla.sync.produce.producer import Producer
+
+COMMIT_EVERY: Final = 500
+_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class RedriveReport:
+    """What a redrive did. `homeless` are records whose headers do not say where they came from, `refused` those whose
+    headers name a topic that nothing is sent to; `first_refusal` says why the first of them is. `gone` are claims whose
+    record is not in its topic any more."""
+
+    seen: int = 0
+    redriven: int = 0
+    filtered: int = 0
+    homeless: int = 0
+    refused: int = 0
+    first_refusal: str | None = None
+    gone: int = 0
+
+
+def redrive(
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    wanted: DeadLetterFilter | None = None,
+    to_topic: str | None = None,
+    origins: Collection[str] | None = None,
+    per_second: float | None = None,
+    limit: int | None = None,
+    is_dry_run: bool = False,
+    on_redrive: Callable[[Redrive], None] = lambda _redrive: None,
+    settings: Mapping[str, Any] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> RedriveReport:
+    """Send the dead letters of `topic` that are `wanted` back to their origin, or all of them `to_topic`.
+
+    Their headers name the origin, and everyone who may write to the dead letter topic can write headers: give
+    `origins`, the topics that you agree to. Without them the dead letter topic itself and Kafka's own are refused.
+
+    Ends at the end of the topic as it was at the start, or after `limit` records. `per_second` bounds the rate. A dry
+    run sends and remembers nothing. Raises `DeliveryError` when a record is not acknowledged: it will be tried again by
+    the next call.
+    """
+    if per_second is not None and per_second <= 0:
+        raise ConfigError(f"redrive: per_second must be above 0, got {per_second}")
+    if to_topic == topic:
+        raise ConfigError(f"redrive: to_topic is the dead letter topic {topic!r} itself")
+    chosen = wanted or DeadLetterFilter()
+    memory = [f"ottla-redrive.{topic}", chosen.label, f"to={to_topic}" if to_topic else ""]
+    group = ".".join(part for part in memory if part)
+    report = RedriveReport()
+    reader = HeaderReader({**(settings or {}), "bootstrap.servers": bootstrap_servers})
+    with (
+        closing(reader),
+        _reader(bootstrap_servers, group, settings) as consumer,
+        _producer(bootstrap_servers, settings) as producer,
+        Originals(bootstrap_servers, settings, reader) as originals,
+    ):
+        uncommitted: dict[int, int] = {}
+        next_at_s = time.monotonic()
+
+        def remember() -> None:
+            if uncommitted and not is_dry_run:
+                producer.flush()
+                offsets = [ClientPartition(topic, partition, offset) for partition, offset in uncommitted.items()]
+                consumer.commit(offsets=offsets, asynchronous=False)
+                uncommitted.clear()
+
+        for message in _unread(consumer, bootstrap_servers, topic):
+            report.seen += 1
+            headers = reader.headers_of(message)
+            view = describe_dead_letter(headers)
+            record = None
+            if view is not None and not chosen.matches(view):
+                report.filtered += 1
+            else:
+                is_claim = view is not None and view.omitted is not None
+                place = view.topic if view is not None else None
+                problem = None
+                if place is not None and (to_topic is None or is_claim):  # a claim's record is read from there
+                    problem = refusal(place, dead_letter_topic=topic, origins=origins)
+                if problem is not None:
+                    report.refused += 1
+                    report.first_refusal = report.first_refusal or problem
+                else:
+                    record = build_redrive(
+                        key=message.key(),
+                        value=message.value(),
+                        headers=headers,
+                        to_topic=to_topic,
+                        original=originals.find(view) if is_claim and view is not None else None,
+                    )
+                    report.gone += record is None and is_claim
+                    report.homeless += record is None and not is_claim
+            if record is not None:
+                if per_second is not None and not is_dry_run:
+                    next_at_s = max(next_at_s, time.monotonic() - 1) + 1 / per_second
+                    if (wait_s := next_at_s - time.monotonic()) > 0:
+                        sleep(wait_s)
+                if not is_dry_run:
+                    producer.send(record.topic, record.value, key=record.key, headers=record.headers)
+                report.redriven += 1
+                on_redrive(record)
+            uncommitted[message.partition()] = message.offset() + 1
+            if limit is not None and report.redriven >= limit:
+                break
+            if report.seen % COMMIT_EVERY == 0:
+                remember()
+        remember()
+    return report
+
+
+@contextmanager
+def _reader(bootstrap_servers: str, group: str, settings: Mapping[str, Any] | None) -> Iterator[Consumer]:
+    effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
+    config = {**effective.to_confluent(), "enable.partition.eof": True, "fetch.wait.max.ms": 10, "log_level": 0}
+    consumer = Consumer(config)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Producer:
+    producer = Producer(bootstrap_servers, settings=letter_settings(security_of(settings)))
+    producer.sizes.leave_to_broker()  # as where they were written: some fit compressed only
+    return producer
+
+
+def _unread(consumer: Consumer, bootstrap_servers: str, topic: str) -> Iterator[Any]:
+    """What the group has not been through, up to the end of each partition as it is now."""
+    try:
+        found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise BrokerUnavailable(
+            f"no Kafka broker answered at {bootstrap_servers} within {_TIMEOUT_S:g} s ({error.args[0].str()})"
+        ) from error
+    if found.error is not None or not found.partitions:
+        raise UnknownTopic(f"{topic}: the cluster at {bootstrap_servers} has no such topic")
+    committed = consumer.committed([ClientPartition(topic, number) for number in found.partitions], timeout=_TIMEOUT_S)
+    open_ends: dict[int, int] = {}
+    starts = []
+    for partition in committed:
+        low, high = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
+        start = low if partition.offset < 0 else max(low, partition.offset)
+        if start < high:
+            open_ends[partition.partition] = high
+            starts.append(ClientPartition(topic, partition.partition, start if start > low else OFFSET_BEGINNING))
+    if starts:
+        consumer.assign(starts)
+    while open_ends:
+        message: Any = consumer.poll(_TIMEOUT_S)
+        if message is None:
+            raise BrokerUnavailable(f"{topic}: no answer from {bootstrap_servers} within {_TIMEOUT_S:g} s")
+        number = message.partition()
+        problem = message.error()
+        if problem is not None:
+            if problem.code() == KafkaError._PARTITION_EOF:
+                open_ends.pop(number, None)
+                continue
+            raise KafkaException(problem)
+        if number not in open_ends:
+            continue
+        if message.offset() < open_ends[number]:
+            yield message
+        if message.offset() + 1 >= open_ends[number]:
+            open_ends.pop(number, None)

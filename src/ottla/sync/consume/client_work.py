@@ -1,0 +1,172 @@
+"""What the session wants of the client, done by the poll thread between two polls, and the answers to commits.
+
+Only that thread may call the client; see `ottla.sync.consume.engine`. What is decided elsewhere waits in a queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from ottla.consumer.member.client_log import ErrorLog
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
+    Commit,
+    Effect,
+    FindRetryPositions,
+    LookAtLogs,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+)
+from ottla.records import TopicPartition
+from ottla.sync.client.client_errors import is_fenced
+from ottla.sync.consume.lookups import client_offsets, client_partitions, retry_positions
+from ottla.sync.consume.workers import Step
+from ottla.telemetry import Hooks, log_event
+
+
+class ClientWork:
+    """The queue in front of one client. `client` is set before anything is served."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        step: Step,
+        error_log: ErrorLog,
+        hooks: Hooks | None,
+        look: Callable[[events.LookedAt], None],
+    ) -> None:
+        self._look = look
+        self.client: Any = None
+        self.commits_sent = 0
+        self.commits_answered = 0
+        self._group = group
+        self._step = step
+        self._error_log = error_log
+        self._hooks = hooks
+        self._waiting: deque[Effect] = deque()
+        self._commit_error: KafkaError | None = None
+
+    def add(self, effect: Effect) -> None:
+        """Queue an effect, in the order it was decided: under the session's lock."""
+        self._waiting.append(effect)
+        if isinstance(effect, Commit):
+            self.commits_sent += 1
+
+    def sought(self) -> set[TopicPartition]:
+        """The partitions for which a seek waits. Under the session's lock."""
+        return {effect.topic_partition for effect in self._waiting if isinstance(effect, SeekPartition)}
+
+    def forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """These partitions go away, under the session's lock: what waits for them would reach their next assignment (a
+        pause that nobody ends) or their next owner (a commit behind its own). The last commit of a partition names what
+        is dropped here."""
+        gone = set(partitions)
+        waiting = [_without(effect, gone) for effect in self._waiting]
+        self._waiting.clear()
+        self._waiting.extend(effect for effect in waiting if effect is not None)
+
+    def serve(self) -> None:
+        """On the poll thread, between two polls: tell the client what was decided since the last time."""
+        waiting = self._waiting
+        refused: dict[TopicPartition, SeekPartition] = {}
+        while waiting:
+            match effect := waiting.popleft():
+                case PausePartitions(partitions):
+                    self.call(self.client.pause, client_partitions(partitions))
+                case ResumePartitions(partitions):
+                    self.call(self.client.resume, client_partitions(partitions))
+                case SeekPartition(name, offset):
+                    refused.pop(name, None)
+                    if not self.call(self.client.seek, ClientPartition(name.topic, name.partition, offset)):
+                        refused[name] = effect
+                case FindRetryPositions(partitions):
+                    found = retry_positions(self.client, partitions, on_error=self._log_lookup_error)
+                    self._step(events.RetryPositionsFound(partitions, found))
+                case LookAtLogs(epochs):
+                    self._look(events.LookedAt(epochs, self._positions(epochs)))
+                case Commit(offsets):
+                    self._commit(offsets)
+        # What the client gives of these meanwhile is not what was asked for, and would be committed over what was.
+        waiting.extendleft(refused.values())
+
+    def call(self, call: Callable[[Any], Any], argument: Any) -> bool:
+        """A call that may come too late. Whether the client took it."""
+        try:
+            call(argument)
+        except KafkaException as error:
+            # The partition may be leaving at this moment; the rebalance callback settles it.
+            self._error_log.write("info", call.__name__, str(error))
+            return False
+        return True
+
+    def commit_and_wait(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Commit inside a rebalance callback. It is logged when it fails, and nothing else can be done."""
+        try:
+            self.client.commit(offsets=client_offsets(offsets), asynchronous=False)
+        except KafkaException as error:
+            problem: KafkaError = error.args[0]
+            fields = {"group": self._group, "error": problem.str(), "is_fenced": is_fenced(problem)}
+            log_event("final_commit_failed", "warning", fields)
+        else:
+            if self._hooks is not None:
+                self._hooks.committed(group=self._group, partitions=len(offsets))
+
+    def on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        """The client's callback: the coordinator has answered."""
+        self._answered(error or next((p.error for p in partitions if p.error is not None), None), partitions)
+
+    def take_commit_error(self) -> KafkaError | None:
+        """Why the last commit failed, if it did; asked once."""
+        error, self._commit_error = self._commit_error, None
+        return error
+
+    def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        if not offsets:  # its partitions went away meanwhile
+            self._answered(None, [])
+            return
+        try:
+            self.client.commit(offsets=client_offsets(offsets), asynchronous=True)
+        except KafkaException as error:
+            self._answered(error.args[0], [])
+
+    def _answered(self, failed: KafkaError | None, partitions: list[ClientPartition]) -> None:
+        self.commits_answered += 1
+        self._commit_error = failed
+        if failed is not None:
+            self._step(events.CommitFailed(failed.str(), is_fenced(failed)))
+            return
+        self._step(events.CommitSucceeded({TopicPartition(p.topic, p.partition): p.offset for p in partitions}))
+        if self._hooks is not None:
+            self._hooks.committed(group=self._group, partitions=len(partitions))
+
+    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the client reads on, as far as it has read: no broker is asked."""
+        try:
+            found = self.client.position(client_partitions(list(partitions)))
+        except KafkaException:
+            return {}
+        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+    def _log_lookup_error(self, error: KafkaException) -> None:
+        self._error_log.write("warning", "retry_positions_unread", str(error))  # the session asks again
+
+
+def _without(effect: Effect, gone: Set[TopicPartition]) -> Effect | None:
+    """What of an effect is for other partitions, None when nothing is. A commit stays: its answer is waited for."""
+    match effect:
+        case SeekPartition(name, _):
+            return None if name in gone else effect
+        case PausePartitions(partitions) | ResumePartitions(partitions):
+            left = [name for name in partitions if name not in gone]
+            return type(effect)(left) if left else None
+        case Commit(offsets):
+            return Commit({name: offset for name, offset in offsets.items() if name not in gone})
+        case _:
+            return effect

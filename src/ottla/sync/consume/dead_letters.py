@@ -1,0 +1,95 @@
+"""Writes dead letters, and records for retry topics, with a producer of their own.
+
+It says of each when it is acknowledged, and in which form, or that it is not. Records are not held to a limit on their
+uncompressed size here: what their own topic took compressed its dead letter topic takes as well. Only a broker that
+refuses one as too large has it sent again in its next, smaller form.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from ottla.config import dead_letter_arguments
+from ottla.consumer.model.effects import OnWritten, Write
+from ottla.errors import DeliveryError, InputError
+from ottla.failures.dead_letter import DeadLetterRecord, Form
+from ottla.failures.letter_settings import letter_settings
+from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.producer import Producer
+
+
+class DeadLetterSink(Protocol):
+    """Where the engine puts dead letters. Tests have one that refuses."""
+
+    def write(self, letter: Write, on_written: OnWritten) -> None:
+        """Start writing. Must not raise, and must call `on_written` in the end."""
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for what is under way, at most `timeout_s` seconds."""
+
+
+class ProducerSink:
+    """Dead letters through an idempotent producer, made with the first one: most services never need it."""
+
+    def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._producer: Producer[Any, Any] | None = None
+        self._arguments = dead_letter_arguments(letter_settings(settings))
+        self._lock = threading.Lock()
+
+    def write(self, letter: Write, on_written: OnWritten) -> None:
+        self._send(letter, letter.forms(), on_written, None)
+
+    def close(self, timeout_s: float) -> None:
+        if self._producer is None:
+            return
+        try:
+            self._producer.close(timeout_s)
+        except DeliveryError:
+            pass  # Each failure was told to the session, which has not committed those records.
+
+    def _send(
+        self,
+        letter: Write,
+        forms: Iterator[tuple[Form, DeadLetterRecord]],
+        on_written: OnWritten,
+        refusal: Exception | None,
+    ) -> None:
+        """Send the next form; `refusal` is what became of the one before."""
+        form, dead = next(forms, (None, None))
+        if form is None or dead is None:
+            on_written(letter, f"{type(refusal).__name__}: {refusal}", fits=False)
+            return
+
+        def delivered(delivery: Delivery) -> None:
+            delivery.mark_handled()  # the session hears of it
+            settle(delivery.exception())
+
+        def settle(error: Exception | None) -> None:
+            if isinstance(error, InputError) and error.is_too_large:
+                self._send(letter, forms, on_written, error)
+            elif error is None:
+                on_written(letter, None, form=form)
+            else:
+                on_written(letter, f"{type(error).__name__}: {error}")
+
+        try:
+            self._started().send(
+                letter.target,
+                dead.value,
+                key=dead.key,
+                headers=dead.headers,
+                partition=letter.target_partition,
+                on_delivery=delivered,
+            )
+        except Exception as error:  # whatever it is: a letter that is never answered is never tried again
+            settle(error)
+
+    def _started(self) -> Producer[Any, Any]:
+        with self._lock:
+            if self._producer is None:
+                self._producer = Producer(self._bootstrap_servers, profile="low_latency", **self._arguments)
+                self._producer.sizes.leave_to_broker()
+            return self._producer

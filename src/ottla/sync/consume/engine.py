@@ -1,0 +1,611 @@
+"""One threaded group member: a confluent-kafka client, a session, and worker threads between them.
+
+Three kinds of threads, and what each may do:
+
+- the *poll thread* owns the client: it polls, pauses, commits and closes, and runs no user code, so that
+  `max.poll.interval.ms` holds however slow a handler is; the client's callbacks (rebalances, commits) run on it;
+- *workers* run handlers; a worker that finished a run takes the session's lock, tells it, and usually gets its next
+  run in the same step, without a queue between;
+- the dead letter producer's own thread reports acknowledgements.
+
+Nobody else calls the client. It has a lock of its own that a poll holds while it waits, and that is not fair: a call
+from another thread beside a loop of polls may wait for ever (confluent-kafka 2.16). So what the session wants of the
+client goes into a queue that the poll thread empties between two polls; the polls are short while something is paused.
+
+Our own lock guards the session. It is taken once per fetched batch and once per run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
+
+from ottla.clock import Clock, SystemClock
+from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
+from ottla.consumer.member.client_log import ErrorLog
+from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
+    Commit,
+    Dispatch,
+    Effect,
+    FindRetryPositions,
+    LookAtLogs,
+    Notice,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+    Write,
+    WriteDeadLetter,
+    WriteRetry,
+)
+from ottla.consumer.model.run import Run
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
+from ottla.consumer.session import Session
+from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
+from ottla.failures.dead_letter import Form
+from ottla.producer import forks
+from ottla.records import Header, TopicPartition
+from ottla.sync.client.callbacks import guarded
+from ottla.sync.client.client_errors import error_of
+from ottla.sync.client.headers import HeaderReader
+from ottla.sync.client.reachable import await_broker
+from ottla.sync.client.throttled import on_throttle
+from ottla.sync.consume.client_work import ClientWork
+from ottla.sync.consume.dead_letters import DeadLetterSink
+from ottla.sync.consume.group_metadata import generation_of
+from ottla.sync.consume.lookups import check_reachable, close_client, committed_offsets, offset_at_time
+from ottla.sync.consume.messages import to_batches
+from ottla.sync.consume.poll_calls import PollCalls
+from ottla.sync.consume.subscribed_topics import await_topics
+from ottla.sync.consume.workers import Execute, Workers
+from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.wire_client.log_ends import LogEnds
+from ottla.wire_client.log_looks import LogLooks
+
+T = TypeVar("T")
+
+START_TIMEOUT_S = 10.0
+"""How long `start` waits for something to listen at the address, if nobody chose."""
+
+_ANSWER_S: Final = 10.0
+"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
+
+_LEAST_ANSWER_S: Final = 3.0
+
+_POLL_S: Final = 0.05
+_PAUSED_POLL_S: Final = 0.003
+"""While a full partition is paused: how late its resume may reach the client."""
+
+_HOLD_S: Final = 0.001
+_MOST_MESSAGES: Final = 1_000
+"""Unless `max.poll.records` says otherwise. Each batch has a price of its own, whatever its size: a lock, a step, a
+turn."""
+_LAST_COMMIT_MS: Final = 3_000
+_UNREAD_S: Final = 0.1
+"""How long a message waits whose headers could not be read again."""
+
+
+class Engine:
+    """Runs one group membership from `start` to `close`. The runner and `Consumer` are made of it."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        topics: Sequence[str],
+        plans: Sequence[RoutePlan],
+        execute: Mapping[str, Execute],
+        settings: Settings,
+        dead_letters: DeadLetterSink,
+        flow: FlowLimits | None = None,
+        commits: CommitPolicy | AtMostOnce | InTransactions | None = None,
+        drain_s: float = 10.0,
+        start_timeout_s: float | None = None,
+        topics_timeout_s: float | None = None,
+        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        self.group = group
+        self._topics = list(topics)
+        is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
+        self._only_topic = self._topics[0] if is_one else None
+        check_servers(settings)
+        self.asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
+        self.settings = self._settings = settings
+        self._dead_letters = dead_letters
+        self._drain_s = drain_s
+        self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
+        self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
+        self._topics_timeout_s = topics_timeout_s
+        self._hooks = hooks
+        self._most_messages = int(settings.get("max.poll.records", _MOST_MESSAGES)) - 1
+        """Beside the one that a poll gave."""
+        self._clock = clock or SystemClock()
+        self._on_stop = on_stop
+        now_ms = self._clock.monotonic_ms()
+        self._session = Session(
+            plans,
+            group=group,
+            now_ms=now_ms,
+            random=random or Random(),
+            flow=flow,
+            commits=commits,
+            epoch_offset_ms=self._clock.now_ms() - now_ms,
+            unready_after_ms=unready_after_ms(unready_after_s),
+        )
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._calls = PollCalls()
+        self._headers = HeaderReader(settings)
+        self._unread: dict[TopicPartition, int] = {}
+        """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
+        self._is_stopping = threading.Event()
+        self._is_stopped = threading.Event()
+        self._poll_thread: threading.Thread | None = None
+        self._client: Any = None
+        self._error_log = ErrorLog(group, self._clock)
+        self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
+        self._looks: LogLooks[events.LookedAt] = LogLooks(
+            settings, name=f"ottla-{group}-logs", answer=self._on_logs, failed=self._error_log.note
+        )
+        self._work = ClientWork(
+            group=group, step=self._step, error_log=self._error_log, hooks=hooks, look=self._looks.ask
+        )
+        self._workers = Workers(
+            # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
+            sum(plan.concurrency for plan in plans if plan.name in execute),
+            group=group,
+            execute=execute,
+            step=self._step,
+            end=self._end,
+            hooks=hooks,
+            clock=self._clock,
+        )
+        self.error: BaseException | None = None
+        """What ended the engine, if not `stop`."""
+        forks.owns(self)
+        forks.refuses(self)
+
+    # Life
+
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        await_broker(self._settings, self._start_timeout_s, should_give_up)
+
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """The wait for topics that begins now."""
+        servers = str(self._settings.get("bootstrap.servers", ""))
+        return TopicWait(topics, servers=servers, timeout_s=self._topics_timeout_s, now_s=time.monotonic())
+
+    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        self.reach(should_give_up)
+        config = guarded(
+            {"log_level": 0, **self._settings.to_confluent()},
+            on_commit=self._work.on_commit,
+            error_cb=self._on_client_error,
+            throttle_cb=on_throttle(self.throttling),
+        )
+        try:
+            self._client = Consumer(config)
+        except KafkaException as error:
+            raise ConfigError(f"librdkafka refuses the settings: {error.args[0].str()}") from error
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
+        try:
+            check_reachable(self._client, self._settings["bootstrap.servers"], self._answer_s)
+            await_topics(
+                self._client,
+                self.topics_awaited(self._topics),
+                asking=self.asking,
+                servers=self._settings["bootstrap.servers"],
+                should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
+            )
+            self._client.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        except BaseException:
+            self._client.close()
+            raise
+        self._work.client = self._client
+        self._workers.start()
+        self._poll_thread = threading.Thread(target=self._poll_forever, name=f"ottla-{self.group}-poll", daemon=True)
+        self._poll_thread.start()
+
+    def stop(self) -> None:
+        """Ask for a graceful stop; returns at once. Safe in a signal handler."""
+        self._is_stopping.set()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything is committed, the group left and all threads ended."""
+        return self._is_stopped.wait(timeout_s)
+
+    @property
+    def is_running(self) -> bool:
+        return self._poll_thread is not None and not self._is_stopped.is_set()
+
+    # Questions and verbs
+
+    def health(self) -> Health:
+        with self._lock:
+            health = self._session.health(self._clock.monotonic_ms())
+        is_polling = self._poll_thread is not None and self._poll_thread.is_alive()
+        if is_polling:
+            return health
+        return Health.of_loop(health, loop="poll", has_started=self._poll_thread is not None, error=self.error)
+
+    def assignment(self) -> list[TopicPartition]:
+        with self._lock:
+            return self._session.assignment
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        with self._lock:
+            return self._session.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        check_assigned("pause", partitions, self.assignment(), group=self.group)
+        self._step(events.PauseRequested(partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        check_assigned("resume", partitions, self.assignment(), group=self.group)
+        self._step(events.ResumeRequested(partitions))
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`. What is in flight of the partition is dropped."""
+        check_offset(offset)
+        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
+        self._on_poll_thread(lambda: self._step(events.SeekRequested(topic_partition, offset)))
+
+    def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        check_timestamp(timestamp_ms)
+        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
+
+        def look_up_and_seek() -> int:
+            offset = offset_at_time(self._client, topic_partition, timestamp_ms, _ANSWER_S)
+            self._step(events.SeekRequested(topic_partition, offset))
+            return offset
+
+        try:
+            return self._on_poll_thread(look_up_and_seek)
+        except KafkaException as error:
+            raise self._error_of(error.args[0]) from error
+
+    def drain(self, timeout_s: float) -> bool:
+        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
+        short for that."""
+        self._step(events.DrainRequested())
+        return self._wait(lambda: self._session.is_idle, timeout_s)
+
+    # For who pulls
+
+    def take_run(self, timeout_s: float) -> Run | None:
+        """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
+        return self._workers.take(timeout_s)
+
+    def finish(self, finished: events.RunFinished) -> None:
+        """A run that was taken is over."""
+        self._step(finished)
+
+    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
+        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
+        held = self._waits_behind(partitions)
+        if held:
+            names = ", ".join(map(str, held))
+            self._error_log.write(
+                "warning",
+                "records_not_settled",
+                f"nothing more comes of {names} before what was taken is settled: ack()",
+            )
+
+    def _waits_behind(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        with self._lock:
+            return self._session.waits_behind(partitions)
+
+    def commit_now(self, timeout_s: float = 10.0) -> None:
+        """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
+        with self._changed:
+            offsets = self._session.committable(self._clock.monotonic_ms())
+            if offsets:
+                self._perform_now([Commit(offsets)])
+            sent = self._work.commits_sent
+            if not self._changed.wait_for(lambda: self._work.commits_answered >= sent, timeout_s):
+                raise BrokerUnavailable(
+                    f"{self._settings['bootstrap.servers']} did not answer a commit within {timeout_s:g} s"
+                )
+            error = self._work.take_commit_error()
+        if error is not None:
+            raise self._error_of(error)
+
+    def membership(self, epochs: Mapping[TopicPartition, int]) -> bytes:
+        """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
+
+        Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
+        """
+
+        def ask() -> bytes:
+            # No rebalance is half done here: its callbacks run on this thread. So the generation fits the partitions.
+            lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
+            metadata: bytes = self._client.consumer_group_metadata()
+            if lost or generation_of(metadata) < 0:
+                raise RetriableError(
+                    f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
+                    "since the records were taken"
+                )
+            return metadata
+
+        return self._on_poll_thread(ask)
+
+    def _on_poll_thread(self, call: Callable[[], T]) -> T:
+        """Run `call` between two polls, and wait for its result.
+
+        Only that thread may call the client. And a seek must not fall between a batch that was polled and the session
+        that takes it in: the batch would count for the time after the seek.
+        """
+        if threading.current_thread() is self._poll_thread:
+            return call()
+        return self._calls.ask(
+            call,
+            is_over=self._is_stopped.is_set,
+            closed=lambda: LifecycleError(f"consumer of group {self.group!r} is closed"),
+        )
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork. The threads are not there, and may have held a lock: nothing may wait."""
+        if self._client is None:
+            return
+        self.error = forks.carried_over("consumer", "threads and connections")
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._is_stopping, self._is_stopped = threading.Event(), threading.Event()
+        self._is_stopping.set()
+        self._is_stopped.set()
+        self._calls = PollCalls()
+        self._poll_thread = None
+
+    def _c_clients(self) -> Iterable[object | None]:
+        return (self._client,)
+
+    # The poll thread
+
+    def _poll_forever(self) -> None:
+        try:
+            while not self._is_stopping.is_set():
+                self._turn()
+        except BaseException as error:
+            self.error = error
+            log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+        finally:
+            self._close()
+
+    def _turn(self) -> None:
+        self._calls.run()
+        self._work.serve()  # and what those calls want of the client, before it gives more
+        self._poll_once()
+
+    def _poll_once(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            is_held = self._session.should_hold(now_ms)
+            longest_s = _PAUSED_POLL_S if self._session.is_throttled else _POLL_S
+            wait_s = min(longest_s, (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000)
+        if is_held:
+            self._is_stopping.wait(_HOLD_S)
+            self._step(events.Tick())
+            return
+        message = self._client.poll(max(0.001, wait_s))
+        if message is None:
+            self._step(events.Tick())
+            return
+        # `consume(n, timeout)` waits until it is full; this way a trickle has no delay and a flood has its batches.
+        self._take_in([message, *self._client.consume(self._most_messages, 0)])
+
+    def _take_in(self, messages: list[Any]) -> None:
+        batches, errors = to_batches(messages, only_topic=self._only_topic, read_again=self._read_again)
+        later: list[Effect] = []
+        with self._lock:
+            sought = self._work.sought()
+            # Polled before the client heard of a seek (a rebalance may want one), they would count for after it.
+            batches = [fetched for fetched in batches if fetched.topic_partition not in sought]
+            now_ms = self._clock.monotonic_ms()
+            for fetched in batches:
+                later += self._perform_now(self._session.step(fetched, now_ms))
+            for name in self._unread.keys() - sought:
+                self._work.add(SeekPartition(name, self._unread[name]))
+        self._perform_later(later)
+        if self._unread:
+            self._unread.clear()
+            self._is_stopping.wait(_UNREAD_S)
+        if self._hooks is not None:
+            for fetched in batches:
+                self._hooks.fetched(
+                    group=self.group,
+                    topic=fetched.topic_partition.topic,
+                    records=len(fetched.records),
+                    size_bytes=fetched.size_bytes,
+                )
+        for error, place in errors:
+            self._on_message_error(error, place)
+
+    def _read_again(self, message: Any) -> list[Header] | None:
+        """The headers of a message that cannot show them, or None to be given it again a little later."""
+        try:
+            return self._headers.read_again(message)
+        except RetriableError as error:
+            self._unread[TopicPartition(message.topic(), message.partition())] = message.offset()
+            self._error_log.write("warning", "headers_unread", str(error))
+            return None
+
+    def _close(self) -> None:
+        """Drain, commit, leave. Polling goes on meanwhile: a rebalance that is under way must not wait for us."""
+        try:
+            self._is_stopping.set()  # also after an error: the last commit goes the way of those before it, behind them
+            self._step(events.CloseRequested())
+            self._workers.give_back_cancelled()
+            deadline_ms = self._clock.monotonic_ms() + round(self._drain_s * 1_000)
+            while not self._is_quiet() and self._clock.monotonic_ms() < deadline_ms:
+                self._work.serve()
+                self._client.poll(0.01)
+            self._step(events.Closed())
+            self._work.serve()
+            self._await_commits(deadline_ms + _LAST_COMMIT_MS)
+            close_client(self._client, group=self.group, is_static=bool(self._settings.get("group.instance.id")))
+            self._headers.close()
+        except BaseException as error:
+            self.error = self.error or error
+        finally:
+            self._workers.stop()
+            self._looks.stop()
+            self._is_stopped.set()
+            if self._on_stop is not None:
+                self._on_stop()
+
+    def _await_commits(self, deadline_ms: int) -> None:
+        """Let the last commit be answered. Bounded: without a coordinator a service must still end."""
+        while self._work.commits_answered < self._work.commits_sent:
+            if self._clock.monotonic_ms() > deadline_ms:
+                log_event("final_commit_failed", "warning", {"group": self.group, "error": "no answer in time"})
+                return
+            self._client.poll(0.01)
+
+    def _is_quiet(self) -> bool:
+        with self._lock:
+            return self._session.is_quiet()
+
+    # The client's callbacks, on the poll thread
+
+    def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        committed = committed_offsets(self._client, partitions, group=self.group) if partitions else None
+        self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], committed))
+
+    def _on_revoke(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        # Nothing that is waited for here needs this thread: workers finish on their own, dead letters are
+        # acknowledged on the producer's thread.
+        names = [TopicPartition(p.topic, p.partition) for p in partitions]
+        self._step(events.Revoking(names))
+        self._workers.give_back_cancelled()
+        self._wait(lambda: self._session.is_quiet(names), self._drain_s)
+        self._let_go(events.Revoked(names), partitions)
+
+    def _on_lost(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        self._let_go(events.Lost([TopicPartition(p.topic, p.partition) for p in partitions]), partitions)
+
+    def _let_go(self, event: events.Revoked | events.Lost, partitions: list[ClientPartition]) -> None:
+        with self._changed:
+            self._work.forget(event.partitions)
+            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
+            self._changed.notify_all()
+        self._perform_later(later)
+        # librdkafka keeps a pause for the next time that this member gets the partition; the session begins anew then,
+        # and would never resume it.
+        self._work.call(self._client.resume, partitions)
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        self._error_log.write("warning", error.name(), error.str())
+        if error.fatal():
+            self._end(self._error_of(error))
+
+    def _on_message_error(self, error: KafkaError, place: TopicPartition | None) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            return
+        ends = self._error_of(error)
+        if not isinstance(ends, RetriableError):
+            raise ends
+        self._error_log.write("warning", error.name(), error.str())
+        if place is not None:
+            self._step(events.ClientFailed(place, f"{error.name()}: {error.str()}"))
+
+    def _error_of(self, error: KafkaError) -> Exception:
+        return error_of(error, self._settings["bootstrap.servers"], topics=self._topics, asking=self.asking)
+
+    # Steps and effects
+
+    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
+        """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
+        with self._changed:
+            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
+            self._changed.notify_all()
+        own: Run | None = None
+        if takes_run and later and type(later[0]) is Dispatch:
+            own = later.pop(0).run  # type: ignore[union-attr]
+        if later:
+            self._perform_later(later)
+        return own
+
+    def _perform_now(self, effects: list[Effect]) -> list[Effect]:
+        """Under the lock: queue what is for the client, in the order it was decided. Returns the rest, runs first."""
+        runs: list[Effect] = []
+        later: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case Dispatch():
+                    runs.append(effect)
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
+                    self._work.add(effect)
+                case Commit(_, is_final) if not is_final:
+                    self._work.add(effect)
+                case _:
+                    later.append(effect)
+        return runs + later
+
+    def _perform_later(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Dispatch(run):
+                    self._workers.put(run)
+                case WriteDeadLetter() | WriteRetry():
+                    self._dead_letters.write(effect, self._on_dead_letter)
+                case Commit(offsets):
+                    self._commit_last(offsets)
+                case Notice(event, level, fields):
+                    log_event(event, level, {"group": self.group, **fields})
+                    if self._hooks is not None:
+                        self._hooks.event(group=self.group, event=event)
+                case _:
+                    raise AssertionError(f"no shell code for {effect!r}")
+
+    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
+        self._step(asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()}))
+
+    def _on_dead_letter(
+        self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
+    ) -> None:
+        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+        if error is None:
+            self._step(events.DeadLetterWritten(name, epoch, offset, form))
+        else:
+            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
+
+    def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
+        if self._is_stopping.is_set():
+            self._perform_now([Commit(offsets)])  # `_close` waits for the answer, and not for ever
+        else:
+            self._work.commit_and_wait(offsets)
+
+    # Small parts
+
+    def _end(self, error: BaseException) -> None:
+        """Something cannot go on: stop, and let `error` be what the engine ended with."""
+        self.error = self.error or error
+        self._is_stopping.set()
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(condition, timeout_s)

@@ -1,0 +1,109 @@
+"""What the engine asks its client, and the client's words for partitions and offsets. On the poll thread only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from ottla.errors import BrokerUnavailable
+from ottla.records import TopicPartition
+from ottla.sync.client.reachable import metadata_of
+from ottla.telemetry import log_event
+
+_ANSWER_S: Final = 5.0
+_LEAVE_S: Final = 5.0
+
+
+def check_reachable(client: Any, servers: str, timeout_s: float) -> None:
+    """Raise `BrokerUnavailable` when nobody answers."""
+    try:
+        metadata_of(client, timeout_s)
+    except KafkaException as error:
+        raise BrokerUnavailable(
+            f"no Kafka broker answered at {servers} within {timeout_s:g} s ({error.args[0].str()}); "
+            "check bootstrap.servers and that the broker runs"
+        ) from error
+
+
+def offset_at_time(client: Any, topic_partition: TopicPartition, timestamp_ms: int, timeout_s: float) -> int:
+    """The first offset at or after `timestamp_ms`, or the end."""
+    asked = ClientPartition(topic_partition.topic, topic_partition.partition, timestamp_ms)
+    offset: int = client.offsets_for_times([asked], timeout=timeout_s)[0].offset
+    if offset < 0:
+        offset = client.get_watermark_offsets(asked, timeout=timeout_s)[1]
+    return offset
+
+
+def committed_offsets(
+    client: Any, partitions: list[ClientPartition], *, group: str
+) -> dict[TopicPartition, tuple[int, str]]:
+    """The committed offsets, each with its metadata."""
+    try:
+        committed = client.committed(partitions, timeout=_ANSWER_S)
+    except KafkaException as error:
+        # Without it the finished ones beyond the position are delivered again: at least once still holds.
+        log_event("commit_metadata_unread", "warning", {"group": group, "error": str(error)})
+        return {}
+    return {TopicPartition(p.topic, p.partition): (p.offset, p.metadata or "") for p in committed if p.offset >= 0}
+
+
+def retry_positions(
+    client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[KafkaException], None]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Where partitions of retry topics begin to be read, and where they end; those that could be looked up."""
+    positions: dict[TopicPartition, tuple[int, int]] = {}
+    try:
+        for found in client.committed(client_partitions(asked), timeout=_ANSWER_S):
+            low, end = client.get_watermark_offsets(found, timeout=_ANSWER_S)
+            start = low if found.offset < 0 else found.offset
+            positions[TopicPartition(found.topic, found.partition)] = (start, end)
+    except KafkaException as error:
+        on_error(error)
+    return positions
+
+
+def close_client(client: Any, *, group: str, is_static: bool) -> None:
+    """Leave the group. Without a broker librdkafka takes half a minute for that, longer than a supervisor waits before
+    it kills: then it is left to itself."""
+    leave = client.close if is_static else lambda: _unsubscribe_and_close(client)
+    closing = threading.Thread(target=leave, name=f"ottla-{group}-close", daemon=True)
+    closing.start()
+    closing.join(_LEAVE_S)
+    if closing.is_alive():
+        log_event("client_close_abandoned", "warning", {"group": group, "after_s": _LEAVE_S})
+
+
+def _unsubscribe_and_close(client: Any) -> None:
+    """End the subscription first, so that no rebalance is pending when the client closes.
+
+    An assignment that librdkafka delivers after its group handler has terminated is confirmed to a queue that nobody
+    serves (librdkafka issue 4884). confluent-kafka confirms it with the interpreter's lock held, so the whole process
+    stands still, signal handlers included. A static member must not unsubscribe: that would end its membership
+    (KIP-345).
+    """
+    try:
+        client.unsubscribe()
+        deadline = time.monotonic() + _LEAVE_S / 2
+        while (client.poll(0.001) is not None or client.assignment()) and time.monotonic() < deadline:
+            pass  # what was fetched is dropped: it was not handled, so it is not committed
+    except (KafkaException, RuntimeError):
+        pass  # closing is what remains to be done
+    client.close()
+
+
+def client_partitions(partitions: Sequence[TopicPartition]) -> list[ClientPartition]:
+    return [ClientPartition(name.topic, name.partition) for name in partitions]
+
+
+def client_offsets(offsets: Mapping[TopicPartition, tuple[int, str]]) -> list[ClientPartition]:
+    return [
+        ClientPartition(name.topic, name.partition, offset, metadata)
+        if metadata
+        else ClientPartition(name.topic, name.partition, offset)
+        for name, (offset, metadata) in offsets.items()
+    ]

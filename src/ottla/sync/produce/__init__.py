@@ -1,0 +1,1 @@
+"""The threaded producer: its ways into librdkafka, deliveries, transactions."""

@@ -1,0 +1,269 @@
+"""Many records to one topic with one delivery: what a record costs beside librdkafka's own work is a counter."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException
+
+from ottla.errors import DeliveryError, OttlaError, RetriableError
+from ottla.producer import Failure, delivery_error
+from ottla.producer.bulk import FailedPart, outgoing
+from ottla.producer.encoded import as_bytes, bad_arguments, header_list
+from ottla.records import Header
+from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.reports import SERVE_EVERY, ReportService
+
+if TYPE_CHECKING:
+    from ottla.sync.produce.producer import Producer
+
+_IN_PASSING: Final = 2 * SERVE_EVERY - 1
+
+
+class Bulk:
+    """The delivery of many records. Failures that `result` does not raise are raised by the producer's next flush."""
+
+    key = None  # what the tracker lists of records that are not settled
+    failed_in = -1  # a bulk fails by its parts, each of which is counted by itself
+    _message: bool | None = None  # as a Delivery's: None until it is settled
+
+    def __init__(self, topic: str, owner: ReportService) -> None:
+        self.topic = topic
+        self.sent = 0
+        """Records handed to the buffer, once `send_many` has returned."""
+        self._owner = owner
+        # One byte per settled record. Reports may run in two threads at once: an append is atomic, `+= 1` is not.
+        self._settled = settled = bytearray()
+        self._all_sent = False
+        settle, is_over = settled.append, self._is_over
+
+        def reported(error: Any, message: Any) -> None:
+            if error is None:
+                settle(0)
+                if self._all_sent:
+                    is_over()
+            else:
+                self._not_delivered(error, message)
+
+        self.reported: Callable[[Any, Any], None] = reported
+        """The client's delivery report for one of the records."""
+        self._done = threading.Event()
+        self._callbacks: list[Callable[[Any], None]] = []
+        self._failed: list[tuple[FailedPart | Delivery, Failure]] = []
+
+    @property
+    def pending(self) -> int:
+        """Records that are not settled yet."""
+        return self.sent - len(self._settled)
+
+    def done(self) -> bool:
+        """Whether every record is settled."""
+        return self._done.is_set()
+
+    def result(self, timeout_s: float | None = None) -> int:
+        """Wait until every record is settled; the number acknowledged. Raises DeliveryError with those that failed."""
+        self._await_all(timeout_s)
+        error = self._error()
+        if error is not None:
+            if not self._owner.is_calling_back:
+                self.mark_handled()
+            raise error
+        return self.sent
+
+    def exception(self, timeout_s: float | None = None) -> OttlaError | None:
+        """Wait, then give the error, or None when every record was acknowledged. `flush` still raises the failures."""
+        try:
+            self._await_all(timeout_s)
+        except OttlaError as error:
+            return error
+        return self._error()
+
+    def mark_handled(self) -> None:
+        """The failures are dealt with: `flush` and `close` need not raise them."""
+        for part, _ in self._failed:
+            self._owner.tracker.was_raised(part)
+
+    def _error(self) -> DeliveryError | None:
+        return delivery_error([failure for _, failure in self._failed], len(self._failed), [])
+
+    def _await_all(self, timeout_s: float | None) -> None:
+        limit_s = self._owner.longest_wait_s if timeout_s is None else timeout_s
+        self._owner.someone_waits()
+        if not self._done.wait(max(0.0, limit_s)):
+            raise RetriableError(
+                f"{self.topic}: {self.pending:,} of {self.sent:,} records are not acknowledged after {limit_s:g} s; "
+                "they are still being tried"
+            )
+
+    def add_done_callback(self, callback: Callable[[Bulk], None]) -> None:
+        """Call `callback(bulk)` in the producer's own thread once every record is settled."""
+        self._callbacks.append(callback)
+        if self._done.is_set():
+            self._owner.run_callbacks(self, self._callbacks)
+
+    def _not_delivered(self, error: Any, message: Any) -> None:
+        key, partition = message.key(), message.partition()
+        self._owner.explain_then(error, message, lambda explained: self._gave_up(key, partition, explained))
+
+    def _gave_up(self, key: bytes | None, partition: int | None, error: OttlaError) -> None:
+        self.failed(key, partition, error)
+        self.settled_one()
+
+    def failed(self, key: bytes | None, partition: int | None, error: OttlaError) -> None:
+        """One of the records was not delivered."""
+        part = FailedPart(self.topic, key)
+        failure = self._owner.failure(part, error, partition)
+        self._failed.append((part, failure))
+        self._owner.tracker.failed(part, failure)
+
+    def settled_one(self) -> None:
+        """One of the records is acknowledged, or failed."""
+        self._settled.append(0)
+        if self._all_sent:
+            self._is_over()
+
+    def settled_as(self, delivery: Delivery) -> None:
+        """One of the records was sent with a delivery of its own, and that is settled."""
+        error = delivery._error
+        if error is not None:
+            # The tracker may not have it: a flush told somebody else, or there were too many to keep.
+            kept = self._owner.tracker.failure_of(delivery)
+            self._failed.append((delivery, kept or self._owner.failure(delivery, error, None)))
+        self.settled_one()
+
+    def all_sent(self, sent: int) -> None:
+        """No more records come."""
+        self.sent = sent
+        self._all_sent = True
+        self._is_over()
+
+    def _is_over(self) -> None:
+        if len(self._settled) < self.sent:
+            return
+        self._message = True
+        self._done.set()
+        if self._callbacks:
+            self._owner.run_callbacks(self, self._callbacks)
+
+
+def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]]) -> Bulk:
+    """Send records one after the other, in order. See `Producer.send_many`."""
+    bulk = Bulk(topic, producer.reports)
+    producer.reports.tracker.outstanding.append(bulk)
+    try:
+        if producer.is_plain:
+            _send_plainly(producer, bulk, topic, records)
+        else:
+            _send_one_by_one(producer, bulk, topic, records)
+    except BaseException as error:
+        error.add_note(f"send_many: {bulk.sent:,} records before this one are on their way to {topic}")
+        raise
+    return bulk
+
+
+def _send_plainly(producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+    # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
+    sent = 0
+    produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
+    has_serdes, serve = producer.has_serdes, producer.reports.serve_in_passing
+    try:
+        for record in records:
+            if record.__class__ is not tuple:
+                record = outgoing(topic, sent, record)
+            size = len(record)
+            partition = -1
+            timestamp_ms = 0
+            if size == 3:
+                value, key, headers = record
+            elif size == 2:
+                value, key = record
+                headers = None
+            else:
+                value, key, headers, explicit, timestamp = record if size == 5 else outgoing(topic, sent, record)
+                if explicit is not None:
+                    partition = explicit
+                if timestamp is not None:
+                    timestamp_ms = timestamp
+            if has_serdes:
+                key, value = producer.serialize(topic, key, value)
+            most = 96
+            if value is not None:
+                if value.__class__ is not bytes:
+                    value = as_bytes(topic, "value", value)
+                most += len(value)
+            if key is not None:
+                if key.__class__ is not bytes:
+                    key = as_bytes(topic, "key", key)
+                most += len(key)
+            if headers:
+                headers, most_of_headers = header_list(topic, headers)
+                most += most_of_headers
+            else:
+                headers = None
+            try:
+                limit = limit_of[topic]
+            except KeyError:
+                limit = -1
+            if most > limit:
+                producer.check_size(topic, key, value, headers or ())
+            try:
+                produce(topic, value, key, partition, report, None, timestamp_ms, headers)
+            except (BufferError, KafkaException) as error:
+                _produce_again(producer, bulk, error, topic, value, key, partition, timestamp_ms, headers)
+            except (TypeError, AttributeError, ValueError, OverflowError) as error:
+                raise bad_arguments(topic, headers, error, partition=partition, timestamp_ms=timestamp_ms) from error
+            sent += 1
+            if not sent & _IN_PASSING:
+                serve()
+    finally:
+        bulk.all_sent(sent)
+
+
+def _produce_again(
+    producer: Producer[Any, Any],
+    bulk: Bulk,
+    error: BufferError | KafkaException,
+    topic: str,
+    value: bytes | None,
+    key: bytes | None,
+    partition: int,
+    timestamp_ms: int,
+    headers: list[Header] | None,
+) -> None:
+    def attempt() -> None:
+        try:
+            producer.client.produce(topic, value, key, partition, bulk.reported, None, timestamp_ms, headers)
+        except KafkaException as refusal:
+            refused(refusal)
+
+    def refused(refusal: KafkaException) -> None:
+        explained = producer.refusal(refusal, topic, partition, key, value, headers or ())
+        bulk.failed(key, partition, explained)
+        bulk.settled_one()
+
+    if isinstance(error, KafkaException):
+        refused(error)
+    else:
+        producer.with_room(topic, attempt)
+
+
+def _send_one_by_one(producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+    """Where each record needs more than librdkafka does: Ottla's own partitioners, transactions, warnings."""
+    sent = 0
+    try:
+        for record in records:
+            one = outgoing(topic, sent, record)
+            producer.send(
+                topic,
+                one.value,
+                key=one.key,
+                headers=one.headers,
+                partition=one.partition,
+                timestamp_ms=one.timestamp_ms,
+                on_delivery=bulk.settled_as,
+            )
+            sent += 1
+    finally:
+        bulk.all_sent(sent)

@@ -1,0 +1,142 @@
+"""What `Producer.send` returns: a promise of an acknowledgement, resolved by the client's delivery report.
+
+It is not a `concurrent.futures.Future`: making one costs more than sending a record. Nothing is allocated for waiting
+until somebody waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import OttlaError, RetriableError
+from ottla.producer import DeliveryReport
+
+if TYPE_CHECKING:
+    from ottla.sync.produce.reports import ReportService
+
+_PENDING: Final = None
+
+
+class Delivery:
+    """One record on its way. Thread-safe; keep it only if you want to know.
+
+    A failure that `result` did not raise is raised by the producer's next `flush` or `close`, unless it is marked as
+    handled.
+    """
+
+    __slots__ = ("__weakref__", "_callbacks", "_error", "_message", "_owner", "_waiter", "failed_in", "key", "topic")
+
+    # Set by the producer, attribute by attribute: an __init__ with arguments would be a tenth of a send.
+    topic: str
+    key: bytes | None
+    _owner: ReportService
+    _message: Any  # the client's Message, then a DeliveryReport once someone asked; None while pending
+    _error: OttlaError | None
+    _waiter: threading.Event | None
+    _callbacks: list[Callable[[Delivery], None]] | None
+    failed_in: int
+
+    def __call__(self, error: Any, message: Any) -> None:
+        """The client's delivery report. Runs once, in whichever thread serves the client."""
+        if error is not None:
+            self._owner.delivery_failed(self, error, message)
+            return
+        self._message = message
+        if self._waiter is not None:
+            self._waiter.set()
+        if self._callbacks is not None:
+            self._owner.run_callbacks(self, self._callbacks)
+
+    def done(self) -> bool:
+        """Whether it is settled: acknowledged or failed."""
+        return self._message is not _PENDING
+
+    def result(self, timeout_s: float | None = None) -> DeliveryReport:
+        """Wait for the acknowledgement. Raises why the record was not delivered, or RetriableError after `timeout_s`.
+
+        Without `timeout_s` it waits for as long as the record may take: delivery.timeout.ms.
+        """
+        error = self.exception(timeout_s)
+        if error is not None:
+            if not self._owner.is_calling_back:  # out of a callback it goes to the log, and to nobody who sent
+                self.mark_handled()
+            raise error
+        return self.report
+
+    def exception(self, timeout_s: float | None = None) -> OttlaError | None:
+        """Wait, then give the error, or None when the record was acknowledged.
+
+        Looking is not handling: `flush` and `close` still raise the failure.
+        """
+        if self._message is _PENDING:
+            self._wait(timeout_s)
+        return self._error
+
+    def mark_handled(self) -> None:
+        """The failure is dealt with (the record was sent elsewhere, say): `flush` and `close` need not raise it.
+
+        A transaction that the record belongs to cannot be committed all the same.
+        """
+        if self._error is not None:
+            self._owner.tracker.was_raised(self)
+
+    @property
+    def report(self) -> DeliveryReport:
+        """Where the record is. Only of a delivery that was acknowledged."""
+        message = self._message
+        if isinstance(message, DeliveryReport):
+            return message
+        if message is _PENDING or self._error is not None:
+            raise RetriableError(f"{self.topic}: not acknowledged{'' if self._error is None else f': {self._error}'}")
+        offset = message.offset()
+        _, timestamp = message.timestamp()
+        report = DeliveryReport(
+            message.topic(),
+            message.partition(),
+            offset if offset is not None and offset >= 0 else None,
+            timestamp if timestamp >= 0 else None,
+        )
+        self._message = report  # lets go of the client's copy of the record
+        return report
+
+    def add_done_callback(self, callback: Callable[[Delivery], None]) -> None:
+        """Call `callback(delivery)` in the producer's own thread once settled, at once if it is already."""
+        callbacks = self._callbacks
+        if callbacks is None:
+            callbacks = self._callbacks = []
+        callbacks.append(callback)
+        if self._message is not _PENDING:
+            self._owner.run_callbacks(self, callbacks)
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return f"<Delivery to {self.topic}: pending>"
+        if self._error is not None:
+            return f"<Delivery to {self.topic}: failed: {self._error}>"
+        return f"<Delivery to {self.topic}-{self.report.partition}@{self.report.offset}>"
+
+    def _wait(self, timeout_s: float | None) -> None:
+        # The waiter is stored before the state is read again, and the report stores the state before it reads the
+        # waiter: whichever comes second sees the other. Of two threads that wait at once the first may lose its waiter
+        # to the second, which is why nobody waits for longer than half a second without looking.
+        waiter = self._waiter
+        if waiter is None:
+            waiter = self._waiter = threading.Event()
+        owner = self._owner
+        owner.someone_waits()
+        limit_s = owner.longest_wait_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        while self._message is _PENDING:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise RetriableError(f"{self.topic}: not acknowledged after {limit_s:g} s; it is still being tried")
+            if not owner.serve_here(min(left_s, 0.05)):
+                waiter.wait(min(left_s, 0.5))
+
+
+def pending(deliveries: Iterable[Any]) -> list[Any]:
+    """Those that are not settled: of `Delivery` and `Bulk`, without a call each."""
+    return [delivery for delivery in deliveries if delivery._message is _PENDING]

@@ -1,0 +1,213 @@
+"""The way of a record into librdkafka where it is not straight: a full buffer, a refusal, a partitioner of our own.
+
+The straight way is in `Producer.send` and `send_many`, which call librdkafka themselves because a call more would cost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ottla.clock import Clock
+from ottla.config import Settings
+from ottla.errors import LifecycleError, OttlaError
+from ottla.producer import Partitioner, size_in_own_batch
+from ottla.records import Headers
+from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.placement import Placement, Waiting
+from ottla.sync.produce.produce_errors import ErrorTranslator
+from ottla.sync.produce.reports import ReportService
+
+HEAR_WHY_S: Final = 1.0
+"""How long a send that is refused for good waits for the reason: another thread may just be told it."""
+
+
+class Outbound:
+    """The buffer of one client. `after_failure` hears of every error of a record; `check_open` raises once closed.
+
+    `partitioner` is one that librdkafka does not have, or None: such records wait here until their topic's partitions
+    are known.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        settings: Settings,
+        *,
+        partitioner: Partitioner | None,
+        reports: ReportService,
+        errors: ErrorTranslator,
+        clock: Clock,
+        after_failure: Callable[[Any, str], None],
+        check_open: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._produce = client.produce
+        self._settings = settings
+        self._reports = reports
+        self._errors = errors
+        self._clock = clock
+        self._after_failure = after_failure
+        self._check_open = check_open
+        self._placement = None
+        if partitioner is not None:
+            self._placement = Placement(
+                partitioner,
+                produce=self._hand_over,
+                fail=reports.fail,
+                sticky_ms=max(10, int(2 * settings["linger.ms"])),
+                most_bytes=settings["buffer.memory"],
+            )
+
+    @property
+    def places_itself(self) -> bool:
+        """Whether partitions are chosen here."""
+        return self._placement is not None
+
+    @property
+    def held(self) -> int:
+        """Records that wait for their topic's partitions."""
+        return 0 if self._placement is None else self._placement.held
+
+    def __len__(self) -> int:
+        """Records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as well."""
+        return len(self._client) + self.held
+
+    # -- in ---------------------------------------------------------------------------------------------------------
+
+    def send(
+        self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
+    ) -> None:
+        """Send one record as it has to be, and wait for room."""
+        placement = self._placement
+        if placement is None or partition is not None:
+            self._send_with_room(delivery, value, partition, timestamp_ms, headers)
+            return
+        record = Waiting(
+            delivery,
+            value,
+            self._clock.now_ms() if timestamp_ms is None else timestamp_ms,
+            list(headers) or None,
+            size_in_own_batch(delivery.key, value, headers),
+            self._clock.monotonic_ms() + self._settings["delivery.timeout.ms"],
+        )
+        self.with_room(delivery.topic, lambda: placement.place(record, now_ms=self._clock.monotonic_ms()))
+
+    def produce_again(
+        self,
+        error: BufferError | KafkaException,
+        delivery: Delivery,
+        value: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> None:
+        """The client did not take a record: wait for room, or settle it as refused."""
+        if isinstance(error, KafkaException):
+            self._refused_at_once(error, delivery, value, partition, headers)
+        else:
+            self._send_with_room(delivery, value, partition, timestamp_ms, headers)
+
+    def with_room(self, topic: str, attempt: Callable[[], Any]) -> None:
+        """Back-pressure: try, and while the buffer is full serve reports, which is what makes room."""
+        deadline = time.monotonic() + self._settings["max.block.ms"] / 1000
+        while True:
+            try:
+                attempt()
+                return
+            except BufferError:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise self._errors.buffer_full(topic, len(self)) from None
+                self._reports.poll(min(left_s, 0.05))
+                if self._placement is not None:
+                    self._placement.drain(now_ms=self._clock.monotonic_ms())
+            self._check_open()
+
+    def refusal(
+        self,
+        error: KafkaException,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> OttlaError:
+        """Why librdkafka did not take a record. Raises it when it takes no record at all any more."""
+        problem = error.args[0]
+        is_at_its_end = problem.fatal() or problem.code() == KafkaError._FATAL
+        if is_at_its_end:
+            self._hear_why()
+        explained = self._errors.of_record(problem, topic, partition, key, value, headers)
+        if is_at_its_end or isinstance(explained, LifecycleError):
+            raise explained from error
+        self._after_failure(problem, topic)
+        return explained
+
+    def _hear_why(self) -> None:
+        """The client says why it is at its end to whoever polls next, and to nobody else."""
+        deadline = time.monotonic() + HEAR_WHY_S
+        while not self._errors.knows_why and time.monotonic() < deadline:
+            self._reports.poll(0.01)
+
+    # -- held -------------------------------------------------------------------------------------------------------
+
+    def partitions_heard(self, topic: str, every: list[int], available: list[int]) -> None:
+        """The cluster said which partitions a topic has."""
+        if self._placement is not None:
+            self._placement.partitions_are(topic, every, available, now_ms=self._clock.monotonic_ms())
+
+    def keep_house(self) -> None:
+        """Records that wait for partitions: send those that can go, give up those whose time is up."""
+        if self._placement is None or not self._placement.held:
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._placement.drain(now_ms=now_ms)
+        for delivery in self._placement.take_expired(now_ms=now_ms):
+            self._reports.fail(delivery, self._errors.timed_out(delivery.topic))
+
+    def give_up_held(self) -> None:
+        """Settle as failed what waits for partitions."""
+        if self._placement is not None:
+            for delivery in self._placement.take_expired(now_ms=0, all_of_them=True):
+                problem = f"{delivery.topic}: given up before its partitions were known"
+                self._reports.fail(delivery, LifecycleError(problem))
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+
+    def _send_with_room(
+        self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
+    ) -> None:
+        self.with_room(delivery.topic, lambda: self._hand_over(delivery, value, partition, timestamp_ms, headers))
+
+    def _hand_over(
+        self,
+        delivery: Delivery,
+        value: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> None:
+        try:
+            self._produce(
+                delivery.topic,
+                value,
+                delivery.key,
+                -1 if partition is None else partition,
+                delivery,
+                None,
+                0 if timestamp_ms is None else timestamp_ms,
+                list(headers or ()) or None,
+            )
+        except KafkaException as error:
+            self._refused_at_once(error, delivery, value, partition, headers or ())
+
+    def _refused_at_once(
+        self, error: KafkaException, delivery: Delivery, value: bytes | None, partition: int | None, headers: Headers
+    ) -> None:
+        """librdkafka knew at once what it may also find out later: the same error, in the same place, the delivery."""
+        explained = self.refusal(error, delivery.topic, partition, delivery.key, value, headers)
+        self._reports.fail(delivery, explained, partition=partition)

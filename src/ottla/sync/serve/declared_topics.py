@@ -1,0 +1,58 @@
+"""Creates the topics that a service declares, where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ottla.config import Settings, for_admin
+from ottla.config.declared_topics import TopicSpec
+from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.sync.client.client_errors import error_of
+from ottla.sync.client.reachable import metadata_of
+from ottla.telemetry import log_event
+
+_CLUSTERS_CHOICE = -1
+
+
+def ensure_topics(
+    settings: Settings, declared: Mapping[str, TopicSpec], *, timeout_s: float = 30.0
+) -> dict[str, int | None]:
+    """Create those that are missing. Returns each name with the partitions it had before, None if it is new.
+
+    A topic that exists stays as it is. Raises `ConfigError` when the cluster does not create one.
+    """
+    servers = settings["bootstrap.servers"]
+    admin = AdminClient({**for_admin(settings).to_confluent(), "log_level": 0})
+    before: dict[str, int | None] = dict.fromkeys(declared)
+    try:
+        found = metadata_of(admin, timeout_s).topics
+        before |= {name: len(found[name].partitions) for name in declared if name in found and not found[name].error}
+        new = [
+            NewTopic(
+                name,
+                num_partitions=spec.partitions or _CLUSTERS_CHOICE,
+                replication_factor=spec.replication_factor or _CLUSTERS_CHOICE,
+                config=spec.config_texts,
+            )
+            for name, spec in declared.items()
+            if before[name] is None
+        ]
+        futures = admin.create_topics(new, request_timeout=timeout_s) if new else {}
+    except KafkaException as error:
+        raise error_of(error.args[0], servers) from error
+    for name, future in futures.items():
+        try:
+            future.result(timeout_s)
+        except KafkaException as error:
+            problem: KafkaError = error.args[0]
+            if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another member was faster
+                raise ConfigError(f"topic {name} was not created at {servers}: {problem.str()}") from error
+        except TimeoutError:
+            raise BrokerUnavailable(f"topic {name}: {servers} did not create it within {timeout_s:g} s") from None
+        else:
+            log_event("topic_created", "info", {"topic": name})
+    return before

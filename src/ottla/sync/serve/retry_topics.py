@@ -1,0 +1,66 @@
+"""Makes the retry topics of an app's handlers before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import Consumer, NewPartitions, NewTopic  # an instrumentor replaces the package's Consumer
+
+from ottla.config import Asking, Settings, TopicWait, for_admin
+from ottla.errors import ConfigError
+from ottla.failures.retry_topics import TopicShape, missing_topics
+from ottla.sync.client.client_errors import error_of
+from ottla.sync.consume.subscribed_topics import await_topics
+from ottla.telemetry import log_event
+
+
+def ensure_retry_topics(
+    settings: Settings,
+    lines: Mapping[str, tuple[str, ...]],
+    *,
+    wait: TopicWait,
+    asking: Asking,
+    should_give_up: Callable[[], bool],
+    timeout_s: float = 30.0,
+) -> None:
+    """Create what is missing of `lines` (topic → its retry topics), and add partitions where there are too few.
+
+    The topics themselves are waited for first: theirs are the partitions.
+    """
+    admin = AdminClient({**for_admin(settings).to_confluent(), "log_level": 0})
+    try:
+        servers = settings["bootstrap.servers"]
+        # Not by the admin client: a question of its about a topic creates it.
+        asks = Consumer({**settings.to_confluent(), "log_level": 0})
+        try:
+            found = await_topics(asks, wait, asking=asking, servers=servers, should_give_up=should_give_up).topics
+        finally:
+            asks.close()
+        existing = {
+            name: TopicShape(len(topic.partitions), max(len(part.replicas) for part in topic.partitions.values()))
+            for name, topic in found.items()
+            if topic.error is None and topic.partitions
+        }
+        missing = missing_topics(lines, existing)
+        new = [
+            NewTopic(name, num_partitions=shape.partitions, replication_factor=shape.replication_factor)
+            for name, shape in missing.to_create.items()
+        ]
+        grown = [NewPartitions(name, partitions) for name, partitions in missing.to_grow.items()]
+        futures = {
+            **(admin.create_topics(new, request_timeout=timeout_s) if new else {}),
+            **(admin.create_partitions(grown, request_timeout=timeout_s) if grown else {}),
+        }
+    except KafkaException as error:
+        raise error_of(error.args[0], settings["bootstrap.servers"]) from error
+    for name, future in futures.items():
+        try:
+            future.result(timeout_s)
+        except KafkaException as error:
+            problem: KafkaError = error.args[0]
+            if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another member was faster
+                raise ConfigError(f"retry topic {name} was not made: {problem.str()}; create it yourself") from error
+        else:
+            log_event("retry_topic_made", "info", {"topic": name})

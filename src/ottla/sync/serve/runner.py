@@ -1,0 +1,281 @@
+"""Runs an `App` in threads: one engine per group, signals, and a stop that drains before it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from ottla.app.app import App
+from ottla.app.hooks import StopHooks
+from ottla.app.invoke import Invoker
+from ottla.app.pending import ConfirmingOnLoop
+from ottla.app.retry_settings import group_settings
+from ottla.app.stop_signals import StopSignals, say_what_is_waited_for
+from ottla.config import dead_letter_arguments, producer_settings
+from ottla.config.declared_topics import warn_of_other_partitions
+from ottla.consumer.member.verbs import check_assigned
+from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
+from ottla.consumer.readiness.health import Health
+from ottla.failures.exceptions import ExceptionTable
+from ottla.records import TopicPartition
+from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
+from ottla.sync.consume.engine import Engine
+from ottla.sync.serve.declared_topics import ensure_topics
+from ottla.sync.serve.retry_topics import ensure_retry_topics
+from ottla.telemetry import log_event
+from ottla.wire_client.writable_topics import await_writable
+
+_CLEAN_UP_S: Final = 5.0
+"""What an async handler that was cancelled at the end may take for its `finally`."""
+
+
+class AppRunner:
+    """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses."""
+
+    def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
+        self._app = app
+        self._has_own_sink = dead_letters is not None
+        self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
+        self._loop = _LoopThread()
+        # Not an Event: `set` in a signal handler, while the same thread is about to wait, would wait for itself.
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._is_stop_asked = False
+        self.engines: dict[str, Engine] = {
+            group: Engine(
+                group=group,
+                topics=sorted({topic for route in routes for topic in route.subscribed}),
+                plans=[route.plan() for route in routes],
+                execute={
+                    route.name: self._executor(route.invoker(list(app.middlewares), app.state)) for route in routes
+                },
+                settings=group_settings(app, group, routes),
+                dead_letters=self._dead_letters,
+                flow=app.flow,
+                commits=app.commit,
+                drain_s=app.drain_s,
+                start_timeout_s=app.start_timeout_s,
+                topics_timeout_s=app.topics_timeout_s,
+                unready_after_s=app.unready_after_s,
+                hooks=app.hooks,
+                on_stop=lambda: self._wake.put(None),
+            )
+            for group, routes in app.routes_by_group().items()
+        }
+
+    def run(self, *, handle_signals: bool) -> None:
+        """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
+        with StopSignals(self.stop, self.health) if handle_signals else contextlib.nullcontext():
+            self._run()
+
+    def _run(self) -> None:
+        started: list[Engine] = []
+        is_opened = False
+        stop_error: BaseException | None = None
+        try:
+            for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
+                engine.reach(lambda: self._is_stop_asked)
+            self._make_topics()
+            self._check_dead_letter_topics()
+            is_opened = True
+            for hook in self._app.start_hooks:
+                self._call(hook)
+            for engine in self.engines.values():
+                engine.start(lambda: self._is_stop_asked)
+                started.append(engine)
+            log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
+            self._wait_for_a_reason()
+        finally:
+            say_what_is_waited_for(self.health(), group=self._app.group, drain_s=self._app.drain_s)
+            for engine in started:
+                engine.stop()
+            for engine in started:
+                engine.join()
+            try:
+                self._dead_letters.close(self._app.drain_s)
+            finally:
+                stop_error = self._call_stop_hooks() if is_opened else None
+            self._loop.close()
+            log_event("app_stopped", "info", {"app": self._app.group})
+        for engine in started:
+            if engine.error is not None:
+                raise engine.error
+        if stop_error is not None:
+            raise stop_error
+
+    def stop(self) -> None:
+        self._is_stop_asked = True
+        self._wake.put(None)
+
+    def health(self) -> Health:
+        return Health.all_of([engine.health() for engine in self.engines.values()])
+
+    # Verbs at run time
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        for engine, own in self._owners("pause", partitions):
+            engine.pause(*own)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        for engine, own in self._owners("resume", partitions):
+            engine.resume(*own)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset` in the group that has the partition."""
+        for engine, _ in self._owners("seek", [topic_partition]):
+            engine.seek(topic_partition, offset)
+
+    def drain(self, timeout_s: float) -> bool:
+        """Take nothing new, and wait until everything fetched is done."""
+        return all(engine.drain(timeout_s) for engine in self.engines.values())
+
+    # Parts
+
+    def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[Engine, Sequence[TopicPartition]]]:
+        """The groups' engines, each with those of the partitions that it has; with all of them when none is named."""
+        if not partitions:
+            return [(engine, ()) for engine in self.engines.values()]
+        assigned = {engine: set(engine.assignment()) for engine in self.engines.values()}
+        everything = set().union(*assigned.values())
+        check_assigned(verb, partitions, everything, group=", ".join(self.engines))
+        owned = [(engine, [name for name in partitions if name in own]) for engine, own in assigned.items()]
+        return [(engine, own) for engine, own in owned if own]
+
+    def _make_topics(self) -> None:
+        declared = self._app.declared_topics()
+        if declared:
+            settings = next(iter(self.engines.values())).settings
+            warn_of_other_partitions(declared, ensure_topics(settings, declared))
+        for group, routes in self._app.routes_by_group().items():
+            wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
+            lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
+            if lines:
+                engine = self.engines[group]
+                ensure_retry_topics(
+                    engine.settings,
+                    lines,
+                    wait=engine.topics_awaited(lines),
+                    asking=engine.asking,
+                    should_give_up=lambda: self._is_stop_asked,
+                )
+
+    def _check_dead_letter_topics(self) -> None:
+        topics = self._app.dead_letter_topics
+        if topics and not self._has_own_sink:
+            arguments = dead_letter_arguments(self._app.producer_settings)
+            settings = producer_settings(self._app.bootstrap_servers, **arguments)
+            wait = next(iter(self.engines.values())).topics_awaited(topics)
+            await_writable(settings, wait, should_give_up=lambda: self._is_stop_asked)
+
+    def _wait_for_a_reason(self) -> None:
+        # With a timeout: a wait without one does not let Python run signal handlers on every platform.
+        while not self._is_stop_asked and all(engine.is_running for engine in self.engines.values()):
+            with contextlib.suppress(Empty):
+                self._wake.get(timeout=0.5)
+
+    def _executor(self, invoker: Invoker) -> Callable[[Run], RunResult | Unconfirmed]:
+        if not invoker.binding.is_async:
+            return invoker.deliver
+
+        # All async handlers share one loop, as they would under `serve`: what they open belongs to one loop.
+        def deliver(run: Run) -> RunResult | Unconfirmed:
+            result: RunResult | ConfirmingOnLoop = self._loop.run(invoker.deliver_async(run, _yield_now))
+            return result if isinstance(result, RunResult) else _ConfirmedThere(self._loop, run, result)
+
+        return deliver
+
+    def _call_stop_hooks(self) -> BaseException | None:
+        hooks = StopHooks(self._app.group)
+        for hook in self._app.stop_hooks:
+            try:
+                self._call(hook)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                hooks.failed(hook, error)
+        return hooks.error
+
+    def _call(self, hook: Callable[[], Any]) -> None:
+        result = hook()
+        if inspect.iscoroutine(result):
+            self._loop.run(result)
+
+
+class _LoopThread:
+    """An event loop in a thread of its own, started when the first coroutine comes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, coroutine: Any) -> Any:
+        """Run `coroutine` on the loop and wait for its result."""
+        return self.begin(coroutine).result()()
+
+    def begin(self, coroutine: Any) -> Future[Callable[[], Any]]:
+        """Run `coroutine` on the loop. The future has a function that returns its result, or raises its exit."""
+        return asyncio.run_coroutine_threadsafe(_guarded(coroutine), self._started())
+
+    def close(self) -> None:
+        """End the loop as `asyncio.run` does: what is still under way on it is cancelled, and may clean up."""
+        if self._loop is None or self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CLEAN_UP_S)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+                self._loop = runner.get_loop()
+                self._thread = threading.Thread(target=self._serve, args=(runner,), name="ottla-loop", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    @staticmethod
+    def _serve(runner: asyncio.Runner) -> None:
+        with runner:
+            runner.get_loop().run_forever()
+
+
+class _ConfirmedThere:
+    """A run whose acknowledgements are awaited on the handlers' loop."""
+
+    def __init__(self, loop: _LoopThread, run: Run, confirming: ConfirmingOnLoop) -> None:
+        self._loop = loop
+        self._run = run
+        self._confirming = confirming
+
+    def when_confirmed(self, then: Callable[[RunResult], None]) -> None:
+        def settled(future: Future[Callable[[], RunResult]]) -> None:
+            try:
+                result = future.result()()
+            except BaseException as error:  # whatever ended the wait: the run must get its result
+                result = broken_run(self._run, ExceptionTable().failure_of(error))
+            then(result)
+
+        self._loop.begin(self._confirming.wait()).add_done_callback(settled)
+
+
+async def _guarded(coroutine: Any) -> Callable[[], Any]:
+    """Out of a task, an exit ends the loop under everything else that runs on it."""
+    try:
+        result = await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        return partial(_raise, error)
+    return lambda: result
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+async def _yield_now() -> None:
+    await asyncio.sleep(0)
