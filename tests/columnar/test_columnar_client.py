@@ -23,6 +23,7 @@ from ottla.columnar import (
     read_ranges,
     wire_settings,
 )
+from ottla.columnar.arrays.schema import HEADERS
 from ottla.errors import BrokerUnavailable, ConfigError, DeliveryError, InputError, RecordTooLarge, UnknownTopic
 from ottla.records import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -383,7 +384,7 @@ def test_all_columns_of_a_record_can_be_written(broker, settings):
             "value": pa.array([None, "text"]),
             "partition": pa.array([2, 0], pa.int32()),
             "timestamp": pa.array([5, 7], pa.timestamp("ms", tz="UTC")),
-            "headers": pa.array([[{"key": "h", "value": b"1"}], []], columnar.schema.HEADERS),
+            "headers": pa.array([[{"key": "h", "value": b"1"}], []], HEADERS),
         }
     )
     columnar.write("orders", rows, settings=settings)

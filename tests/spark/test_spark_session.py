@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from ottla.cli import main
 from ottla.errors import ConfigError
-from ottla.spark import Java, JavaMissing, session, spark_session
+from ottla.spark import Java, JavaMissing, session
+from ottla.spark.jvm import spark_session
 from ottla.spark.jvm.spark_session import DEFAULTS, LOCAL_DEFAULTS, local_cores
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
