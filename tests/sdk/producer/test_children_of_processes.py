@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -26,6 +27,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
     pytest.mark.timeout(120),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> None:
+    """Raw clients that other tests left as garbage would crash a child that collects them."""
+    gc.collect()
 
 
 def send_and_leave(servers: str, topic: str, first: int = 0) -> None:

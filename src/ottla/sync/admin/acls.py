@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from ottla.config import Asking, Settings, principal_of
 from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.sync.client.guarded import AdminClient
 from ottla.sync.client.reachable import addresses_of, first_answering
 
 T = TypeVar("T")

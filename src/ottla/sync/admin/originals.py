@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.cimpl import Consumer
 
 from ottla.config import consumer_settings
 from ottla.errors import BrokerUnavailable
 from ottla.failures.foreign import DeadLetterView
 from ottla.failures.redrive import Original
+from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
 
 _TIMEOUT_S: Final = 10.0

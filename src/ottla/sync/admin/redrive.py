@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.config import consumer_settings, security_of
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
@@ -24,6 +23,7 @@ from ottla.failures.letter_settings import letter_settings
 from ottla.failures.redrive import Redrive, build_redrive, refusal
 from ottla.failures.selection import DeadLetterFilter
 from ottla.sync.admin.originals import Originals
+from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
 from ottla.sync.produce.producer import Producer
 

@@ -21,11 +21,11 @@ from confluent_kafka import (
     Message,
 )
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.errors import BrokerUnavailable, LifecycleError, UnknownTopic
 from ottla.records import Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
+from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
 from ottla.sync.client.reachable import addresses_of, check_answering
 

@@ -7,12 +7,12 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.config import Settings
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.client.client_errors import error_of
+from ottla.sync.client.guarded import AdminClient
 from ottla.sync.client.reachable import addresses_of, check_answering, metadata_of
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.config import Settings, for_admin
 from ottla.config.declared_topics import TopicSpec
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.sync.client.client_errors import error_of
+from ottla.sync.client.guarded import AdminClient
 from ottla.sync.client.reachable import metadata_of
 from ottla.telemetry import log_event
 

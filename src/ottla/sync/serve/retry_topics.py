@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import Consumer, NewPartitions, NewTopic  # an instrumentor replaces the package's Consumer
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from ottla.config import Asking, Settings, TopicWait, for_admin
 from ottla.errors import ConfigError
 from ottla.failures.retry_topics import TopicShape, missing_topics
 from ottla.sync.client.client_errors import error_of
+from ottla.sync.client.guarded import AdminClient, Consumer
 from ottla.sync.consume.subscribed_topics import await_topics
 from ottla.telemetry import log_event
 
