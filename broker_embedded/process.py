@@ -24,7 +24,7 @@ from broker_embedded.common.descriptors import raise_soft_limit
 from broker_embedded.common.errors import StartupError
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.os_filesystem import OsFileSystem
-from broker_embedded.server.warm_up import warm_up
+from broker_embedded.server.requests.warm_up import warm_up
 from broker_embedded.storage.file_pool import OpenFiles
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import broker_embedded.server.apis  # noqa: F401  # fills the table
-from broker_embedded.server.registry import TABLE, Api
+from broker_embedded.server.requests.registry import TABLE, Api
 from ottla_wire.protocol import ApiKey, schemas
 from ottla_wire.protocol.schemas import ApiSchema
 

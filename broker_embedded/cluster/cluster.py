@@ -27,7 +27,7 @@ from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.controller.controller import Controller
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.network import Network, Reservation, TcpNetwork
+from broker_embedded.server.net.network import Network, Reservation, TcpNetwork
 from broker_embedded.storage.checkpoints import read_meta_properties
 from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.file_pool import OpenFiles
@@ -189,7 +189,7 @@ class Cluster:
     async def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self._security is not None and self._security.uses_tls:
-            from broker_embedded.server.tls import server_context  # few clusters encrypt
+            from broker_embedded.server.net.tls import server_context  # few clusters encrypt
 
             server_context(self._security)  # files that cannot be used are found before anything is opened
         data_dir = self._open_data_dir()

@@ -27,9 +27,9 @@ from broker_embedded.controller.quorum import MetadataQuorum, SingleVoterQuorum
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.replication.log_settings import log_config
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.network import Listener, Network
-from broker_embedded.server.peer_connections import Address, Links, PeerConnections
-from broker_embedded.server.server import SocketServer
+from broker_embedded.server.net.network import Listener, Network
+from broker_embedded.server.net.socket_server import SocketServer
+from broker_embedded.server.peers.peer_connections import Address, Links, PeerConnections
 from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig

@@ -1,1 +1,1 @@
-"""Sockets, dispatcher and one file per API."""
+"""One broker: `broker` puts it together out of the rooms here. `apis` has one file per API."""

@@ -28,17 +28,17 @@ from broker_embedded.metadata.records import ResourceType
 from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.replication.replica_manager import ReplicaManager
 from broker_embedded.server import apis as apis  # fills the table that the dispatcher reads
-from broker_embedded.server.background import BackgroundWork
-from broker_embedded.server.broker_lifecycle import BrokerLifecycle
-from broker_embedded.server.controller_channel import ControllerChannel
-from broker_embedded.server.dispatcher import Dispatcher
-from broker_embedded.server.log_dir_reports import LogDirReports
-from broker_embedded.server.lost_leaders import LostLeaders
-from broker_embedded.server.network import Listener
-from broker_embedded.server.peer_connections import PeerConnections
-from broker_embedded.server.producer_ids import ProducerIds
-from broker_embedded.server.server import SocketServer
-from broker_embedded.server.topic_creation import TopicCreation
+from broker_embedded.server.life.background import BackgroundWork
+from broker_embedded.server.life.broker_lifecycle import BrokerLifecycle
+from broker_embedded.server.life.log_dir_reports import LogDirReports
+from broker_embedded.server.net.network import Listener
+from broker_embedded.server.net.socket_server import SocketServer
+from broker_embedded.server.peers.controller_channel import ControllerChannel
+from broker_embedded.server.peers.lost_leaders import LostLeaders
+from broker_embedded.server.peers.peer_connections import PeerConnections
+from broker_embedded.server.peers.producer_ids import ProducerIds
+from broker_embedded.server.peers.topic_creation import TopicCreation
+from broker_embedded.server.requests.dispatcher import Dispatcher
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol.primitives import random_uuid
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from broker_embedded.security.listener import ListenerSecurity
     from broker_embedded.security.settings import Security
     from broker_embedded.server.authorization.authorization import Authorization
-    from broker_embedded.server.client_quotas import ClientQuotas
-    from broker_embedded.server.connection import Connection
+    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.requests.client_quotas import ClientQuotas
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +238,7 @@ class Broker:
             self.quotas = None
             return
         if self.quotas is None:
-            from broker_embedded.server.client_quotas import ClientQuotas  # few clusters have quotas
+            from broker_embedded.server.requests.client_quotas import ClientQuotas  # few clusters have quotas
 
             self.quotas = ClientQuotas(self.static_config, now_ms=self.clock.monotonic_ms)
         self.quotas.replace(image.client_quotas)

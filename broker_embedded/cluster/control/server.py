@@ -18,7 +18,7 @@ from broker_embedded.cluster.control.protocol import ClusterControl
 from broker_embedded.cluster.control.routes import answer
 from broker_embedded.common.clock import client_timer
 from broker_embedded.common.errors import StartupError
-from broker_embedded.server.network import listen
+from broker_embedded.server.net.network import listen
 
 log = logging.getLogger(__name__)
 

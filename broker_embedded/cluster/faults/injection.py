@@ -15,9 +15,9 @@ from broker_embedded.cluster.faults.answers import corrupt_records, fail_groups,
 from broker_embedded.cluster.faults.levels import READS_OF_GROUPS, Level, level_of
 from broker_embedded.cluster.faults.subject import Subject, Target
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.dispatcher import error_body
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Api, Body, Handler, RequestContext, Response
+from broker_embedded.common.promises import Promise
+from broker_embedded.server.requests.dispatcher import error_body
+from broker_embedded.server.requests.registry import Api, Body, Handler, RequestContext, Response
 from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 

@@ -20,7 +20,7 @@ from broker_embedded.cluster.simulation.loop import SimulatedLoop
 from broker_embedded.cluster.simulation.process import Process, current_process
 from broker_embedded.cluster.simulation.transport import SimulatedTransport
 from broker_embedded.common.errors import StartupError
-from broker_embedded.server.network import ProtocolFactory
+from broker_embedded.server.net.network import ProtocolFactory
 
 CONNECT_TIMEOUT_S = 3.0
 """How long a connection attempt into nothing takes."""
@@ -159,7 +159,7 @@ class SimulatedNetwork:
 
 
 class HostNetwork:
-    """Implements `server.network.Network` for one host. What it is told to listen on is a name, not an address."""
+    """Implements `server.net.network.Network` for one host. What it is told to listen on is a name, not an address."""
 
     def __init__(self, network: SimulatedNetwork, name: str) -> None:
         self.name = name

@@ -14,7 +14,7 @@ from broker_embedded.cluster.simulation.process import Process
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.peer_connections import GoodLinks
+from broker_embedded.server.peers.peer_connections import GoodLinks
 from broker_embedded.storage.file_pool import OpenFiles
 from ottla_wire.protocol.primitives import random_uuid, uuid_text
 

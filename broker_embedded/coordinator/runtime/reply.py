@@ -1,8 +1,8 @@
 """The answer to one request: now, or later.
 
-A handler makes a `Reply`, hands it to the coordinator and returns what `server.replies.response_of` makes of it. What
-is answered at once costs no promise; what is held (a join, a commit that waits for replicas) calls back when it is
-settled.
+A handler makes a `Reply`, hands it to the coordinator and returns what `server.handling.replies.response_of` makes of
+it. What is answered at once costs no promise; what is held (a join, a commit that waits for replicas) calls back when
+it is settled.
 """
 
 from __future__ import annotations

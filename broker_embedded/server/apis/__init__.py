@@ -1,12 +1,12 @@
 """One file per API, named after it, and here the list of those that are served, with their versions.
 
-Importing this package fills the table of `server.registry`. The file of an API is loaded when the API is first asked
-for, in about a millisecond: most processes see a dozen of them, and all together would take a tenth of the start.
+Importing this package fills the table of `server.requests.registry`. The file of an API is loaded when the API is first
+asked for, in about a millisecond: most processes see a dozen of them, and all together would take a tenth of the start.
 """
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import serve
+from broker_embedded.server.requests.registry import serve
 from ottla_wire.protocol import ApiKey
 
 serve(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4))

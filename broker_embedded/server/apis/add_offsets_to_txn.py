@@ -5,12 +5,12 @@ That is: the partition of `__consumer_offsets` that keeps the group gets a marke
 
 from __future__ import annotations
 
+from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import AddPartitions, PartitionsChecked
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

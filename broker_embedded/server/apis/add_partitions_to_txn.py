@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import AddPartitions, PartitionsChecked
 from broker_embedded.coordinator.transaction.transaction import EPOCH_BUMPED_AT_EVERY_END, ProducerIdentity
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

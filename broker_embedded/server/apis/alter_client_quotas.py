@@ -7,11 +7,11 @@ quota holds on every broker for itself, as in Kafka. An address is a number, not
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.controller.client_quotas import QuotaAlteration
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.records import QuotaEntity, quota_entity
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

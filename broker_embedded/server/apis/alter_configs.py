@@ -6,8 +6,8 @@ Superseded by IncrementalAlterConfigs. Topics and brokers only.
 from __future__ import annotations
 
 from broker_embedded.controller.requests import ConfigOperation
-from broker_embedded.server.config_changes import change_configs, refuse_all
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.handling.config_changes import change_configs, refuse_all
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 on_error = refuse_all

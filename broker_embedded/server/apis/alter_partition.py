@@ -8,10 +8,10 @@ the change was made, and that it ended a reassignment which takes the leader awa
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.controller.isr_changes import UNKNOWN_EPOCH, IsrChange, IsrResult
 from broker_embedded.metadata.records import LeaderRecoveryState
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -6,10 +6,10 @@ among them. Throttles are the topic settings leader. and follower.replication.th
 
 from __future__ import annotations
 
+from broker_embedded.common.promises import then
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.reassignment import Reassignment
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -7,10 +7,10 @@ that are open stay open. The passwords of PLAIN are those that the broker was st
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -1,8 +1,8 @@
 """ApiVersions (key 18), versions 0-5.
 
-Lists what is bound in the table of `server.registry`, nothing else, and from version 3 the features that the cluster
-has finalized (KIP-584): clients read `transaction.version` there. Client software names are checked against KIP-511's
-pattern. From version 5 a client names the broker that it means to reach: another broker refuses it with
+Lists what is bound in the table of `server.requests.registry`, nothing else, and from version 3 the features that the
+cluster has finalized (KIP-584): clients read `transaction.version` there. Client software names are checked against
+KIP-511's pattern. From version 5 a client names the broker that it means to reach: another broker refuses it with
 REBOOTSTRAP_REQUIRED, and the client looks its brokers up again (KIP-1242). An unknown version is answered by the
 dispatcher, in version 0 with UNSUPPORTED_VERSION. Encoded once per version, until a feature changes: clients ask at
 every connection.
@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.features import SUPPORTED
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.dispatcher import api_versions_body
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.dispatcher import api_versions_body
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
 

@@ -5,9 +5,9 @@ So the controller knows which replicas a failed or replaced directory takes away
 
 from __future__ import annotations
 
+from broker_embedded.common.promises import then
 from broker_embedded.controller.partition_requests import DirectoryAssignment
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

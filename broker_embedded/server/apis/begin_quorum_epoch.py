@@ -5,7 +5,7 @@ Repeated while the voter does not fetch. Endpoints are not exchanged: each node 
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

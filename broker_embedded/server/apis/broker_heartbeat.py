@@ -6,9 +6,9 @@ then it is told to go. What it led from log directories that it reports offline 
 
 from __future__ import annotations
 
+from broker_embedded.common.promises import then
 from broker_embedded.controller.heartbeats import Heartbeat, HeartbeatReply
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -8,9 +8,9 @@ with DUPLICATE_BROKER_REGISTRATION while the first one calls. One listener is ke
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.metadata.records import RegisterBroker, SupportedFeature
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

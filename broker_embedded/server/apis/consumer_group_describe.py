@@ -7,8 +7,8 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.consumer.assignment import Assignment, by_topic
 from broker_embedded.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from broker_embedded.coordinator.group.consumer.member import ConsumerMember
-from broker_embedded.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -14,8 +14,8 @@ from broker_embedded.coordinator.group.consumer.assignment import of_message, to
 from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, check_request
 from broker_embedded.coordinator.group.consumer.member import JOIN_EPOCH
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

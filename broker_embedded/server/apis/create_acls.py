@@ -7,12 +7,12 @@ on a broker when its metadata has them. SECURITY_DISABLED without an authorizer,
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.controller.acls import NewAcl
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import ANY, PatternType
-from broker_embedded.server.futures import then
-from broker_embedded.server.no_authorizer import NOTHING_TO_CHANGE
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.handling.no_authorizer import NOTHING_TO_CHANGE
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.controller.requests import NewPartitions
-from broker_embedded.server.futures import then
-from broker_embedded.server.mutation_quota import mutation_quota
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.handling.mutation_quota import mutation_quota
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -6,11 +6,11 @@ SECURITY_DISABLED without an authorizer, as on a Kafka broker.
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.controller.acls import Deleted
 from broker_embedded.metadata.acls import Acl, AclFilter
-from broker_embedded.server.futures import then
-from broker_embedded.server.no_authorizer import NOTHING_TO_CHANGE
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.handling.no_authorizer import NOTHING_TO_CHANGE
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -9,8 +9,8 @@ from functools import partial
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

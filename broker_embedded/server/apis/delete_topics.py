@@ -6,10 +6,10 @@ Files are renamed at once and removed after file.delete.delay.ms. As in Kafka, i
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.metadata.image import ClusterImage, TopicImage
-from broker_embedded.server.futures import then
-from broker_embedded.server.mutation_quota import mutation_quota
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.handling.mutation_quota import mutation_quota
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import Acl, AclFilter, AclResource, PatternType
-from broker_embedded.server.no_authorizer import NOTHING_TO_DESCRIBE
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.handling.no_authorizer import NOTHING_TO_DESCRIBE
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -6,8 +6,8 @@ Not done: listing controllers (endpoint type 2) is refused: the controller has n
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.security.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
-from broker_embedded.server import config_view
-from broker_embedded.server.config_view import SettingView
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.handling import config_view
+from broker_embedded.server.handling.config_view import SettingView
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.requests import DescribedGroup
-from broker_embedded.server.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -7,7 +7,7 @@ cordoned directories.
 from __future__ import annotations
 
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_manager import LogDirView
 from ottla_wire.protocol import ErrorCode

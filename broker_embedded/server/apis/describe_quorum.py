@@ -11,7 +11,7 @@ from typing import Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.quorum import QuorumReplica, QuorumView
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import INTERNAL_TOPICS, NO_LEADER
 from broker_embedded.metadata.image import ClusterImage, TopicImage
-from broker_embedded.server.authorized_operations import TOPIC_OPERATIONS
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.security.authorized_operations import TOPIC_OPERATIONS
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 

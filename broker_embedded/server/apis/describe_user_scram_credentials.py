@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from broker_embedded.metadata.records import UserScramCredential
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

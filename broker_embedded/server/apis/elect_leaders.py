@@ -7,11 +7,11 @@ asked for. With all partitions asked for, those that need no election are left o
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller.partition_change import Election
 from broker_embedded.controller.partition_requests import Elected
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

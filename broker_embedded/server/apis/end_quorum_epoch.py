@@ -6,7 +6,7 @@ The first of the successors it names stands for election at once, the others a l
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -15,10 +15,10 @@ done: tiered storage.
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.fetch_operation import Fetch
-from broker_embedded.server.fetch_request import is_for_metadata_log, replica_of, session_and_partitions
-from broker_embedded.server.follower_fetch import FollowerFetch
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.fetch.follower import FollowerFetch
+from broker_embedded.server.fetch.operation import Fetch
+from broker_embedded.server.fetch.request import is_for_metadata_log, replica_of, session_and_partitions
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -8,6 +8,7 @@ Not done: share groups (6) are not served.
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.common.types import (
     GROUP_METADATA_TOPIC,
     NO_LEADER,
@@ -15,8 +16,7 @@ from broker_embedded.common.types import (
     TopicPartition,
 )
 from broker_embedded.metadata.image import BrokerImage
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -6,7 +6,7 @@ again.
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID
 from ottla_wire.protocol.message import Message
 

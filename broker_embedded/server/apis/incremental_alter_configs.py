@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import ConfigOperation
-from broker_embedded.server.config_changes import change_configs, refuse_all
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.handling.config_changes import change_configs, refuse_all
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

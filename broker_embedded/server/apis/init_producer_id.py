@@ -11,12 +11,12 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED as by a Kafka broker on which it is not en
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import NOBODY, Identified, InitProducer
 from broker_embedded.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

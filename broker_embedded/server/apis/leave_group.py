@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from broker_embedded.coordinator.group.classic import Leave, LeaveAnswer, Leaving
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -6,7 +6,7 @@ Filters ignore case, as Kafka's do; an unknown state or type matches nothing.
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.partition import Isolation, Partition
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

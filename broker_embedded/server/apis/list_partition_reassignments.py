@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_embedded.metadata.image import PartitionImage
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

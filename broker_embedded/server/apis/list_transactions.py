@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker_embedded.coordinator.group.consumer.topic_pattern import TopicPattern
 from broker_embedded.coordinator.transaction.states import TransactionState
 from broker_embedded.coordinator.transaction.transaction import Transaction
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 _LABELS = {state.label for state in TransactionState}

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise, resolve, then
 from broker_embedded.common.types import INTERNAL_TOPICS, NO_LEADER
 from broker_embedded.controller import topic_names
 from broker_embedded.controller.requests import TopicResult
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
-from broker_embedded.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker_embedded.server.futures import Promise, resolve, then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.security.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 

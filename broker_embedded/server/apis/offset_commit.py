@@ -9,9 +9,9 @@ from __future__ import annotations
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.offset_commits import commit_body, sort_out, topic_names
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
+from broker_embedded.server.handling.offset_commits import commit_body, sort_out, topic_names
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 

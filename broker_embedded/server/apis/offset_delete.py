@@ -6,8 +6,8 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import DeleteOffsets, OffsetsDeleted
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -13,7 +13,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import FetchedOffset, FetchOffsets, OffsetsFetched
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -6,7 +6,7 @@ Each partition is appended and answered on its own; one partition's error leaves
 response, and an error then closes the connection, as Kafka does, so that the client looks up the metadata again.
 acks=all waits for the in-sync replicas. From version 10 a partition that moved names its new leader (KIP-951).
 The first batch of a transaction at a partition is confirmed by the transaction coordinator; from version 12 on the
-partition becomes part of the transaction that way (KIP-890, `server.transaction_guard`).
+partition becomes part of the transaction that way (KIP-890, `server.handling.transaction_guard`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.replication.partition import Partition
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.transaction_guard import NO_REFUSALS, Refusals, guarded
+from broker_embedded.server.handling.transaction_guard import NO_REFUSALS, Refusals, guarded
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.server.apis.get_telemetry_subscriptions import SUBSCRIPTION_ID, TELEMETRY_MAX_BYTES
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 

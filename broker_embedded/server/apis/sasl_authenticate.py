@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.security.authenticator import out_of_turn
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

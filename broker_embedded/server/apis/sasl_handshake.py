@@ -8,7 +8,7 @@ not end (connections.max.reauth.ms), the answer is ILLEGAL_SASL_STATE.
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

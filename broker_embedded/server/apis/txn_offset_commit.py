@@ -16,10 +16,10 @@ from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCom
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.enlistment import Enlisting
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
-from broker_embedded.server.offset_commits import commit_body, sort_out, topic_names
-from broker_embedded.server.registry import Body, RequestContext, Response
-from broker_embedded.server.replies import response_of
-from broker_embedded.server.transaction_guard import enlist
+from broker_embedded.server.handling.offset_commits import commit_body, sort_out, topic_names
+from broker_embedded.server.handling.replies import response_of
+from broker_embedded.server.handling.transaction_guard import enlist
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -5,8 +5,8 @@ Its replicas stay assigned to it until they are reassigned. A broker that is ali
 
 from __future__ import annotations
 
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.common.promises import then
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -7,7 +7,7 @@ node ids.
 
 from __future__ import annotations
 
-from broker_embedded.server.registry import RequestContext, Response
+from broker_embedded.server.requests.registry import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 

@@ -8,11 +8,11 @@ transaction.version, so that a late marker cannot end the transaction after its 
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.marker_writer import Marker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -10,13 +10,13 @@ from broker_embedded.metadata.acls import CLUSTER_NAME, Acl, AclOperation, AclRe
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.security.authorizer import Authorizer, Rights
-from broker_embedded.server.authorization.guards import refusal
+from broker_embedded.security.refusal import refusal
 from broker_embedded.server.authorization.table import GUARDS
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.connection import Connection
-    from broker_embedded.server.registry import Api, Handler, RequestContext, Response
+    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.requests.registry import Api, Handler, RequestContext, Response
 
 SUPER_USERS_SEPARATOR = ";"
 

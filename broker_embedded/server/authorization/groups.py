@@ -7,21 +7,15 @@ from typing import TYPE_CHECKING, Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.server.authorization.guards import (
-    adding,
-    amended,
-    error_fields,
-    refusal,
-    require,
-    with_fields,
-)
+from broker_embedded.security.refusal import refusal
+from broker_embedded.server.authorization.guards import adding, amended, error_fields, require, with_fields
 from broker_embedded.server.authorization.operations import of_group
 from broker_embedded.server.authorization.topics import sort_topics
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
 
 _GROUP, _TOPIC = AclResource.GROUP, AclResource.TOPIC
 COMMIT_IDS_FROM = 10

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.server.futures import then
-from ottla_wire.protocol import ApiKey, ErrorCode, codec
+from broker_embedded.security.refusal import refusal
+from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
-
-log = logging.getLogger(__name__)
+    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
 
 Guard = Callable[[Rights, "RequestContext", Message, "Handler"], "Response"]
 """Answers in the handler's place, or lets it answer. BrokerError refuses the whole request."""
-
-_CODES = {
-    AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    AclResource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    AclResource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    AclResource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
-
-
-def refusal(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> BrokerError:
-    """What a client is told, and the log, which names who was refused what."""
-    kind = resource.name.lower().replace("_", " ")
-    what = f"{rights.principal} at {rights.host} may not {operation.name} {kind} {name}"
-    log.info("denied: %s", what)
-    return BrokerError(_CODES[resource], f"{what}: no ACL allows it, or one denies it")
 
 
 def require(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.server.authorization.guards import amended, refusal, with_fields
+from broker_embedded.security.refusal import refusal
+from broker_embedded.server.authorization.guards import amended, with_fields
 from broker_embedded.server.authorization.operations import operations_on, operations_on_cluster
 from ottla_wire.protocol import ZERO_UUID, ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
 
 _TOPIC = AclResource.TOPIC
 OPERATIONS_FROM, CLUSTER_OPERATIONS_UNTIL = 8, 10

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
-from broker_embedded.security.authorizer import Rights
-from broker_embedded.server.authorization.guards import amended, refusal, with_fields
-from broker_embedded.server.authorized_operations import (
+from broker_embedded.security.authorized_operations import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
+from broker_embedded.security.authorizer import Rights
+from broker_embedded.security.refusal import refusal
+from broker_embedded.server.authorization.guards import amended, with_fields
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
 
 _OPERATIONS = {
     resource: tuple(operation for operation in AclOperation if bits >> operation & 1)

@@ -8,12 +8,13 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.security.authorizer import Rights
-from broker_embedded.server.authorization.guards import Guard, adding, error_fields, refusal, with_fields
+from broker_embedded.security.refusal import refusal
+from broker_embedded.server.authorization.guards import Guard, adding, error_fields, with_fields
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
 
 
 def _of_settings(api: ApiKey, operation: AclOperation, field: str) -> Guard:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import AclOperation, AclResource
 from broker_embedded.security.authorizer import Rights
+from broker_embedded.security.refusal import refusal
 from broker_embedded.server.authorization.guards import (
     Guard,
     adding,
     amended,
     error_fields,
-    refusal,
     require_on_cluster,
     with_fields,
 )
-from broker_embedded.server.fetch_request import TOPIC_IDS_FROM as FETCH_IDS_FROM
-from broker_embedded.server.fetch_request import is_for_metadata_log, replica_of
+from broker_embedded.server.fetch.request import TOPIC_IDS_FROM as FETCH_IDS_FROM
+from broker_embedded.server.fetch.request import is_for_metadata_log, replica_of
 from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
 
 _TOPIC = AclResource.TOPIC
 _ATTRIBUTES_AT = 22
@@ -126,7 +126,7 @@ def _unwritten(topic: Message, error: BrokerError) -> Body:
 
 def fetch(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
     """Fetch: followers and the quorum need CLUSTER_ACTION. A consumer's partitions are looked at as they are read
-    (`fetch_operation`), as its session may remember them.
+    (`fetch.operation`), as its session may remember them.
     """
     if is_for_metadata_log(request, ctx.api_version):
         require_on_cluster(rights, AclOperation.CLUSTER_ACTION)

@@ -18,6 +18,7 @@ from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS
 from broker_embedded.common.peers import PeerUnavailable
+from broker_embedded.common.promises import Promise
 from broker_embedded.controller.commits import CommittedBatch
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.requests import NewTopic
@@ -25,12 +26,11 @@ from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.image import PartitionImage
 from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.server import apis as apis
-from broker_embedded.server.broker_lifecycle import BrokerLifecycle
-from broker_embedded.server.controller_channel import ControllerChannel
-from broker_embedded.server.dispatcher import Dispatcher
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.lost_leaders import LostLeaders
-from broker_embedded.server.topic_creation import TopicCreation
+from broker_embedded.server.life.broker_lifecycle import BrokerLifecycle
+from broker_embedded.server.peers.controller_channel import ControllerChannel
+from broker_embedded.server.peers.lost_leaders import LostLeaders
+from broker_embedded.server.peers.topic_creation import TopicCreation
+from broker_embedded.server.requests.dispatcher import Dispatcher
 from ottla_wire.protocol import ApiKey, ErrorCode, codec, headers
 from ottla_wire.protocol.message import Message
 

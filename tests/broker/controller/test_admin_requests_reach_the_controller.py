@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.peers import PeerUnavailable
-from broker_embedded.server import forwarding
 from broker_embedded.server.apis import create_topics as create_topics
+from broker_embedded.server.requests import forwarding
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 
 NEW_TOPIC = {"topics": [{"name": "t", "num_partitions": 2, "replication_factor": 3}], "timeout_ms": 30_000}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_embedded.controller.heartbeats import ControlState, Heartbeat, next_state
-from broker_embedded.server.broker_life import (
+from broker_embedded.server.life.broker_life import (
     MAX_REGISTRATION_BACKOFF_MS,
     NO_EPOCH,
     SHUTDOWN_HEARTBEAT_MS,

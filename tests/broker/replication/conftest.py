@@ -23,6 +23,7 @@ from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.faults import NO_FAULTS
 from broker_embedded.common.memory_filesystem import MemoryFileSystem
 from broker_embedded.common.peers import PeerUnavailable
+from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.image import PartitionImage
@@ -40,8 +41,7 @@ from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
 from broker_embedded.server.apis import alter_replica_log_dirs, describe_log_dirs, fetch, list_offsets, produce
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import RequestContext
+from broker_embedded.server.requests.registry import RequestContext
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message

@@ -31,7 +31,7 @@ from acl_client import (
 from broker_embedded.server import apis as apis  # fills the table
 from broker_embedded.server.authorization.guards import anybody
 from broker_embedded.server.authorization.table import GUARDS
-from broker_embedded.server.registry import TABLE
+from broker_embedded.server.requests.registry import TABLE
 from ottla.testing import SecureKafka, secure_kafka
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from broker_embedded.cluster import EmbeddedCluster, Security
 from broker_embedded.common.errors import StartupError
-from broker_embedded.server.secure_connection import SecureConnection
+from broker_embedded.server.net.secure_connection import SecureConnection
 from ottla.columnar import Cluster, read, wire_settings
 from ottla.testing import Certificates, SecureKafka, secure_kafka
 from ottla_wire.protocol import ApiKey

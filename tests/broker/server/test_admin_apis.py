@@ -9,7 +9,7 @@ import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.registry import TABLE
+from broker_embedded.server.requests.registry import TABLE
 from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode, schemas
 
 MakeBatch = Callable[..., bytes]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.server.broker import Broker
-from broker_embedded.server.registry import TABLE, Api
+from broker_embedded.server.requests.registry import TABLE, Api
 from ottla_wire.protocol import ApiKey, headers, schemas
 from ottla_wire.protocol.samples import fixed_body, random_body
 

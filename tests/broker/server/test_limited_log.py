@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.server.limited_log import BURST, INTERVAL_MS, LimitedLog
+from broker_embedded.server.net.limited_log import BURST, INTERVAL_MS, LimitedLog
 
 
 class Time:

@@ -11,14 +11,14 @@ import pytest
 
 from broker_embedded.cluster.simulation.loop import SimulatedClock, SimulatedLoop
 from broker_embedded.common.peers import PeerDead, PeerUnavailable
+from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import NO_LEADER
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.image import TopicImage
 from broker_embedded.metadata.records import ChangePartition, CreatePartition, CreateTopic, MetadataRecord
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.lost_leaders import WAIT_MS, LostLeaders
-from broker_embedded.server.network import TcpNetwork
-from broker_embedded.server.peer_connections import GoodLinks, Links, PeerConnections
+from broker_embedded.server.net.network import TcpNetwork
+from broker_embedded.server.peers.lost_leaders import WAIT_MS, LostLeaders
+from broker_embedded.server.peers.peer_connections import GoodLinks, Links, PeerConnections
 from ottla_wire.protocol import ApiKey
 
 HOST = "127.0.0.1"

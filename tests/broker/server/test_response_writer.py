@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.os_filesystem import OsFileSystem
-from broker_embedded.server.response_writer import REGION_PIECE, ResponseWriter
+from broker_embedded.server.net.response_writer import REGION_PIECE, ResponseWriter
 from broker_embedded.storage.file_pool import FilePool, PooledFile
 from broker_embedded.storage.log_slice import LogSlice
 from ottla_wire.protocol import ApiKey

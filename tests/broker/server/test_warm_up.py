@@ -11,7 +11,7 @@ AS_A_PROCESS = """
 import asyncio, gc, sys
 from broker_embedded import process
 from broker_embedded.cluster.time import VirtualClock, new_event_loop
-from broker_embedded.server.warm_up import warm_up
+from broker_embedded.server.requests.warm_up import warm_up
 
 async def main():
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from broker_embedded.server import apis
-from broker_embedded.server.registry import TABLE, Api
+from broker_embedded.server.requests.registry import TABLE, Api
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.primitives import random_uuid
 
@@ -50,13 +50,13 @@ def test_a_start_loads_nothing_large_of_the_standard_library_that_it_does_not_us
 
 def test_a_start_loads_nothing_of_security_unless_it_is_asked_for(loaded: set[str]) -> None:
     assert not {name for name in loaded if name.startswith("broker_embedded.security")}
-    assert not loaded & {"broker_embedded.server.secure_connection", "broker_embedded.server.tls", "hmac"}
+    assert not loaded & {"broker_embedded.server.net.secure_connection", "broker_embedded.server.net.tls", "hmac"}
     assert not {name for name in loaded if "acls" in name or "authoriz" in name}
 
 
 def test_a_start_loads_nothing_of_quotas_before_there_are_any(loaded: set[str]) -> None:
     assert not {name for name in loaded if name.startswith("broker_embedded.quotas")}
-    assert not loaded & {"broker_embedded.server.client_quotas", "broker_embedded.controller.client_quotas"}
+    assert not loaded & {"broker_embedded.server.requests.client_quotas", "broker_embedded.controller.client_quotas"}
 
 
 @pytest.mark.parametrize("served", TABLE.values(), ids=lambda api: api.key.name.lower())

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from broker_embedded.cluster.simulation.clients.connection import ClientConnection, NoAnswer
-from broker_embedded.server.network import Network
+from broker_embedded.server.net.network import Network
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

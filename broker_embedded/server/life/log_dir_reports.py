@@ -18,7 +18,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionImage
-from broker_embedded.server.broker_lifecycle import BrokerLifecycle
+from broker_embedded.server.life.broker_lifecycle import BrokerLifecycle
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ApiKey

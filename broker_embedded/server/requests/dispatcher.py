@@ -11,15 +11,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.futures import Later, Promise
-from broker_embedded.server.registry import TABLE, Api, Body, RequestContext
+from broker_embedded.common.promises import Later, Promise
+from broker_embedded.server.requests.registry import TABLE, Api, Body, RequestContext
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError, codec, headers, schemas
 from ottla_wire.protocol.message import Message
 from ottla_wire.protocol.region import Part
 
 if TYPE_CHECKING:
     from broker_embedded.server.broker import Broker
-    from broker_embedded.server.connection import Connection
+    from broker_embedded.server.net.connection import Connection
 
 log = logging.getLogger(__name__)
 

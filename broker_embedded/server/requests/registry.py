@@ -15,15 +15,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.forwarding import to_controller as forwarded
-from broker_embedded.server.futures import Promise
+from broker_embedded.common.promises import Promise
+from broker_embedded.server.requests.forwarding import to_controller as forwarded
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
     from broker_embedded.security.authorizer import Rights
     from broker_embedded.server.broker import Broker
-    from broker_embedded.server.connection import Connection
+    from broker_embedded.server.net.connection import Connection
 
 Body = dict[str, Any]
 Response = Body | bytes | asyncio.Future[Body] | Promise[Body] | None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from broker_embedded.common.promises import Promise
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.futures import Promise
 
 
 def until(

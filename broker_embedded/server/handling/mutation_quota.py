@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota
-from broker_embedded.server.registry import RequestContext
+from broker_embedded.server.requests.registry import RequestContext
 
 
 def mutation_quota(ctx: RequestContext, *, strict_from: int) -> MutationQuota:

@@ -16,10 +16,10 @@ from functools import partial
 
 from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
 from broker_embedded.common.peers import DeathProbe
+from broker_embedded.common.promises import Promise
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage, TopicImage
-from broker_embedded.server.futures import Promise
 
 WAIT_MS = 250
 """Two voters elect a controller, and that one the leaders, in less on a machine that has something to do."""

@@ -15,15 +15,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.response_writer import JOIN_LIMIT, Parts, ResponseWriter
+from broker_embedded.common.promises import Promise
+from broker_embedded.server.net.response_writer import JOIN_LIMIT, Parts, ResponseWriter
 
 if TYPE_CHECKING:
+    from broker_embedded.common.errors import BrokerError
     from broker_embedded.security.authenticator import SaslAuthenticator
-    from broker_embedded.server.limited_log import LimitedLog
-    from broker_embedded.server.server import SocketServer
+    from broker_embedded.server.net.limited_log import LimitedLog
+    from broker_embedded.server.net.socket_server import SocketServer
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,18 @@ _ANONYMOUS = "User:ANONYMOUS"
 
 FIRST_FRAME_BUFFER = 64 * 1024
 """A new frame buffer starts this large and doubles as bytes really arrive: an announced size costs no memory."""
+
+
+class Dispatcher(Protocol):
+    """What answers the requests of connections."""
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
+        """The response's parts, a promise of them, or None if there is none to send."""
+        ...
+
+    def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
+        """The error response to a request that nobody handles; None if there is none."""
+        ...
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise, resolve
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.enlistment import Enlisting
 from broker_embedded.coordinator.transaction.requests import PartitionsChecked
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.replication.replica_manager import ReplicaManager
-from broker_embedded.server.futures import Promise, resolve
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
 from ottla_wire.protocol import ErrorCode, ProtocolError
 from ottla_wire.protocol.message import Message
@@ -30,7 +30,7 @@ from ottla_wire.records.batch import parse_header
 
 if TYPE_CHECKING:
     from broker_embedded.server.broker import Broker
-    from broker_embedded.server.registry import RequestContext, Response
+    from broker_embedded.server.requests.registry import RequestContext, Response
 
 PRODUCE_WITH_ABORTABLE_ERROR = 11
 PRODUCE_ADDS_PARTITIONS = 12

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import then
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.records import ResourceType
-from broker_embedded.server.futures import then
-from broker_embedded.server.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

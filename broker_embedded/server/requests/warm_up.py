@@ -1,9 +1,9 @@
 """Loads what clients usually ask for first, when the broker is ready and while nobody waits.
 
-A start loads no handler and no state machine of a coordinator (`server.registry`, `coordinator.group.coordinator`), so
-the first group would wait for some forty modules. They are loaded here a few at a time, with turns of the loop between:
-a request that arrives meanwhile is late by one of these steps, a few milliseconds, at most. It begins late enough to
-leave the first moments to a client that was waiting for the broker.
+A start loads no handler and no state machine of a coordinator (`requests.registry`, `coordinator.group.coordinator`),
+so the first group would wait for some forty modules. They are loaded here a few at a time, with turns of the loop
+between: a request that arrives meanwhile is late by one of these steps, a few milliseconds, at most. It begins late
+enough to leave the first moments to a client that was waiting for the broker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from broker_embedded.common.clock import client_timer
-from broker_embedded.server.registry import TABLE
+from broker_embedded.server.requests.registry import TABLE
 from ottla_wire.protocol import ApiKey
 
 BEGIN_AFTER_S = 0.1

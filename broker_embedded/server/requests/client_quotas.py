@@ -5,7 +5,7 @@ quota is answered at once, with `throttle_time_ms`, and nothing more is read fro
 it knows the field or not. Time passes by the broker's clock.
 
     producer_byte_rate        the size of Produce requests; with acks=0 too
-    consumer_byte_rate        the records of Fetch responses (`fetch_operation` asks before it answers)
+    consumer_byte_rate        the records of Fetch responses (`fetch.operation` asks before it answers)
     request_percentage        the processor's time in handlers, in percent of one processor; Kafka takes the clock's
                               time, and that of its network threads as well
     controller_mutation_rate  partitions created and deleted, on the controller's node; requests that another node
@@ -22,15 +22,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.promises import Later, Promise, then
 from broker_embedded.quotas.limits import ClientQuotas as QuotasByEntity
 from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota
 from broker_embedded.quotas.policy import ClientQuotaPolicy, Windows
-from broker_embedded.server.futures import Later, Promise, then
 from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Api, Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Api, Body, Handler, RequestContext, Response
 
 _EXEMPT = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 _BEHALF_MARK = "\n"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
-from broker_embedded.server.futures import Promise
+from broker_embedded.common.promises import Promise
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, PeerDead, PeerUnavailable
-from broker_embedded.server.connection import Connection
-from broker_embedded.server.dispatcher import Dispatcher, Parts
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.network import Network
+from broker_embedded.common.promises import Promise
+from broker_embedded.server.net.connection import Connection, Dispatcher
+from broker_embedded.server.net.network import Network
+from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ApiKey, codec, headers
 from ottla_wire.protocol.message import Message
 from ottla_wire.protocol.region import Region

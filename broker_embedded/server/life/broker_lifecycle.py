@@ -18,7 +18,7 @@ from broker_embedded.controller import features
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.broker_life import REFUSED_FOR_GOOD, Beat, BrokerLife, BrokerState, Register
+from broker_embedded.server.life.broker_life import REFUSED_FOR_GOOD, Beat, BrokerLife, BrokerState, Register
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

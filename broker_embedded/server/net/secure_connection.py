@@ -13,15 +13,15 @@ import socket
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise
 from broker_embedded.security.authenticator import MAX_FRAME_BYTES, SaslAuthenticator
 from broker_embedded.security.principal import ANONYMOUS, certificate_holder
-from broker_embedded.server.connection import Connection
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.response_writer import Parts
+from broker_embedded.server.net.connection import Connection
+from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from broker_embedded.server.server import SocketServer
+    from broker_embedded.server.net.socket_server import SocketServer
 
 log = logging.getLogger(__name__)
 

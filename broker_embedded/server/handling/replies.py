@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_embedded.common.promises import Promise
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body
+from broker_embedded.server.requests.registry import Body
 
 
 def response_of(reply: Reply[Any]) -> Body | Promise[Body]:

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from broker_embedded.common.peers import DEFAULT_TIMEOUT_MS, Peers, PeerUnavailable
 from broker_embedded.common.types import NO_LEADER
-from broker_embedded.server.forwarding import says_not_controller
-from ottla_wire.protocol import ApiKey
+from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 LOOK_AGAIN_MS = 5
@@ -167,3 +166,15 @@ def _look_at(future: asyncio.Future[Any]) -> None:
     """Who lost interest does not leave a complaint behind."""
     if not future.cancelled():
         future.exception()
+
+
+def says_not_controller(message: Message) -> bool:
+    """Whether a response, or any part of it, says that its node is not the active controller."""
+    for name in message.FIELDS:
+        value = getattr(message, name)
+        if name == "error_code":
+            if value == ErrorCode.NOT_CONTROLLER:
+                return True
+        elif isinstance(value, list) and any(isinstance(each, Message) and says_not_controller(each) for each in value):
+            return True
+    return False

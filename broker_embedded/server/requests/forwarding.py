@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import PeerUnavailable
+from broker_embedded.common.promises import Later, Promise
 from broker_embedded.common.types import NO_LEADER
 from broker_embedded.controller.topics import MAX_PARTITIONS_PER_REQUEST
-from broker_embedded.server.futures import Later, Promise
+from broker_embedded.server.peers.controller_channel import says_not_controller
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
 
 PATIENCE_MS = 5_000
 """How long a request waits for a controller, unless its own timeout is shorter."""
@@ -47,18 +48,6 @@ def to_controller(key: ApiKey, handler: Handler) -> Handler:
         return handler(ctx, request)
 
     return handle
-
-
-def says_not_controller(message: Message) -> bool:
-    """Whether a response, or any part of it, says that its node is not the active controller."""
-    for name in message.FIELDS:
-        value = getattr(message, name)
-        if name == "error_code":
-            if value == ErrorCode.NOT_CONTROLLER:
-                return True
-        elif isinstance(value, list) and any(isinstance(each, Message) and says_not_controller(each) for each in value):
-            return True
-    return False
 
 
 def _work_ms(request: Message) -> int:
@@ -157,7 +146,7 @@ class _Forwarded:
         """Who asks, where the controller has to know."""
         if self._ctx.broker.quotas is None:
             return ""
-        from broker_embedded.server.client_quotas import on_behalf_of
+        from broker_embedded.server.requests.client_quotas import on_behalf_of
 
         return on_behalf_of(self._ctx)
 

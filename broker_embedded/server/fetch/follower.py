@@ -12,8 +12,8 @@ from broker_embedded.replication.fetch_session import FetchSession, SessionParti
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key
 from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR
-from broker_embedded.server.fetch_operation import Fetch, Read
-from broker_embedded.server.registry import Body, RequestContext
+from broker_embedded.server.fetch.operation import Fetch, Read
+from broker_embedded.server.requests.registry import Body, RequestContext
 from ottla_wire.protocol.message import Message
 
 AWAITED_POLL_MS = 5

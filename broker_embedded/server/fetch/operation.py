@@ -1,6 +1,6 @@
 """One Fetch request of a consumer: reads, waits until there is enough to read, answers.
 
-`follower_fetch` is the same for a follower. Costs are per partition asked for and per range of bytes found.
+`follower` is the same for a follower. Costs are per partition asked for and per range of bytes found.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.purgatory.purgatory import DelayedOperation
 from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED
 from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR, preferred_read_replica
-from broker_embedded.server.futures import Promise
-from broker_embedded.server.registry import Body, RequestContext
-from broker_embedded.server.response_writer import HAS_SENDFILE
+from broker_embedded.server.net.response_writer import HAS_SENDFILE
+from broker_embedded.server.requests.registry import Body, RequestContext
 from broker_embedded.storage.log import LogSlice
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
@@ -101,7 +101,7 @@ class Fetch(DelayedOperation[TopicPartition]):
             return find(topic_partition)
 
         from broker_embedded.metadata.acls import AclOperation, AclResource  # where there is an authorizer
-        from broker_embedded.server.authorization.guards import refusal
+        from broker_embedded.security.refusal import refusal
 
         return find_allowed
 

@@ -10,7 +10,7 @@ from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import OffsetsCommitted, PartitionCommit
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.registry import Body, RequestContext
+from broker_embedded.server.requests.registry import Body, RequestContext
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

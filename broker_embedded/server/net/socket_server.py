@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock, client_monotonic_ms, client_timer
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.server.connection import Connection
-from broker_embedded.server.dispatcher import Dispatcher
-from broker_embedded.server.limited_log import LimitedLog
-from broker_embedded.server.network import Listener
+from broker_embedded.server.net.connection import Connection, Dispatcher
+from broker_embedded.server.net.limited_log import LimitedLog
+from broker_embedded.server.net.network import Listener
 
 if TYPE_CHECKING:
     from broker_embedded.security.listener import ListenerSecurity
@@ -77,8 +76,8 @@ class SocketServer:
             await self._listener.serve(lambda: Connection(self))
             return
         # Loaded only here: a broker without it shall start quickly.
-        from broker_embedded.server.secure_connection import SecureConnection
-        from broker_embedded.server.tls import server_context
+        from broker_embedded.server.net.secure_connection import SecureConnection
+        from broker_embedded.server.net.tls import server_context
 
         tls = server_context(security.settings) if security.settings.uses_tls else None
         await self._listener.serve(lambda: SecureConnection(self, security.new_authenticator()), tls=tls)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import ControllerRequests
+from broker_embedded.common.promises import Promise, then
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.metadata.cache import MetadataCache
-from broker_embedded.server.futures import Promise, then
-from broker_embedded.server.metadata_wait import until
+from broker_embedded.server.peers.metadata_wait import until
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -1,0 +1,27 @@
+"""How a client is told that it may not do something, and the log."""
+
+from __future__ import annotations
+
+import logging
+
+from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.acls import AclOperation, AclResource
+from broker_embedded.security.authorizer import Rights
+from ottla_wire.protocol import ErrorCode
+
+log = logging.getLogger(__name__)
+
+_CODES = {
+    AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+def refusal(rights: Rights, operation: AclOperation, resource: AclResource, name: str) -> BrokerError:
+    """What a client is told, and the log, which names who was refused what."""
+    kind = resource.name.lower().replace("_", " ")
+    what = f"{rights.principal} at {rights.host} may not {operation.name} {kind} {name}"
+    log.info("denied: %s", what)
+    return BrokerError(_CODES[resource], f"{what}: no ACL allows it, or one denies it")

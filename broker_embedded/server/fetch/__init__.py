@@ -1,0 +1,1 @@
+"""Fetch requests: which partitions they read, what consumers are answered, and what followers are."""

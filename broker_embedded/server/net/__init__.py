@@ -1,0 +1,1 @@
+"""Sockets, and the bytes on them: listening, connections, frames in, responses out, TLS."""

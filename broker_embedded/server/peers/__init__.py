@@ -1,0 +1,1 @@
+"""What this node asks of the others: connections to them, the way to the active controller, and requests to it."""
