@@ -67,9 +67,9 @@ class Connection:
         """The version both sides speak."""
         return self._pipeline.version(api_key)
 
-    def call(self, api_key: ApiKey, body: dict[str, Any]) -> Any:
-        """Send one request and wait for its response. Nothing else may be in flight."""
-        self.send(api_key, body)
+    def call(self, api_key: ApiKey, body: dict[str, Any], *, newest: int | None = None) -> Any:
+        """Send one request and wait for its response. Nothing else may be in flight. `newest` as `send` takes it."""
+        self.send(api_key, body, newest=newest)
         return self.receive()
 
     def send(
@@ -77,7 +77,7 @@ class Connection:
     ) -> None:
         """Send a request; its response comes by `receive`, after those of all requests before it.
 
-        `newest`: a lower version than both sides speak, if there is a reason.
+        `newest`: the newest version that `body` and the caller are written for, where that is not the client's own.
         """
         sock = self._live_socket()
         frame = self._pipeline.request(api_key, body, expects_response=expects_response, newest=newest)

@@ -30,6 +30,25 @@ NEWEST: Final = {
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.DESCRIBE_CONFIGS: 4,
+    # Administration (`ottla.admin`).
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_GROUPS: 3,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.DESCRIBE_ACLS: 3,
+    ApiKey.DESCRIBE_CLUSTER: 2,
+    ApiKey.DESCRIBE_GROUPS: 6,
+    ApiKey.DESCRIBE_LOG_DIRS: 5,
+    ApiKey.DESCRIBE_QUORUM: 2,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.LIST_TRANSACTIONS: 2,
+    ApiKey.OFFSET_DELETE: 0,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
     # Transactions as before KIP-890: from these versions up a commit would change the producer's epoch, and the one
     # that ends a transaction here is not the one that wrote it.
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
@@ -91,9 +110,9 @@ class Pipeline:
         """Whether the broker serves this API in a version this client speaks."""
         return self._shared_version(api_key) is not None
 
-    def version(self, api_key: ApiKey) -> int:
-        """The version both sides speak."""
-        version = self._shared_version(api_key)
+    def version(self, api_key: ApiKey, newest: int | None = None) -> int:
+        """The version both sides speak. `newest` is the newest that the caller is written for (`NEWEST` if None)."""
+        version = self._shared_version(api_key, newest)
         if version is None:
             raise BrokerRefused(f"{self._address} does not serve {api_key.name} in a version this client speaks")
         return version
@@ -103,9 +122,9 @@ class Pipeline:
     ) -> bytes:
         """The bytes of a request, which is in flight from now on if it expects a response.
 
-        `newest`: a lower version than both sides speak, if there is a reason.
+        `newest`: the newest version that `body` and the caller are written for, where that is not `NEWEST`.
         """
-        version = self.version(api_key) if newest is None else min(self.version(api_key), newest)
+        version = self.version(api_key, newest)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = headers.encode_request_frame(api_key, version, self._correlation_id, self._client_id, body)
         if expects_response:
@@ -143,12 +162,12 @@ class Pipeline:
             " connection dropped"
         )
 
-    def _shared_version(self, api_key: ApiKey) -> int | None:
+    def _shared_version(self, api_key: ApiKey, written_for: int | None = None) -> int | None:
         if api_key not in self._versions:
             return None
         oldest, newest = self._versions[api_key]
         known = schemas.request(api_key).versions
-        version = min(newest, NEWEST[api_key], known.last)
+        version = min(newest, NEWEST[api_key] if written_for is None else written_for, known.last)
         return version if version >= max(oldest, known.first) else None
 
     def _not_a_broker(self, prefix: bytearray, error: ProtocolError) -> BrokerUnavailable:

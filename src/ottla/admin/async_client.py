@@ -1,0 +1,125 @@
+"""`AsyncAdmin`: see and change a cluster, on asyncio. The same methods as `Admin`, to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from ottla.admin import settings as setting_steps
+from ottla.admin import topics as topic_steps
+from ottla.admin.carrying import Carrier
+from ottla.admin.client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
+from ottla.admin.facts import ClusterFacts, Part, SettingFact, TopicFact
+from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
+from ottla.admin.read import EVERYTHING, read_facts
+from ottla.admin.settings import SettingChange
+from ottla.config import TopicSpec
+from ottla.records import TopicPartition
+
+
+class AsyncAdmin:
+    """What `Admin` is to threads, this is to asyncio: questions are asked in a few threads of its own, and awaited.
+
+    A cancelled operation asks nothing more; what was asked already may be done.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._carrier = Carrier(wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s))
+        self._now_ms = now_ms
+
+    async def __aenter__(self) -> AsyncAdmin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """As `Admin.close`."""
+        await asyncio.to_thread(self._carrier.close)
+
+    # The cluster
+
+    async def facts(
+        self,
+        parts: Collection[Part] = EVERYTHING,
+        *,
+        topics: Collection[str] | None = None,
+        groups: Collection[str] | None = None,
+        topic_settings: Sequence[str] | None = TOPIC_SETTINGS,
+        broker_settings: Sequence[str] | None = BROKER_SETTINGS,
+    ) -> ClusterFacts:
+        """As `Admin.facts`."""
+        wanted = wanted_of(parts, self._now_ms(), topics, groups, topic_settings, broker_settings)
+        return await self._carrier.run_async(read_facts(wanted))
+
+    async def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:
+        """As `Admin.broker_settings`."""
+        return await self._carrier.run_async(setting_steps.broker_settings(broker))
+
+    async def alter_broker_settings(
+        self, broker: int | None, values: Mapping[str, object | None], *, dry_run: bool = False
+    ) -> tuple[SettingChange, ...]:
+        """As `Admin.alter_broker_settings`."""
+        return await self._carrier.run_async(setting_steps.alter_broker_settings(broker, values, dry_run=dry_run))
+
+    # Topics
+
+    async def list_topics(self, *, internal: bool = False) -> tuple[TopicFact, ...]:
+        """As `Admin.list_topics`."""
+        return await self._carrier.run_async(
+            topic_steps.describe_topics(None, parts=(), at_ms=self._now_ms(), internal=internal)
+        )
+
+    async def describe_topics(
+        self, *names: str, parts: Collection[Part] = (Part.OFFSETS, Part.TOPIC_SETTINGS)
+    ) -> tuple[TopicFact, ...]:
+        """As `Admin.describe_topics`."""
+        return await self._carrier.run_async(topic_steps.describe_topics(names, parts=parts, at_ms=self._now_ms()))
+
+    async def topic_settings(self, topic: str) -> dict[str, SettingFact]:
+        """As `Admin.topic_settings`."""
+        return await self._carrier.run_async(setting_steps.topic_settings(topic))
+
+    async def create_topics(
+        self, topics: Mapping[str, TopicSpec | None], *, dry_run: bool = False, wait: bool = True
+    ) -> dict[str, tuple[int, int]]:
+        """As `Admin.create_topics`."""
+        return await self._carrier.run_async(topic_steps.create_topics(topics, dry_run=dry_run, wait=wait))
+
+    async def alter_topic_settings(
+        self, topic: str, values: Mapping[str, object | None], *, dry_run: bool = False
+    ) -> tuple[SettingChange, ...]:
+        """As `Admin.alter_topic_settings`."""
+        return await self._carrier.run_async(setting_steps.alter_topic_settings(topic, values, dry_run=dry_run))
+
+    async def add_partitions(self, topic: str, total: int, *, dry_run: bool = False) -> None:
+        """As `Admin.add_partitions`."""
+        await self._carrier.run_async(topic_steps.add_partitions(topic, total, dry_run=dry_run))
+
+    async def delete_topics(self, *names: str) -> None:
+        """As `Admin.delete_topics`."""
+        await self._carrier.run_async(topic_steps.delete_topics(names))
+
+    async def records_before(
+        self, topic: str, position: str | dt.datetime, *, partitions: Collection[int] | None = None
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """As `Admin.records_before`."""
+        steps = topic_steps.records_before(topic, position, now_ms=self._now_ms(), partitions=partitions)
+        return await self._carrier.run_async(steps)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """As `Admin.delete_records`."""
+        return await self._carrier.run_async(topic_steps.delete_records(before))

@@ -1,0 +1,260 @@
+"""Carries out what `ottla.admin.asking` describes: questions to different brokers side by side, in a few threads.
+
+The sync caller waits for them; the asyncio caller awaits them. Both stand on the blocking connections of the wire
+client: an administrator asks some hundred questions, not millions, and one connection is enough per broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ottla.admin.asking import Again, Answer, Ask, Asking
+from ottla.errors import AuthenticationError, BrokerUnavailable, LifecycleError, OttlaError
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.settings import WireSettings
+from ottla_wire.protocol import ApiKey
+
+T = TypeVar("T")
+
+_THREADS = 16
+"""How many brokers are asked at the same time."""
+
+_IDLE_S = 1.0
+"""A connection that was not used for so long is tried before something is asked on it that may be asked once only."""
+
+_Address = tuple[str, int]
+
+
+class _Line:
+    """The connection to one address. Whoever asks holds the lock, so that answers go to whom they are for."""
+
+    def __init__(self, address: _Address, settings: WireSettings, now: Callable[[], float]) -> None:
+        self._address = address
+        self._settings = settings
+        self._now = now
+        self._used_at = now()
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+
+    def open(self) -> None:
+        """Connect, unless a broker answers here already: it closes connections that were idle for long."""
+        with self._lock:
+            self._live()
+
+    def ask(self, ask: Ask) -> Any:
+        with self._lock:
+            return self._live().call(ask.api, ask.body, newest=ask.newest)
+
+    def _live(self) -> Connection:
+        if self._connection is not None and self._connection.is_open:
+            if self._is_fresh():
+                return self._connection
+            try:
+                self._connection.call(ApiKey.API_VERSIONS, {})
+            except BrokerUnavailable:
+                pass
+            else:
+                self._used_at = self._now()
+                return self._connection
+        self._connection = Connection(*self._address, self._settings)
+        self._used_at = self._now()
+        return self._connection
+
+    def _is_fresh(self) -> bool:
+        return self._now() - self._used_at < _IDLE_S
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+
+
+class Carrier:
+    """Connections to the brokers of one cluster, and the threads that ask on them. Thread-safe."""
+
+    def __init__(
+        self,
+        settings: WireSettings,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self._now = now
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._lines: dict[_Address, _Line] = {}
+        self._brokers: dict[int, _Address] = {}
+        self._last: _Address | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Close all connections. What is under way fails. Safe to repeat."""
+        with self._lock:
+            self._is_closed = True
+            lines, threads = list(self._lines.values()), self._threads
+            self._lines.clear()
+            self._threads = None
+        if threads is not None:
+            threads.shutdown(wait=True, cancel_futures=True)
+        for line in lines:
+            line.close()
+
+    def run(self, asking: Asking[T]) -> T:
+        """Carry an operation out in this thread."""
+        deadline = self._deadline()
+        try:
+            step = next(asking)
+            while True:
+                if not isinstance(step, Again):
+                    step = asking.send(_in_order(step, [future.result() for future in self._futures(step)]))
+                elif self._now() >= deadline:
+                    step = asking.throw(self._gave_up(step))
+                else:
+                    self._sleep(self.settings.retry_backoff_ms / 1000)
+                    step = asking.send(())
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        finally:
+            asking.close()
+
+    async def run_async(self, asking: Asking[T]) -> T:
+        """Carry an operation out, awaiting each step. After a cancel no further question is asked."""
+        deadline = self._deadline()
+        try:
+            step = next(asking)
+            while True:
+                if not isinstance(step, Again):
+                    answers = await asyncio.gather(*map(asyncio.wrap_future, self._futures(step)))
+                    step = asking.send(_in_order(step, answers))
+                elif self._now() >= deadline:
+                    step = asking.throw(self._gave_up(step))
+                else:
+                    await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+                    step = asking.send(())
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        finally:
+            asking.close()
+
+    def _deadline(self) -> float:
+        return self._now() + self.settings.api_timeout_ms / 1000
+
+    def _gave_up(self, step: Again) -> OttlaError:
+        seconds = self.settings.api_timeout_ms / 1000
+        return type(step.reason)(f"gave up after {seconds:g} s (default.api.timeout.ms): {step.reason}")
+
+    def _futures(self, step: Sequence[Ask]) -> list[Future[list[tuple[int, Answer]]]]:
+        """One for each broker: its questions go one after the other over one connection."""
+        groups: dict[int | None, list[int]] = {}
+        for position, ask in enumerate(step):
+            groups.setdefault(ask.broker, []).append(position)
+        with self._lock:
+            if self._is_closed:
+                raise LifecycleError("this Admin is closed: make a new one")
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ottla-admin")
+            return [
+                self._threads.submit(self._ask_in_turn, [(position, step[position]) for position in positions])
+                for positions in groups.values()
+            ]
+
+    def _ask_in_turn(self, asks: list[tuple[int, Ask]]) -> list[tuple[int, Answer]]:
+        answers: list[tuple[int, Answer]] = []
+        gone: BrokerUnavailable | None = None
+        for position, ask in asks:
+            if gone is not None:
+                answers.append((position, gone))  # not asked again: each try may take `request.timeout.ms`
+                continue
+            try:
+                answers.append((position, self._ask(ask)))
+            except AuthenticationError:
+                raise
+            except BrokerUnavailable as error:
+                gone = error
+                answers.append((position, error))
+            except OttlaError as error:
+                answers.append((position, error))
+        return answers
+
+    def _ask(self, ask: Ask) -> Answer:
+        if ask.broker is None:
+            return self._ask_anyone(ask)
+        if ask.broker not in self._brokers:
+            self._ask_anyone(Ask(api=ApiKey.METADATA, body={"topics": [], "allow_auto_topic_creation": False}))
+        address = self._brokers.get(ask.broker)
+        if address is None:
+            raise BrokerUnavailable(f"broker {ask.broker} is not in the cluster's metadata")
+        return self._ask_at(address, ask)
+
+    def _ask_anyone(self, ask: Ask) -> Answer:
+        """The broker that answered last, else those that are known, else the bootstrap servers.
+
+        A change goes to the next one only if it cannot have reached the one before it.
+        """
+        first = [] if self._last is None else [self._last]
+        problems: list[str] = []
+        for address in dict.fromkeys([*first, *self.settings.bootstrap_servers, *self._brokers.values()]):
+            try:
+                self._line(address).open()
+            except BrokerUnavailable as error:
+                problems.append(str(error))
+                continue
+            try:
+                answer = self._ask_at(address, ask)
+            except BrokerUnavailable as error:
+                if ask.api not in _READS:
+                    raise
+                problems.append(str(error))
+                continue
+            self._last = address
+            return answer
+        self._last = None
+        raise BrokerUnavailable("; ".join(problems) + "; is bootstrap.servers right, and does the broker run?")
+
+    def _ask_at(self, address: _Address, ask: Ask) -> Answer:
+        answer = self._line(address).ask(ask)
+        if ask.api is ApiKey.METADATA:
+            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        return answer
+
+    def _line(self, address: _Address) -> _Line:
+        with self._lock:
+            if self._is_closed:
+                raise LifecycleError("this Admin is closed: make a new one")
+            return self._lines.setdefault(address, _Line(address, self.settings, self._now))
+
+
+def _in_order(step: Sequence[Ask], groups: Sequence[Sequence[tuple[int, Answer]]]) -> list[Answer]:
+    answers: dict[int, Answer] = {position: answer for group in groups for position, answer in group}
+    return [answers[position] for position in range(len(step))]
+
+
+_READS = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.LIST_GROUPS,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+    }
+)
+"""Questions that change nothing, and may be asked again."""

@@ -1,0 +1,191 @@
+"""`Admin`: see and change a cluster, for threads."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from ottla.admin import settings as setting_steps
+from ottla.admin import topics as topic_steps
+from ottla.admin.carrying import Carrier
+from ottla.admin.facts import ClusterFacts, Part, SettingFact, TopicFact
+from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
+from ottla.admin.read import EVERYTHING, Wanted, read_facts
+from ottla.admin.settings import SettingChange
+from ottla.config import TopicSpec, admin_settings
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+from ottla.wire_client.settings import WireSettings, connection_settings
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+
+class Admin:
+    """The topics, groups and brokers of one cluster. Thread-safe; connects when it is first used.
+
+    `settings` are Kafka's dotted names for how to connect (`security.protocol`, `sasl.username`, ...), or all settings
+    with `bootstrap.servers` among them; the environment (OTTLA_ADMIN_*, OTTLA_CLIENT_*) counts as for every client.
+    `timeout_s` bounds one operation: its questions, and waiting for leaders and coordinators.
+
+    Every method raises `BrokerUnavailable` when no broker answers, `AuthenticationError` when none lets this client in,
+    and `BrokerRefused` for what a broker refuses; what else it raises stands in its docstring.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._carrier = Carrier(wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s))
+        self._now_ms = now_ms
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; the object cannot be used again. Safe to repeat."""
+        self._carrier.close()
+
+    # The cluster
+
+    def facts(
+        self,
+        parts: Collection[Part] = EVERYTHING,
+        *,
+        topics: Collection[str] | None = None,
+        groups: Collection[str] | None = None,
+        topic_settings: Sequence[str] | None = TOPIC_SETTINGS,
+        broker_settings: Sequence[str] | None = BROKER_SETTINGS,
+    ) -> ClusterFacts:
+        """What is known of the cluster now: these parts of it, of these topics and groups (None: of all).
+
+        Settings are those that are named; None reads all, which takes three times as long. What could not be read is
+        listed in `not_read` of what is returned.
+        """
+        wanted = wanted_of(parts, self._now_ms(), topics, groups, topic_settings, broker_settings)
+        return self._carrier.run(read_facts(wanted))
+
+    def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:
+        """All settings of a broker; of None what was set for all brokers at once."""
+        return self._carrier.run(setting_steps.broker_settings(broker))
+
+    def alter_broker_settings(
+        self, broker: int | None, values: Mapping[str, object | None], *, dry_run: bool = False
+    ) -> tuple[SettingChange, ...]:
+        """Set settings of one broker, or with None of all brokers; None as a value unsets one.
+
+        Returns what was and what is; with `dry_run` the cluster checks, and nothing changes.
+        """
+        return self._carrier.run(setting_steps.alter_broker_settings(broker, values, dry_run=dry_run))
+
+    # Topics
+
+    def list_topics(self, *, internal: bool = False) -> tuple[TopicFact, ...]:
+        """All topics that this client may see, by name, with leaders and replicas and without offsets and settings."""
+        return self._carrier.run(topic_steps.describe_topics(None, parts=(), at_ms=self._now_ms(), internal=internal))
+
+    def describe_topics(
+        self, *names: str, parts: Collection[Part] = (Part.OFFSETS, Part.TOPIC_SETTINGS)
+    ) -> tuple[TopicFact, ...]:
+        """Topics with the parts that are wanted. Raises `UnknownTopic`."""
+        return self._carrier.run(topic_steps.describe_topics(names, parts=parts, at_ms=self._now_ms()))
+
+    def topic_settings(self, topic: str) -> dict[str, SettingFact]:
+        """All settings of a topic. Raises `UnknownTopic`."""
+        return self._carrier.run(setting_steps.topic_settings(topic))
+
+    def create_topics(
+        self, topics: Mapping[str, TopicSpec | None], *, dry_run: bool = False, wait: bool = True
+    ) -> dict[str, tuple[int, int]]:
+        """Create topics; None takes the cluster's defaults. Returns (partitions, replication factor) of each.
+
+        With `wait` it returns when every partition has a leader. With `dry_run` the cluster checks and creates nothing.
+        Raises `InputError` for what cannot be, `PartlyDone` when some of several were created.
+        """
+        return self._carrier.run(topic_steps.create_topics(topics, dry_run=dry_run, wait=wait))
+
+    def alter_topic_settings(
+        self, topic: str, values: Mapping[str, object | None], *, dry_run: bool = False
+    ) -> tuple[SettingChange, ...]:
+        """Set settings of a topic; None unsets one, and those that are not named stay. Raises `UnknownTopic`.
+
+        Returns what was and what is; with `dry_run` the cluster checks, and nothing changes.
+        """
+        return self._carrier.run(setting_steps.alter_topic_settings(topic, values, dry_run=dry_run))
+
+    def add_partitions(self, topic: str, total: int, *, dry_run: bool = False) -> None:
+        """Give a topic more partitions: `total` in all. Raises `UnknownTopic`.
+
+        Records of one key go to another partition from then on, and are no longer in order with those before.
+        """
+        self._carrier.run(topic_steps.add_partitions(topic, total, dry_run=dry_run))
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics and all their records; returns when the cluster no longer has them.
+
+        Raises `UnknownTopic`, and `PartlyDone` when some of several were deleted.
+        """
+        self._carrier.run(topic_steps.delete_topics(names))
+
+    def records_before(
+        self, topic: str, position: str | dt.datetime, *, partitions: Collection[int] | None = None
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """(first offset, offset of `position`) of each partition: the range that `delete_records` would delete.
+
+        `position` is `latest` or a time: a datetime, ISO 8601 (UTC unless it says otherwise), or `-2h`. Raises
+        `UnknownTopic`, and `ConfigError` for a position that is none of these.
+        """
+        steps = topic_steps.records_before(topic, position, now_ms=self._now_ms(), partitions=partitions)
+        return self._carrier.run(steps)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete all records before an offset of each partition. Returns where each log begins now.
+
+        Raises `InputError` and deletes nothing where an offset is behind the end of its log, and `UnknownTopic`.
+        """
+        return self._carrier.run(topic_steps.delete_records(before))
+
+
+def wanted_of(
+    parts: Collection[Part],
+    at_ms: int,
+    topics: Collection[str] | None,
+    groups: Collection[str] | None,
+    topic_settings: Sequence[str] | None,
+    broker_settings: Sequence[str] | None,
+) -> Wanted:
+    """What `facts` was asked for."""
+    return Wanted(
+        parts=frozenset(parts),
+        at_ms=at_ms,
+        topics=None if topics is None else tuple(topics),
+        groups=None if groups is None else tuple(groups),
+        topic_settings=None if topic_settings is None else tuple(topic_settings),
+        broker_settings=None if broker_settings is None else tuple(broker_settings),
+    )
+
+
+def wire_settings_of(
+    bootstrap_servers: str | None, settings: Mapping[str, Any] | None, *, timeout_s: float
+) -> WireSettings:
+    """How an administrator connects."""
+    if timeout_s <= 0:
+        raise ConfigError(f"timeout_s: found {timeout_s}, wanted more than 0 seconds")
+    given = dict(settings or {})
+    servers = bootstrap_servers or given.pop("bootstrap.servers", None)
+    given.pop("bootstrap.servers", None)
+    resolved = admin_settings(servers, settings=given)
+    names = {"client.id": "ottla-admin", **resolved}
+    timeout_ms = round(timeout_s * 1000)
+    return connection_settings(names, api_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)

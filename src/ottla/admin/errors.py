@@ -1,0 +1,39 @@
+"""What can go wrong with several things at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ottla.errors import InputError, OttlaError
+
+
+class PartlyDone(OttlaError):
+    """Decide about the listed ones: of several changes some were made and some were not.
+
+    `done` are the names of those that were made; `failed` has the error of each other one.
+    """
+
+    def __init__(self, what: str, *, done: Sequence[str], failed: Mapping[str, OttlaError]) -> None:
+        self.done = tuple(done)
+        self.failed = dict(failed)
+        shown = "; ".join(str(error) for error in list(failed.values())[:3])
+        more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+        super().__init__(f"{what}: {len(failed)} of {len(failed) + len(done)} failed: {shown}{more}")
+
+
+class UnknownGroup(InputError, LookupError):
+    """Fix the name of the group: the cluster has none that is called so."""
+
+
+class GroupInUse(InputError):
+    """Stop the members that the message names first: Kafka sets no offsets of a group that has members."""
+
+
+def raise_failed(what: str, *, names: Sequence[str], failed: Mapping[str, OttlaError]) -> None:
+    """Raise what failed: its own error if nothing was done, `PartlyDone` if some of it was."""
+    if not failed:
+        return
+    done = [name for name in names if name not in failed]
+    if len(failed) == 1 and not done:
+        raise next(iter(failed.values()))
+    raise PartlyDone(what, done=done, failed=failed)

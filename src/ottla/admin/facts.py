@@ -1,0 +1,352 @@
+"""What is known of a cluster at one moment: frozen, without a connection, and the same whether it was read or loaded.
+
+Everything that looks at a cluster (commands, the doctor) looks at these. `parts` says what was asked for, and
+`not_read` which of it could not be read and why: a fact that is missing is never a fact that is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from ottla.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Kafka has no larger numbers, and neither may a file have them."""
+
+
+class Part(StrEnum):
+    """One thing that can be read of a cluster; each costs requests, so only those that are wanted are asked for."""
+
+    TOPICS = "topics"
+    """Partitions, leaders, replicas, in-sync replicas."""
+    TOPIC_SETTINGS = "topic_settings"
+    BROKER_SETTINGS = "broker_settings"
+    OFFSETS = "offsets"
+    """First offset, high watermark and last stable offset of each partition."""
+    NEWEST_TIMESTAMPS = "newest_timestamps"
+    EXPIRY = "expiry"
+    """Which offsets retention takes within an hour and a day, of partitions whose groups lag."""
+    LAST_HOUR = "last_hour"
+    """Where the records of the last hour begin, in topics named as dead letter topics are."""
+    LOG_DIRS = "log_dirs"
+    REACHED = "reached"
+    """Whether each broker answers at the address it advertises, and of which cluster it is."""
+    GROUPS = "groups"
+    GROUP_OFFSETS = "group_offsets"
+    TRANSACTIONS = "transactions"
+    MOVES = "moves"
+    """Reassignments under way."""
+    QUORUM = "quorum"
+    FEATURES = "features"
+    ACLS = "acls"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRead:
+    """A part of the facts that was asked for and not got. `subject` is what it is about: a broker, a topic, a group."""
+
+    part: Part
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingFact:
+    """A setting as a broker says it holds. `source` is Kafka's name for where it comes from.
+
+    `value` is None where Kafka does not tell it (a password) or where there is none.
+    """
+
+    value: str | None
+    source: str
+    is_read_only: bool = False
+    is_sensitive: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == "DEFAULT_CONFIG"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFact:
+    """One replica in a log directory. `is_future`: a copy that is being moved here from another directory."""
+
+    topic: str
+    partition: Int64
+    bytes: Int64
+    offset_lag: Int64
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirFact:
+    """A log directory of a broker. Totals are those of its disk: directories on one disk report the same."""
+
+    path: str
+    error: str | None = None
+    total_bytes: Int64 | None = None
+    usable_bytes: Int64 | None = None
+    is_cordoned: bool = False
+    replicas: tuple[ReplicaFact, ...] = ()
+
+    @property
+    def replica_bytes(self) -> int:
+        return sum(replica.bytes for replica in self.replicas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFact:
+    """A broker that is registered. `answers_as` is the id of the cluster that answers at its address.
+
+    `unreachable` says why nothing answered there; both are None where it was not tried.
+    """
+
+    id: Int64
+    host: str
+    port: Int64
+    rack: str | None = None
+    is_fenced: bool = False
+    answers_as: str | None = None
+    unreachable: str | None = None
+    settings: Mapping[str, SettingFact] = field(default_factory=dict)
+    log_dirs: tuple[LogDirFact, ...] | None = None
+    features: Mapping[str, tuple[Int64, Int64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFact:
+    """One partition. `replicas[0]` is the preferred leader; `leader` is None while there is none.
+
+    `log_start`, `high_watermark` and `last_stable_offset` are offsets, the last two exclusive.
+    """
+
+    partition: Int64
+    leader: Int64 | None
+    leader_epoch: Int64
+    replicas: tuple[Int64, ...]
+    in_sync: tuple[Int64, ...]
+    offline: tuple[Int64, ...] = ()
+    log_start: Int64 | None = None
+    high_watermark: Int64 | None = None
+    last_stable_offset: Int64 | None = None
+    newest_timestamp_ms: Int64 | None = None
+    newest_timestamp_offset: Int64 | None = None
+    expires_within_hour: Int64 | None = None
+    """Records before this offset are at the end of their retention within an hour."""
+    expires_within_day: Int64 | None = None
+    hour_ago_offset: Int64 | None = None
+    """The first record of the last hour; the high watermark where there is none."""
+
+    @property
+    def records(self) -> int | None:
+        """An upper bound of the records in it: offsets may have gaps."""
+        if self.log_start is None or self.high_watermark is None:
+            return None
+        return self.high_watermark - self.log_start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFact:
+    """A topic with its partitions in their order. `settings` are those that were asked for, whatever their source."""
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionFact, ...]
+    settings: Mapping[str, SettingFact] = field(default_factory=dict)
+
+    @property
+    def replication_factor(self) -> int:
+        """The smallest number of replicas that one of its partitions has."""
+        return min((len(partition.replicas) for partition in self.partitions), default=0)
+
+    def number(self, setting: str) -> int | None:
+        """A setting as a whole number, None where it is not known or is none."""
+        return whole_number(self.settings.get(setting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberFact:
+    """A member of a group, with what is assigned to it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...] = ()
+    subscribed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """What a group has committed for a partition: the offset of the next record it wants."""
+
+    topic: str
+    partition: Int64
+    offset: Int64
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFact:
+    """A group. `type` is Classic, Consumer or Share, `state` Kafka's word for it.
+
+    `members` and `offsets` are None where they were not asked for or could not be read.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    coordinator: Int64
+    protocol_type: str = "consumer"
+    assignor: str = ""
+    members: tuple[MemberFact, ...] | None = None
+    offsets: tuple[CommittedOffset, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFact:
+    """A transaction of a coordinator. `started_ms` is None while none is open."""
+
+    transactional_id: str
+    producer_id: Int64
+    state: str
+    timeout_ms: Int64
+    started_ms: Int64 | None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveFact:
+    """A reassignment under way."""
+
+    topic: str
+    partition: Int64
+    replicas: tuple[Int64, ...]
+    adding: tuple[Int64, ...]
+    removing: tuple[Int64, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterFact:
+    """A voter or observer of the metadata quorum. Times are milliseconds since the epoch, None where not told."""
+
+    node_id: Int64
+    is_voter: bool
+    log_end_offset: Int64
+    caught_up_ms: Int64 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumFact:
+    """The metadata quorum (KRaft)."""
+
+    leader: Int64
+    leader_epoch: Int64
+    high_watermark: Int64
+    nodes: tuple[VoterFact, ...]
+
+    @property
+    def voters(self) -> tuple[VoterFact, ...]:
+        return tuple(node for node in self.nodes if node.is_voter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclFact:
+    """One ACL, in Kafka's words."""
+
+    resource: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterFacts:
+    """A cluster as it was read at `at_ms` (milliseconds since the epoch, by the reader's clock)."""
+
+    at_ms: Int64
+    cluster_id: str
+    controller_id: Int64 | None
+    parts: tuple[Part, ...]
+    brokers: tuple[BrokerFact, ...]
+    topics: tuple[TopicFact, ...] = ()
+    groups: tuple[GroupFact, ...] = ()
+    transactions: tuple[TransactionFact, ...] = ()
+    moves: tuple[MoveFact, ...] = ()
+    quorum: QuorumFact | None = None
+    finalized_features: Mapping[str, Int64] = field(default_factory=dict)
+    acls: tuple[AclFact, ...] | None = None
+    not_read: tuple[NotRead, ...] = ()
+
+    @cached_property
+    def by_topic(self) -> Mapping[str, TopicFact]:
+        """Topics by their name."""
+        return {topic.name: topic for topic in self.topics}
+
+    @cached_property
+    def by_partition(self) -> Mapping[TopicPartition, PartitionFact]:
+        """Partitions by topic and number."""
+        return {TopicPartition(topic.name, each.partition): each for topic in self.topics for each in topic.partitions}
+
+    @cached_property
+    def broker_ids(self) -> frozenset[int]:
+        """The brokers that are registered."""
+        return frozenset(broker.id for broker in self.brokers)
+
+    @cached_property
+    def partition_bytes(self) -> Mapping[TopicPartition, int]:
+        """The size of each partition: that of its largest replica, for one that lags will grow to it."""
+        found: dict[TopicPartition, int] = {}
+        for _, _, replica in self.replicas():
+            place = TopicPartition(replica.topic, replica.partition)
+            found[place] = max(found.get(place, 0), replica.bytes)
+        return found
+
+    def replicas(self) -> Iterator[tuple[BrokerFact, LogDirFact, ReplicaFact]]:
+        """Every replica with where it is, as far as directories were read. Copies still being moved are left out."""
+        for broker in self.brokers:
+            for log_dir in broker.log_dirs or ():
+                for replica in log_dir.replicas:
+                    if not replica.is_future:
+                        yield broker, log_dir, replica
+
+    def topic_bytes(self, name: str) -> int | None:
+        """The bytes of all replicas of a topic; None where no log directory was read."""
+        if all(broker.log_dirs is None for broker in self.brokers):
+            return None
+        return self._bytes_by_topic.get(name, 0)
+
+    @cached_property
+    def _bytes_by_topic(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for _, _, replica in self.replicas():
+            found[replica.topic] = found.get(replica.topic, 0) + replica.bytes
+        return found
+
+
+def whole_number(setting: SettingFact | None) -> int | None:
+    """The value of a setting as a number. A broker may send any text, so what is no number is None."""
+    if setting is None or setting.value is None or len(setting.value) > 20:
+        return None
+    try:
+        return int(setting.value)
+    except ValueError:
+        return None
+
+
+def is_true(setting: SettingFact | None) -> bool:
+    """Whether a boolean setting is known and true."""
+    return setting is not None and setting.value == "true"
