@@ -94,12 +94,18 @@ def test_a_topic_that_is_made_again_under_a_running_member_is_read_from_its_star
     app, _, seen = counting(kafka, kafka_group, topic)
     shell.start(app)
     wait(lambda: len(seen) == 100)
+    wait(lambda: topic_is_known(app, topic))  # what is gone before the first look at its log cannot be told apart
 
     kafka.delete_topics([topic])
     create_topic(kafka.bootstrap_servers, topic)
     kafka.produce(topic, range(1_000, 1_300), value=Json(), partition=0)
     wait(lambda: set(range(1_000, 1_300)) <= set(seen), timeout_s=40)
     shell.stop(app)
+
+
+def topic_is_known(app: App, topic: str) -> bool:
+    (engine,) = app.runner.engines.values()
+    return engine._session._partitions[TopicPartition(topic, 0)].log.topic_id is not None
 
 
 def produce_bytes(kafka: Any, topic: str, batch: bytes) -> None:

@@ -37,7 +37,7 @@ from ottla.aio.consume.lookups import (
     offset_at_time,
 )
 from ottla.aio.consume.messages import slices_of, to_batches
-from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics
+from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics, find_again
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
 from ottla.clock import Clock, SystemClock
@@ -341,6 +341,7 @@ class Engine:
         ticker = asyncio.create_task(self._tick_forever(), name=f"ottla-{self.group}-tick")
         fetcher = asyncio.create_task(self._fetch_until_error(), name=f"ottla-{self.group}-poll")
         stopping = asyncio.create_task(self._is_stopping.wait())
+        finding = asyncio.create_task(find_again(self._client._client, self._topics))
         try:
             await asyncio.wait({fetcher, ticker, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for ended in (fetcher, ticker):  # without its ticks a member would retry nothing and commit nothing
@@ -350,9 +351,9 @@ class Engine:
                     fields = {"group": self.group, "error": f"{type(self.error).__name__}: {self.error}"}
                     log_event("consumer_failed", "error", fields)
         finally:
-            for task in (fetcher, stopping):
+            for task in (fetcher, stopping, finding):
                 task.cancel()
-            await asyncio.gather(fetcher, stopping, return_exceptions=True)
+            await asyncio.gather(fetcher, stopping, finding, return_exceptions=True)
             try:
                 await self._close()
             finally:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
@@ -13,6 +13,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 from ottla.config import Asking
 from ottla.config.topic_presence import TopicWait
 from ottla.telemetry import log_event
+
+_ASK_AGAIN_S: Final = 1.0
 
 
 async def await_topics(
@@ -34,6 +36,18 @@ async def await_topics(
         if again.warning is not None:
             log_event("topics_awaited", "warning", again.warning)
         await asyncio.sleep(again.in_s)
+
+
+async def find_again(client: Any, topics: Collection[str]) -> None:
+    """Ask for a subscribed topic that is gone, until it is there again; for ever.
+
+    Once a topic was deleted, aiokafka asks again only after `metadata.max.age.ms` (five minutes): a member of a topic
+    that is made again would stand there without partitions. `client` is aiokafka's own network client.
+    """
+    while True:
+        await asyncio.sleep(_ASK_AGAIN_S)
+        if any(client.cluster.partitions_for_topic(topic) is None for topic in topics):
+            await client.force_metadata_update()
 
 
 async def _are_refused(client: Any, names: list[str]) -> bool:
