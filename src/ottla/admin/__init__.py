@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from ottla.admin.facts_file import load_facts as load_facts
     from ottla.admin.facts_file import read_facts_file as read_facts_file
     from ottla.admin.facts_file import save_facts as save_facts
+    from ottla.admin.lag import GroupLag as GroupLag
+    from ottla.admin.lag import PartitionLag as PartitionLag
     from ottla.admin.rates import Rates as Rates
     from ottla.admin.rates import rates_between as rates_between
+    from ottla.admin.resets import OffsetMove as OffsetMove
+    from ottla.admin.resets import ResetPlan as ResetPlan
     from ottla.admin.settings import SettingChange as SettingChange
     from ottla.config import TopicSpec as TopicSpec
 
@@ -55,7 +59,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "TopicFact",
         ],
         "ottla.admin.facts_file": ["dump_facts", "load_facts", "read_facts_file", "save_facts"],
+        "ottla.admin.lag": ["GroupLag", "PartitionLag"],
         "ottla.admin.rates": ["Rates", "rates_between"],
+        "ottla.admin.resets": ["OffsetMove", "ResetPlan"],
         "ottla.admin.settings": ["SettingChange"],
         "ottla.config": ["TopicSpec"],
     },

@@ -6,16 +6,22 @@ import asyncio
 import datetime as dt
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ottla.admin import groups as group_steps
+from ottla.admin import resets as reset_steps
 from ottla.admin import settings as setting_steps
 from ottla.admin import topics as topic_steps
 from ottla.admin.carrying import Carrier
 from ottla.admin.client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
-from ottla.admin.facts import ClusterFacts, Part, SettingFact, TopicFact
+from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
+from ottla.admin.facts_file import read_bounded, write_whole
+from ottla.admin.lag import GroupLag
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, read_facts
+from ottla.admin.resets import ResetPlan, dump_undo, load_undo
 from ottla.admin.settings import SettingChange
 from ottla.config import TopicSpec
 from ottla.records import TopicPartition
@@ -123,3 +129,48 @@ class AsyncAdmin:
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """As `Admin.delete_records`."""
         return await self._carrier.run_async(topic_steps.delete_records(before))
+
+    # Groups
+
+    async def list_groups(self) -> tuple[GroupFact, ...]:
+        """As `Admin.list_groups`."""
+        return await self._carrier.run_async(group_steps.list_groups(at_ms=self._now_ms()))
+
+    async def describe_groups(self, *names: str) -> tuple[GroupFact, ...]:
+        """As `Admin.describe_groups`."""
+        return await self._carrier.run_async(group_steps.describe_groups(names, at_ms=self._now_ms()))
+
+    async def group_lag(self, *names: str) -> tuple[GroupLag, ...]:
+        """As `Admin.group_lag`."""
+        return await self._carrier.run_async(group_steps.group_lag(names or None, at_ms=self._now_ms()))
+
+    async def plan_reset(
+        self,
+        group: str,
+        *,
+        to: str | int | dt.datetime | None = None,
+        shift: int | None = None,
+        topics: Mapping[str, Collection[int] | None] | None = None,
+    ) -> ResetPlan:
+        """As `Admin.plan_reset`."""
+        steps = reset_steps.plan_reset(group, to=to, shift=shift, topics=topics, at_ms=self._now_ms())
+        return await self._carrier.run_async(steps)
+
+    async def plan_restore(self, file: str | Path) -> ResetPlan:
+        """As `Admin.plan_restore`."""
+        saved = load_undo(await asyncio.to_thread(read_bounded, Path(file)), source=str(file))
+        return await self._carrier.run_async(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
+
+    async def apply_reset(self, plan: ResetPlan, *, undo_file: str | Path | None = None) -> None:
+        """As `Admin.apply_reset`."""
+        if undo_file is not None:
+            await asyncio.to_thread(write_whole, Path(undo_file), dump_undo(plan))
+        await self._carrier.run_async(reset_steps.apply_reset(plan))
+
+    async def delete_groups(self, *names: str) -> None:
+        """As `Admin.delete_groups`."""
+        await self._carrier.run_async(group_steps.delete_groups(names))
+
+    async def forget_offsets(self, group: str, *partitions: TopicPartition) -> None:
+        """As `Admin.forget_offsets`."""
+        await self._carrier.run_async(group_steps.forget_offsets(group, partitions))

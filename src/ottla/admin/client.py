@@ -5,15 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from ottla.admin import groups as group_steps
+from ottla.admin import resets as reset_steps
 from ottla.admin import settings as setting_steps
 from ottla.admin import topics as topic_steps
 from ottla.admin.carrying import Carrier
-from ottla.admin.facts import ClusterFacts, Part, SettingFact, TopicFact
+from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
+from ottla.admin.facts_file import read_bounded, write_whole
+from ottla.admin.lag import GroupLag
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, Wanted, read_facts
+from ottla.admin.resets import ResetPlan, dump_undo, load_undo
 from ottla.admin.settings import SettingChange
 from ottla.config import TopicSpec, admin_settings
 from ottla.errors import ConfigError
@@ -155,6 +161,67 @@ class Admin:
         Raises `InputError` and deletes nothing where an offset is behind the end of its log, and `UnknownTopic`.
         """
         return self._carrier.run(topic_steps.delete_records(before))
+
+    # Groups
+
+    def list_groups(self) -> tuple[GroupFact, ...]:
+        """All groups that this client may see, with type and state, without members and offsets."""
+        return self._carrier.run(group_steps.list_groups(at_ms=self._now_ms()))
+
+    def describe_groups(self, *names: str) -> tuple[GroupFact, ...]:
+        """Groups with their members and committed offsets, ordered by name. Raises `UnknownGroup`."""
+        return self._carrier.run(group_steps.describe_groups(names, at_ms=self._now_ms()))
+
+    def group_lag(self, *names: str) -> tuple[GroupLag, ...]:
+        """How far groups are behind on each partition; of all groups if none is named. Raises `UnknownGroup`."""
+        return self._carrier.run(group_steps.group_lag(names or None, at_ms=self._now_ms()))
+
+    def plan_reset(
+        self,
+        group: str,
+        *,
+        to: str | int | dt.datetime | None = None,
+        shift: int | None = None,
+        topics: Mapping[str, Collection[int] | None] | None = None,
+    ) -> ResetPlan:
+        """What `reset_group` would do, and nothing done.
+
+        `to` is `earliest`, `latest`, an offset, or a time: a datetime, ISO 8601 (UTC unless it says otherwise), or
+        `-2h`. `shift` is a number of records, negative for back. `topics` are those to set, with their partitions or
+        None for all; without, everything that the group has committed. An offset that the log does not have becomes the
+        nearest that it has. Raises `UnknownGroup` and `UnknownTopic`.
+        """
+        steps = reset_steps.plan_reset(group, to=to, shift=shift, topics=topics, at_ms=self._now_ms())
+        return self._carrier.run(steps)
+
+    def plan_restore(self, file: str | Path) -> ResetPlan:
+        """What it would do to put a group back where it was when the undo file was written, and nothing done.
+
+        Raises `InputError` for a file that is none, of another cluster, or of topics that were created anew since.
+        """
+        saved = load_undo(read_bounded(Path(file)), source=str(file))
+        return self._carrier.run(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
+
+    def apply_reset(self, plan: ResetPlan, *, undo_file: str | Path | None = None) -> None:
+        """Do what was planned. `undo_file` gets what was committed before, and is on disk before anything changes.
+
+        Raises `GroupInUse` while the group has members, and `InputError` when it has committed something since the plan
+        was made; nothing is changed then.
+        """
+        if undo_file is not None:
+            write_whole(Path(undo_file), dump_undo(plan))
+        self._carrier.run(reset_steps.apply_reset(plan))
+
+    def delete_groups(self, *names: str) -> None:
+        """Delete groups with all that they committed.
+
+        Raises `GroupInUse` where one has members, `UnknownGroup`, and `PartlyDone` when some of several were deleted.
+        """
+        self._carrier.run(group_steps.delete_groups(names))
+
+    def forget_offsets(self, group: str, *partitions: TopicPartition) -> None:
+        """Delete what a group committed for partitions. Raises `GroupInUse` while members subscribe to their topics."""
+        self._carrier.run(group_steps.forget_offsets(group, partitions))
 
 
 def wanted_of(

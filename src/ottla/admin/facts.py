@@ -41,6 +41,8 @@ class Part(StrEnum):
     REACHED = "reached"
     """Whether each broker answers at the address it advertises, and of which cluster it is."""
     GROUPS = "groups"
+    """Which groups there are, of which type and in which state."""
+    GROUP_MEMBERS = "group_members"
     GROUP_OFFSETS = "group_offsets"
     TRANSACTIONS = "transactions"
     MOVES = "moves"

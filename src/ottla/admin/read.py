@@ -39,6 +39,7 @@ from ottla.admin.names import (
 )
 from ottla.errors import BrokerUnavailable, OttlaError
 from ottla.records import TopicPartition
+from ottla.wire_client.errors import ApiNotServed
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ _NEEDED: Final = {
     Part.NEWEST_TIMESTAMPS: {Part.TOPICS, Part.OFFSETS},
     Part.LAST_HOUR: {Part.TOPICS, Part.OFFSETS},
     Part.EXPIRY: {Part.TOPICS, Part.OFFSETS, Part.TOPIC_SETTINGS, Part.GROUPS, Part.GROUP_OFFSETS},
+    Part.GROUP_MEMBERS: {Part.GROUPS},
     Part.GROUP_OFFSETS: {Part.GROUPS},
 }
 
@@ -102,6 +104,8 @@ class _Question:
     subject: str
     ask: Ask
     take: Callable[[Any], None]
+    is_guess: bool = False
+    """Whether it matters not if a broker is too old to be asked."""
 
 
 @dataclass(slots=True)
@@ -141,6 +145,8 @@ class _Reader:
             return
         answers = yield [question.ask for question in asked]
         for question, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, ApiNotServed) and question.is_guess:
+                continue
             if isinstance(answer, OttlaError):
                 self.note(question.part, question.subject, str(answer))
                 if isinstance(answer, BrokerUnavailable) and question.ask.broker is not None:
@@ -284,11 +290,12 @@ class _Reader:
             by_coordinator.setdefault(entry.listed.coordinator, []).append(entry.listed)
         for broker, groups in by_coordinator.items():
             subject = f"groups of broker {broker}"
-            for kind, api in _DESCRIBING.items():
+            for kind, api in _DESCRIBING.items() if self._describes_groups() else ():
+                is_guess = any(not each.type for each in groups)
                 for chunk in _chunks([each.group_id for each in groups if each.type in (kind, "")], _GROUPS_AT_ONCE):
                     body: dict[str, Any] = {"groups" if api is ApiKey.DESCRIBE_GROUPS else "group_ids": chunk}
                     ask = Ask(api=api, body={**body, "include_authorized_operations": False}, broker=broker)
-                    yield _Question(Part.GROUPS, subject, ask, self._describes(kind, broker))
+                    yield _Question(Part.GROUP_MEMBERS, subject, ask, self._describes(kind, broker), is_guess)
             if Part.GROUP_OFFSETS in self.parts:
                 with_offsets = [each.group_id for each in groups if each.type != "Share"]
                 for chunk in _chunks(with_offsets, _GROUPS_AT_ONCE):
@@ -407,6 +414,10 @@ class _Reader:
                 listed = _listed(each.group_id, kind, each.group_state, broker, each.protocol_type)
                 self.groups[each.group_id] = _Group(listed)
 
+    def _describes_groups(self) -> bool:
+        """Whether a group of a name exists is only known when it was described."""
+        return Part.GROUP_MEMBERS in self.parts or self.wanted.groups is not None
+
     def _describes(self, kind: str, broker: int) -> Callable[[Any], None]:
         def take(answer: Any) -> None:
             for described in answer.groups:
@@ -414,7 +425,7 @@ class _Reader:
                 is_unknown = described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
                 if entry is None or is_unknown or (kind == "Classic" and described.group_state == "Dead"):
                     continue
-                if self._is_good(Part.GROUPS, f"group {described.group_id}", described):
+                if self._is_good(Part.GROUP_MEMBERS, f"group {described.group_id}", described):
                     entry.described = (
                         messages.classic_group(described, coordinator=broker)
                         if kind == "Classic"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.errors import AuthenticationError, InputError, OttlaError, RetriableError
 
 __all__ = [
+    "ApiNotServed",
     "AuthenticationRefused",
     "BrokerRefused",
     "CorruptBatch",
@@ -26,6 +27,10 @@ class DecodeLimitExceeded(InputError):
 
 class BrokerRefused(InputError):
     """Fix what the broker refused: authorization, configuration or version; a retry gives the same answer."""
+
+
+class ApiNotServed(BrokerRefused):
+    """Do without, or upgrade the broker: it does not serve an API in a version that this client speaks."""
 
 
 class AuthenticationRefused(BrokerRefused, AuthenticationError):

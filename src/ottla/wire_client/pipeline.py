@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 from ottla.errors import BrokerUnavailable
-from ottla.wire_client.errors import BrokerRefused, ResponseTooLarge
+from ottla.wire_client.errors import ApiNotServed, ResponseTooLarge
 from ottla_wire.protocol import ApiKey, FrameTooLarge, ProtocolError, codec, headers, schemas
 from ottla_wire.protocol.framing import SIZE_BYTES, frame_size
 
@@ -114,7 +114,7 @@ class Pipeline:
         """The version both sides speak. `newest` is the newest that the caller is written for (`NEWEST` if None)."""
         version = self._shared_version(api_key, newest)
         if version is None:
-            raise BrokerRefused(f"{self._address} does not serve {api_key.name} in a version this client speaks")
+            raise ApiNotServed(f"{self._address} does not serve {api_key.name} in a version this client speaks")
         return version
 
     def request(
