@@ -341,7 +341,7 @@ class Engine:
         ticker = asyncio.create_task(self._tick_forever(), name=f"ottla-{self.group}-tick")
         fetcher = asyncio.create_task(self._fetch_until_error(), name=f"ottla-{self.group}-poll")
         stopping = asyncio.create_task(self._is_stopping.wait())
-        finding = asyncio.create_task(find_again(self._client._client, self._topics))
+        finding = asyncio.create_task(find_again(self._client, self._topics))
         try:
             await asyncio.wait({fetcher, ticker, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for ended in (fetcher, ticker):  # without its ticks a member would retry nothing and commit nothing

@@ -42,12 +42,13 @@ async def find_again(client: Any, topics: Collection[str]) -> None:
     """Ask for a subscribed topic that is gone, until it is there again; for ever.
 
     Once a topic was deleted, aiokafka asks again only after `metadata.max.age.ms` (five minutes): a member of a topic
-    that is made again would stand there without partitions. `client` is aiokafka's own network client.
+    that is made again would stand there without partitions. `client` is aiokafka's consumer.
     """
     while True:
         await asyncio.sleep(_ASK_AGAIN_S)
-        if any(client.cluster.partitions_for_topic(topic) is None for topic in topics):
-            await client.force_metadata_update()
+        network = client._client
+        if any(network.cluster.partitions_for_topic(topic) is None for topic in topics):
+            await network.force_metadata_update()
 
 
 async def _are_refused(client: Any, names: list[str]) -> bool:

@@ -1,0 +1,266 @@
+"""What the pulled consumers of both shells share: their declaration, settling records, questions and verbs.
+
+A shell adds what waits: starting, taking the next run, committing, closing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, Protocol
+
+from ottla.app.pulling import decoder, malformed_part, pull_plan
+from ottla.config import Settings, consumer_settings, settings_beside
+from ottla.consumer.commit.commits import CommitPolicy, InTransactions
+from ottla.consumer.model.events import RunFinished
+from ottla.consumer.model.run import RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
+from ottla.consumer.pulled.pull import OpenRun, PullBook
+from ottla.consumer.pulled.transactional_reads import refuse_to_settle, transactional_reads
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
+from ottla.errors import ConfigError, LifecycleError
+from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.failures.outcomes import Dead, Retry
+from ottla.failures.retry import RetryPolicy
+from ottla.producer import forks
+from ottla.records import FailureKind, Malformed, Record, TopicPartition
+from ottla.telemetry import Hooks
+from ottla.typevars import V_co
+
+SLICE_S: Final = 0.05
+"""How long one wait for a run lasts, so that a revoked run is given back while the caller waits for something else."""
+
+
+class _Member(Protocol):
+    """What is asked here of the member behind a pulled consumer: the shells' engines, as far as they are the same."""
+
+    settings: Settings
+    error: BaseException | None
+
+    def assignment(self) -> list[TopicPartition]: ...
+    def position(self, topic_partition: TopicPartition) -> int | None: ...
+    def pause(self, *partitions: TopicPartition) -> None: ...
+    def resume(self, *partitions: TopicPartition) -> None: ...
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None: ...
+    def health(self) -> Health: ...
+    def finish(self, finished: RunFinished) -> None: ...
+    def stop(self) -> None: ...
+
+
+class PulledConsumer(Generic[V_co]):
+    """A member of a group whose records are taken and settled by its caller. The shells subclass it."""
+
+    _engine_type: ClassVar[Callable[..., Any]]
+    _sink_type: ClassVar[Callable[..., Any]]
+    _left_behind: ClassVar[str]
+    """What of a started consumer a fork leaves in the parent process."""
+    _engine: _Member
+
+    def __init__(
+        self,
+        *topics: str,
+        group: str,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        value: Any = None,
+        key: Any = None,
+        dead_letter_topic: str | None = None,
+        retry: RetryPolicy | None = None,
+        commit: CommitPolicy | InTransactions | None = None,
+        flow: FlowLimits | None = None,
+        quantum: int = DEFAULT_QUANTUM_RECORDS,
+        drain_s: float = 5.0,
+        start_timeout_s: float | None = None,
+        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
+        settings: Mapping[str, Any] | None = None,
+        producer_settings: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._has_dead_letters = dead_letter_topic is not None
+        self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
+        self._drain_s = drain_s
+        self._decoder = decoder(group, value, key)
+        effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
+        self._book = PullBook()
+        self._reads = transactional_reads(self._book, commit, settings=effective, dead_letter_topic=dead_letter_topic)
+        self._engine = self._engine_type(
+            group=group,
+            topics=topics,
+            plans=[pull_plan(topics, quantum, retry, dead_letter_topic, commit)],
+            execute={},
+            settings=effective,
+            dead_letters=self._sink,
+            flow=flow,
+            commits=commit,
+            drain_s=drain_s,
+            start_timeout_s=start_timeout_s,
+            unready_after_s=unready_after_s,
+            hooks=hooks,
+        )
+        self._waiting: deque[tuple[OpenRun, Record[Any]]] = deque()
+        self._current: Record[Any] | None = None
+        self._is_started = False
+        self._is_closed = False
+        self._refusal: LifecycleError | None = None
+        forks.refuses(self)
+
+    # Settling records
+
+    def ack(self, *records: Record[Any]) -> None:
+        """These are done."""
+        refuse_to_settle(self._reads)
+        for record in records:
+            self._settle(record, None)
+
+    def retry(self, record: Record[Any], *, after_s: float | None = None, reason: str = "") -> None:
+        """Deliver it again, later; it counts as an attempt."""
+        refuse_to_settle(self._reads)
+        self._settle(record, Failure.of_outcome(Retry(after_s, reason or "the caller asked for a retry")))
+
+    def dead(self, record: Record[Any], reason: str, *, kind: FailureKind = "failed") -> None:
+        """Write it to the dead letter topic. It is done when that is acknowledged."""
+        refuse_to_settle(self._reads)
+        self._settle(record, Failure.of_outcome(Dead(reason, kind)))
+
+    def failed(self, record: Record[Any], error: BaseException) -> None:
+        """Handling it raised `error`: retried, and in the end dead-lettered with its stack trace."""
+        refuse_to_settle(self._reads)
+        self._settle(record, ExceptionTable().failure_of(error))
+
+    # Questions and verbs
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._engine.assignment()
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """The offset up to which everything is done."""
+        return self._engine.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        self._engine.pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        self._engine.resume(*partitions)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`."""
+        self._engine.seek(topic_partition, offset)
+
+    def health(self) -> Health:
+        return self._engine.health()
+
+    # In a transaction
+
+    def transaction_ended(self, owner: object, *, is_committed: bool) -> None:
+        """What joined it is done, or everything that was taken is given out again."""
+        if self._reads is None or not self._reads.belong_to(owner):
+            return
+        if not is_committed:
+            self._waiting.clear()
+            self._current = None
+        for finished in self._reads.committed() if is_committed else self._reads.aborted():
+            self._engine.finish(finished)
+
+    # Parts that the shells call
+
+    def _check_can_start(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        if self._is_closed:
+            raise LifecycleError("the consumer is closed: make a new one")
+
+    def _begin_close(self) -> bool:
+        """Whether a running member is to be stopped now; all runs in the caller's hands are given back first."""
+        if self._is_closed or self._refusal is not None:  # after a fork the parent's is not ours to close
+            return False
+        self._is_closed = True
+        if not self._is_started:
+            return False
+        self._waiting.clear()
+        for finished in self._book.close_all():
+            self._engine.finish(finished)
+        self._engine.stop()
+        return True
+
+    def _batch_size(self, max_records: int | None) -> int:
+        return int(self._engine.settings.get("max.poll.records", 500)) if max_records is None else max_records
+
+    def _take_waiting(self) -> Record[V_co] | None:
+        """The next record of the runs that were taken. Raises what ended the member."""
+        while self._waiting:
+            opened, record = self._waiting.popleft()
+            if not opened.run.is_cancelled:
+                opened.handed_out += 1
+                return record
+            self._give_back_cancelled()
+        self._give_back_cancelled()
+        if self._engine.error is not None:
+            raise self._engine.error
+        return None
+
+    def _taken(self, opened: OpenRun, has_malformed: bool, result: RunResult | None) -> None:
+        """The records of a run were decoded: they wait for the caller. With a `result` they must be decoded later."""
+        run = opened.run
+        if result is not None:
+            self._book.close(opened)
+            self._engine.finish(RunFinished(run, result))
+            return
+        malformed: list[tuple[Record[Any], Malformed]] = []
+        for record in run.records:
+            part = malformed_part(record) if has_malformed and self._has_dead_letters else None
+            if part is None:
+                self._waiting.append((opened, record))
+            else:
+                malformed.append((record, part))
+        for record, part in malformed:
+            finished = self._book.settle(record, Failure.of_malformed(part))
+            if finished is not None:
+                self._engine.finish(finished)
+
+    def _handed_out(self, record: Record[Any]) -> None:
+        """The loop body has the record."""
+        self._current = record
+
+    def _is_done_with_current(self) -> None:
+        """The loop body asks for the next record: the one that it had is done, unless it was settled already."""
+        current, self._current = self._current, None
+        if current is not None and self._reads is None:
+            self._settle(current, None)
+
+    def _offsets_joining(
+        self, records: Iterable[Record[Any]], owner: object
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """(the offsets of these records to commit, the epochs that their partitions must still have)."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._reads is None:
+            raise ConfigError(
+                "send_offsets: found a consumer that commits by itself, wanted one made with commit=InTransactions()"
+            )
+        self._reads.begin(owner)
+        return self._reads.join(records)
+
+    def _settle(self, record: Record[Any], failure: Failure | None) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        if record is self._current:
+            self._current = None
+        if failure is not None and self._waiting and self._waiting[0][0] is self._book.run_of(record):
+            # Order is kept: what follows the failed record in its run waits until that is settled.
+            self._waiting[0][0].withdraw(len(self._waiting))
+            self._waiting.clear()
+        finished = self._book.settle(record, failure)
+        if finished is not None:
+            self._engine.finish(finished)
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: records that were taken are the parent's, and nothing polls here."""
+        if self._is_started:
+            self._refusal = forks.carried_over("consumer", self._left_behind)
+            self._engine = forks.Refusing(self._refusal)
+
+    def _give_back_cancelled(self) -> None:
+        for finished in self._book.close_cancelled():
+            self._engine.finish(finished)
