@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
-from functools import wraps
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
@@ -99,9 +98,10 @@ class AsyncConsumer(PulledConsumer[V_co]):
         **options: Unpack[ConsumerOptions],
     ) -> None: ...
 
-    @wraps(PulledConsumer.__init__)
     def __init__(self, *topics: str, group: str, **options: Any) -> None:
         super().__init__(*topics, group=group, **options)
+
+    __init__.__wrapped__ = PulledConsumer.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
     async def __aiter__(self) -> AsyncIterator[Record[V_co]]:
         """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it
