@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol
 
 from ottla.app.pulling import decoder, malformed_part, pull_plan
 from ottla.config import Settings, consumer_settings, settings_beside
+from ottla.config.declared_topics import CreateTopics, declared_topics
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import RunResult
@@ -71,11 +72,17 @@ class PulledConsumer(Generic[V_co]):
         quantum: int = DEFAULT_QUANTUM_RECORDS,
         drain_s: float = 5.0,
         start_timeout_s: float | None = None,
+        topics_timeout_s: float | None = None,
+        create_topics: CreateTopics = False,
         unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        if topics_timeout_s is not None and topics_timeout_s < 0:
+            raise ConfigError(f"Consumer: topics_timeout_s must not be negative, got {topics_timeout_s}")
+        used = {*topics, dead_letter_topic} if dead_letter_topic is not None else {*topics}
+        self._declared_topics = declared_topics(create_topics, used=used)
         self._has_dead_letters = dead_letter_topic is not None
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = drain_s
@@ -94,6 +101,7 @@ class PulledConsumer(Generic[V_co]):
             commits=commit,
             drain_s=drain_s,
             start_timeout_s=start_timeout_s,
+            topics_timeout_s=topics_timeout_s,
             unready_after_s=unready_after_s,
             hooks=hooks,
         )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from ottla.app.context import Context
+from ottla.config.declared_topics import CreateTopics
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering
@@ -51,6 +52,8 @@ class ConsumerOptions(TypedDict, total=False):
     quantum: int
     drain_s: float
     start_timeout_s: float | None
+    topics_timeout_s: float | None
+    create_topics: CreateTopics
     unready_after_s: float
     settings: Mapping[str, Any] | None
     producer_settings: Mapping[str, Any] | None

@@ -54,7 +54,7 @@ def create(
     kafka: Settings,
 ) -> None:
     """Create topics. One that exists stays as it is."""
-    from ottla.sync.serve.declared_topics import ensure_topics
+    from ottla.sync.client.declared_topics import ensure_topics
 
     for name in names:
         problem = topic_problem(name)

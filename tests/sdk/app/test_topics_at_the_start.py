@@ -65,6 +65,37 @@ def test_a_consumer_has_the_same_rule(shell: Any, kafka: Any, shapes: Shapes) ->
     assert missing not in shapes()
 
 
+@pytest.mark.parametrize("shell", ["threads", "asyncio"], indirect=True)
+def test_a_consumer_creates_what_it_declares(shell: Any, kafka: Any, shapes: Shapes) -> None:
+    name, dead = kafka.fresh_name("declared"), kafka.fresh_name("dead")
+    options: dict[str, Any] = {
+        "group": kafka.fresh_name("billing"),
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "dead_letter_topic": dead,
+        "create_topics": {name: 3, dead: TopicSpec(partitions=2)},
+        "topics_timeout_s": 30,
+    }
+
+    async def start() -> None:
+        async with AsyncConsumer(name, **options):
+            pass
+
+    if shell.name == "threads":
+        with Consumer(name, **options):
+            pass
+    else:
+        asyncio.run(start())
+    assert {name: (3, 1), dead: (2, 1)}.items() <= shapes().items()
+
+
+@pytest.mark.parametrize("make", [Consumer, AsyncConsumer])
+def test_a_consumer_refuses_a_bad_declaration_where_it_is_made(make: Any) -> None:
+    with pytest.raises(ConfigError, match="found 'many', wanted a number of partitions or a TopicSpec"):
+        make("orders", group="billing", bootstrap_servers="localhost:1", create_topics={"orders": "many"})
+    with pytest.raises(ConfigError, match="topics_timeout_s must not be negative, got -1"):
+        make("orders", group="billing", bootstrap_servers="localhost:1", topics_timeout_s=-1)
+
+
 @pytest.mark.parametrize("make", [Consumer, AsyncConsumer])
 @pytest.mark.parametrize("given", ["^t.*", "orders of today", "", ["orders"], None])
 def test_what_is_no_topic_name_is_refused_where_it_is_given(make: Any, given: Any) -> None:

@@ -22,11 +22,13 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
+from ottla.aio.client.declared_topics import ensure_topics
 from ottla.aio.client.transactional_groups import Member
 from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.app.pulled import SLICE_S, PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
+from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
 from ottla.records import Malformed, Record, TopicPartition
@@ -137,9 +139,16 @@ class AsyncConsumer(PulledConsumer[V_co]):
         await self._engine.commit_now()
 
     async def start(self) -> Self:
-        """Connect and subscribe. Raises `BrokerUnavailable` when nobody answers."""
+        """Connect, create what `create_topics` declares, and subscribe.
+
+        Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still missing after
+        `topics_timeout_s` (3 s if not given), `ConfigError` when the cluster does not create one."""
         self._check_can_start()
         if not self._is_started:
+            if self._declared_topics:
+                await self._engine.reach()
+                before = await ensure_topics(self._engine.settings, self._declared_topics)
+                warn_of_other_partitions(self._declared_topics, before)
             await self._engine.start()
             self._is_started = True
         return self

@@ -9,10 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
+from ottla.aio.client.declared_topics import ensure_topics
 from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.aio.consume.workers import Execute
-from ottla.aio.serve.declared_topics import ensure_topics
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App
 from ottla.app.hooks import StopHooks

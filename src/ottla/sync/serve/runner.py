@@ -25,9 +25,9 @@ from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.readiness.health import Health
 from ottla.failures.exceptions import ExceptionTable
 from ottla.records import TopicPartition
+from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.sync.consume.engine import Engine
-from ottla.sync.serve.declared_topics import ensure_topics
 from ottla.sync.serve.retry_topics import ensure_retry_topics
 from ottla.telemetry import log_event
 from ottla.wire_client.writable_topics import await_writable
