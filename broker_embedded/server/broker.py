@@ -10,16 +10,14 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BROKER_SETTINGS, BrokerConfig, InvalidConfig
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
-from broker_embedded.common.types import GROUP_METADATA_TOPIC
 from broker_embedded.controller.controller import Controller
 from broker_embedded.controller.quorum import CommittedBatch, MetadataQuorum
 from broker_embedded.coordinator.group.coordinator import GroupCoordinator
-from broker_embedded.coordinator.runtime.partitioner import partition_for
 from broker_embedded.coordinator.transaction.coordinator import TransactionCoordinator
 from broker_embedded.metadata.cache import MetadataCache
 from broker_embedded.metadata.delta import MetadataDelta
@@ -289,18 +287,3 @@ class Broker:
     def new_uuid(self) -> bytes:
         """A random uuid, as 16 bytes."""
         return random_uuid(self._random)
-
-    def endpoints_of(self, nodes: Iterable[int]) -> list[dict[str, Any]]:
-        """Where brokers listen, as responses name leaders (KIP-951)."""
-        brokers = self.metadata.image.brokers
-        return [
-            {"node_id": node, "host": brokers[node].host, "port": brokers[node].port, "rack": brokers[node].rack}
-            for node in sorted(nodes)
-            if node in brokers
-        ]
-
-    def partition_for_group(self, group_id: str) -> int:
-        """The partition of __consumer_offsets that keeps a group, also before the topic exists."""
-        topic = self.metadata.image.topic(GROUP_METADATA_TOPIC)
-        count = len(topic.partitions) if topic is not None else self.config.offsets_topic_num_partitions
-        return partition_for(group_id, count)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_embedded.cluster.faults.actions import Corrupt, Fail
 from broker_embedded.cluster.faults.subject import Subject, number_of, partitions_of, topic_of
-from broker_embedded.server.requests.registry import Body
+from broker_embedded.server.requests.context import Body
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.faults.model import ArmedFault

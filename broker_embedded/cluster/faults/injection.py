@@ -16,13 +16,15 @@ from broker_embedded.cluster.faults.levels import READS_OF_GROUPS, Level, level_
 from broker_embedded.cluster.faults.subject import Subject, Target
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
+from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
 from broker_embedded.server.requests.dispatcher import error_body
-from broker_embedded.server.requests.registry import Api, Body, Handler, RequestContext, Response
+from broker_embedded.server.requests.registry import Api
 from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.faults.model import ArmedFault, BrokerFaults, FaultModel
+    from broker_embedded.server.requests.services import Services
 
 Step = Callable[[], None]
 
@@ -38,13 +40,13 @@ class Injection:
         self._api = api
         self._handler = handler
 
-    def __call__(self, ctx: RequestContext, request: Message) -> Response:
+    def __call__(self, ctx: RequestContext[Services], request: Message) -> Response:
         subject = Subject(
             api=self._api.key,
             broker=self._view.node_id,
             client_id=ctx.client_id,
             request=request,
-            topic_names=ctx.broker.metadata.image.topic_names,
+            topic_names=ctx.services.metadata.image.topic_names,
             session_targets=_session_targets(ctx, self._api.key, request),
         )
         handler = self._on_slow_disks if self._view.slow_disks else self._handler
@@ -64,7 +66,7 @@ class Injection:
                 acting.append(fault)
         return acting, on_answer
 
-    def _on_slow_disks(self, ctx: RequestContext, request: Message) -> Response:
+    def _on_slow_disks(self, ctx: RequestContext[Services], request: Message) -> Response:
         """The handler, and an answer that is late by what it cost on slow disks.
 
         The disk itself does not block: all brokers of the cluster share the thread, and only one has a slow disk.
@@ -81,7 +83,7 @@ class Injection:
             if not promise.done():
                 settle(promise, settled)
 
-        ctx.loop.call_later(late_ms / 1000, leave, answer)
+        ctx.services.loop.call_later(late_ms / 1000, leave, answer)
         return promise
 
 
@@ -93,7 +95,7 @@ class _Passage:
         api: Api,
         handler: Handler,
         view: BrokerFaults,
-        ctx: RequestContext,
+        ctx: RequestContext[Services],
         subject: Subject,
         acting: list[ArmedFault],
         on_answer: list[ArmedFault],
@@ -129,7 +131,7 @@ class _Passage:
                 go_on()
 
         if isinstance(fault.action, Delay):
-            self._ctx.loop.call_later(fault.action.ms / 1000, let_go)
+            self._ctx.services.loop.call_later(fault.action.ms / 1000, let_go)
         elif fault.is_released:
             go_on()
         else:
@@ -167,7 +169,7 @@ class _Passage:
 
     def _change(self, body: Body) -> Body:
         """The faults of single entries of the answer."""
-        names = self._ctx.broker.metadata.image.topic_names
+        names = self._ctx.services.metadata.image.topic_names
         for fault in self._on_answer:
             action = fault.action
             if isinstance(action, Corrupt):
@@ -275,12 +277,12 @@ def _own(message: Message) -> None:
                     _own(child)
 
 
-def _session_targets(ctx: RequestContext, api: ApiKey, request: Message) -> tuple[Target, ...]:
+def _session_targets(ctx: RequestContext[Services], api: ApiKey, request: Message) -> tuple[Target, ...]:
     """What an incremental fetch reads without naming it (KIP-227)."""
     if api is not ApiKey.FETCH or not request.session_id:
         return ()
-    names = ctx.broker.metadata.image.topic_names
-    partitions = ctx.broker.fetch_sessions.partitions_of(request.session_id)
+    names = ctx.services.metadata.image.topic_names
+    partitions = ctx.services.fetch_sessions.partitions_of(request.session_id)
     return tuple(
         (name, partition)
         for key, partition in partitions

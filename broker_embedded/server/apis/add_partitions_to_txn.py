@@ -7,7 +7,7 @@ the transaction (`verify_only`), or to add it for a client of transaction.versio
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
@@ -17,9 +17,15 @@ from broker_embedded.coordinator.transaction.requests import AddPartitions, Part
 from broker_embedded.coordinator.transaction.transaction import EPOCH_BUMPED_AT_EVERY_END, ProducerIdentity
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasFaults, HasMetadata, HasTransactions
+
+    class Needs(HasMetadata, HasTransactions, HasFaults, Protocol): ...
+
 
 FIRST_WITH_PRODUCER_FENCED = 2
 FIRST_OF_BROKERS = 4
@@ -32,7 +38,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body_of_producer(topics, PartitionsChecked(error=error.code), version)
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if ctx.api_version >= FIRST_OF_BROKERS:
         return _of_brokers(ctx, request)
     version, topics = ctx.api_version, request.v3_and_below_topics
@@ -46,11 +52,11 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     return response_of(reply)
 
 
-def _add(ctx: RequestContext, request: Message, wanted: AddPartitions, reply: Reply[PartitionsChecked]) -> None:
-    shard = ctx.broker.transactions.shard_of(wanted.transactional_id)
-    unknown = _unknown(wanted, ctx.broker.metadata.image)
+def _add(ctx: RequestContext[Needs], request: Message, wanted: AddPartitions, reply: Reply[PartitionsChecked]) -> None:
+    shard = ctx.services.transactions.shard_of(wanted.transactional_id)
+    unknown = _unknown(wanted, ctx.services.metadata.image)
     refused = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    faults = ctx.broker.faults
+    faults = ctx.services.faults
     if faults.is_armed:
         for each in wanted.partitions:
             try:
@@ -67,7 +73,7 @@ def _unknown(wanted: AddPartitions, image: ClusterImage) -> list[TopicPartition]
     return [each for each in wanted.partitions if image.partition(each) is None]
 
 
-def _of_brokers(ctx: RequestContext, request: Message) -> Response:
+def _of_brokers(ctx: RequestContext[Needs], request: Message) -> Response:
     """Each transaction is answered on its own; the response leaves with the last answer."""
     results: list[Body] = [{} for _ in request.transactions]
     open_answers = len(results)
@@ -90,7 +96,9 @@ def _of_brokers(ctx: RequestContext, request: Message) -> Response:
     return promise
 
 
-def _answer_one(ctx: RequestContext, request: Message, transaction: Message, reply: Reply[PartitionsChecked]) -> None:
+def _answer_one(
+    ctx: RequestContext[Needs], request: Message, transaction: Message, reply: Reply[PartitionsChecked]
+) -> None:
     wanted = AddPartitions(
         transactional_id=transaction.transactional_id,
         producer=ProducerIdentity(transaction.producer_id, transaction.producer_epoch),
@@ -99,7 +107,7 @@ def _answer_one(ctx: RequestContext, request: Message, transaction: Message, rep
     )
     try:
         if transaction.verify_only:
-            reply.settle(ctx.broker.transactions.shard_of(wanted.transactional_id).verify_partitions(wanted))
+            reply.settle(ctx.services.transactions.shard_of(wanted.transactional_id).verify_partitions(wanted))
         else:
             _add(ctx, request, wanted, reply)
     except BrokerError as error:

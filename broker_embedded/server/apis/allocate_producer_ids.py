@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.promises import then
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    block = ctx.broker.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
+    block = ctx.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
     return then(block, lambda ids: {"error_code": 0, "producer_id_start": ids.start, "producer_id_len": len(ids)})

@@ -6,23 +6,28 @@ quota holds on every broker for itself, as in Kafka. An address is a number, not
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.client_quotas import QuotaAlteration
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.records import QuotaEntity, quota_entity
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     alterations = [
         QuotaAlteration(
             entity=_entity(entry), ops=[(op.key, None if op.remove else float(op.value)) for op in entry.ops]
         )
         for entry in request.entries
     ]
-    altered = ctx.broker.controller.alter_client_quotas(alterations, validate_only=request.validate_only)
+    altered = ctx.services.controller.alter_client_quotas(alterations, validate_only=request.validate_only)
     return then(altered, _answer)
 
 

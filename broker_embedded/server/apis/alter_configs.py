@@ -5,15 +5,20 @@ Superseded by IncrementalAlterConfigs. Topics and brokers only.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.controller.requests import ConfigOperation
 from broker_embedded.server.handling.config_changes import change_configs, refuse_all
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
 on_error = refuse_all
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     operations = [
         [(config.name, ConfigOperation.SET, config.value) for config in resource.configs]
         for resource in request.resources

@@ -7,16 +7,21 @@ the change was made, and that it ended a reassignment which takes the leader awa
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.isr_changes import UNKNOWN_EPOCH, IsrChange, IsrResult
 from broker_embedded.metadata.records import LeaderRecoveryState
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     wanted = [
         _change(topic.topic_id, partition, ctx.api_version)
         for topic in request.topics
@@ -36,7 +41,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             ],
         }
 
-    changed = ctx.broker.controller.partitions.change_isr(request.broker_id, request.broker_epoch, wanted)
+    changed = ctx.services.controller.partitions.change_isr(request.broker_id, request.broker_epoch, wanted)
     return then(changed, answer)
 
 

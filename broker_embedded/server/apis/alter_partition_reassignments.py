@@ -6,14 +6,19 @@ among them. Throttles are the topic settings leader. and follower.replication.th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.promises import then
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.reassignment import Reassignment
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     allow = request.allow_replication_factor_change
     wanted = [
         Reassignment(
@@ -40,7 +45,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             ],
         }
 
-    return then(ctx.broker.controller.partitions.reassign(wanted, allow_factor_change=allow), answer)
+    return then(ctx.services.controller.partitions.reassign(wanted, allow_factor_change=allow), answer)
 
 
 def _result(partition: int, error: Outcome) -> Body:

@@ -7,11 +7,18 @@ later, and a restart ends a move that was under way.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasMetadata, HasReplicas
+
+    class Needs(HasMetadata, HasReplicas, Protocol): ...
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -29,7 +36,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     return {
         "results": [
             {
@@ -48,11 +55,11 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     }
 
 
-def _move(ctx: RequestContext, topic_partition: TopicPartition, path: str) -> ErrorCode:
-    replicas = ctx.broker.replicas
+def _move(ctx: RequestContext[Needs], topic_partition: TopicPartition, path: str) -> ErrorCode:
+    replicas = ctx.services.replicas
     partition = replicas.partition(topic_partition)
     if partition is None:
-        is_known = ctx.broker.metadata.image.partition(topic_partition) is not None
+        is_known = ctx.services.metadata.image.partition(topic_partition) is not None
         return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         replicas.moves.move(partition, path.rstrip("/"))

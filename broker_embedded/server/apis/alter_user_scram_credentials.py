@@ -6,15 +6,20 @@ that are open stay open. The passwords of PLAIN are those that the broker was st
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.controller.scram_credentials import ScramDeletion, ScramUpsertion
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     deletions = [ScramDeletion(name=each.name, mechanism=each.mechanism) for each in request.deletions]
     upsertions = [
         ScramUpsertion(
@@ -26,7 +31,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         )
         for each in request.upsertions
     ]
-    return then(ctx.broker.controller.alter_scram_credentials(deletions, upsertions), _answer)
+    return then(ctx.services.controller.alter_scram_credentials(deletions, upsertions), _answer)
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.features import SUPPORTED
 from broker_embedded.metadata.image import ClusterImage
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.server.requests.dispatcher import api_versions_body
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.broker import Broker
+    from broker_embedded.server.requests.services import HasMetadata, HasNodeId
+
+    class Needs(HasNodeId, HasMetadata, Protocol): ...
+
 
 FIRST_WITH_LEVEL_0 = 4
 """Clients that know version 3 only cannot read a feature whose lowest level is 0 (KAFKA-17011)."""
@@ -32,10 +35,10 @@ FIRST_WITH_LEVEL_0 = 4
 FIRST_WITH_DESTINATION = 5
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_encoded: WeakKeyDictionary[Broker, dict[int, tuple[Mapping[str, int], bytes]]] = WeakKeyDictionary()
+_encoded: WeakKeyDictionary[Needs, dict[int, tuple[Mapping[str, int], bytes]]] = WeakKeyDictionary()
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     version = ctx.api_version
     if version >= 3:
         name, software = request.client_software_name, request.client_software_version
@@ -46,8 +49,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         _check_destination(ctx, request)
     if ctx.connection.authenticator is not None:
         ctx.connection.authenticator.versions_told()
-    image = ctx.broker.metadata.image
-    per_version = _encoded.setdefault(ctx.broker, {})
+    image = ctx.services.metadata.image
+    per_version = _encoded.setdefault(ctx.services, {})
     known = per_version.get(version)
     if known is not None and known[0] is image.features:
         return known[1]
@@ -56,7 +59,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     return response
 
 
-def _check_destination(ctx: RequestContext, request: Message) -> None:
+def _check_destination(ctx: RequestContext[Needs], request: Message) -> None:
     cluster_id, node_id = request.cluster_id, request.node_id
     if cluster_id is None and node_id < 0:
         return
@@ -64,7 +67,7 @@ def _check_destination(ctx: RequestContext, request: Message) -> None:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"cluster id {cluster_id} and node id {node_id}, wanted both or neither"
         )
-    own = (ctx.broker.metadata.image.cluster_id, ctx.broker.node_id)
+    own = (ctx.services.metadata.image.cluster_id, ctx.services.node_id)
     if (cluster_id, node_id) != own:
         raise BrokerError(
             ErrorCode.REBOOTSTRAP_REQUIRED,

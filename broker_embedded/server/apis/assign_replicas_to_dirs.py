@@ -5,14 +5,19 @@ So the controller knows which replicas a failed or replaced directory takes away
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.promises import then
 from broker_embedded.controller.partition_requests import DirectoryAssignment
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     wanted = [
         DirectoryAssignment(topic_id=topic.topic_id, partition=each.partition_index, directory=directory.id)
         for directory in request.directories
@@ -42,5 +47,5 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             ],
         }
 
-    assigned = ctx.broker.controller.partitions.assign_directories(request.broker_id, request.broker_epoch, wanted)
+    assigned = ctx.services.controller.partitions.assign_directories(request.broker_id, request.broker_epoch, wanted)
     return then(assigned, answer)

@@ -6,13 +6,18 @@ then it is told to go. What it led from log directories that it reports offline 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.promises import then
 from broker_embedded.controller.heartbeats import Heartbeat, HeartbeatReply
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     heartbeat = Heartbeat(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -21,8 +26,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         want_shut_down=request.want_shut_down,
         offline_log_dirs=tuple(request.offline_log_dirs),
     )
-    ctx.broker.controller.deaths.heard_over(heartbeat.broker_id, ctx.connection)
-    return then(ctx.broker.controller.lives.heartbeat(heartbeat), _answer)
+    ctx.services.controller.deaths.heard_over(heartbeat.broker_id, ctx.connection)
+    return then(ctx.services.controller.lives.heartbeat(heartbeat), _answer)
 
 
 def _answer(reply: HeartbeatReply) -> Body:

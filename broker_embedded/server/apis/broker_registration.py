@@ -7,15 +7,20 @@ with DUPLICATE_BROKER_REGISTRATION while the first one calls. One listener is ke
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.metadata.records import RegisterBroker, SupportedFeature
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     if not request.listeners:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "a broker needs a listener")
     if len(set(request.log_dirs)) != len(request.log_dirs):
@@ -34,5 +39,5 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             for each in request.features
         ),
     )
-    registered = ctx.broker.controller.lives.register(wanted, cluster_id=request.cluster_id)
+    registered = ctx.services.controller.lives.register(wanted, cluster_id=request.cluster_id)
     return then(registered, lambda epoch: {"error_code": 0, "broker_epoch": epoch})

@@ -8,6 +8,7 @@ classic protocol in the same group (online migration).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.consumer.assignment import of_message, to_message
@@ -15,16 +16,22 @@ from broker_embedded.coordinator.group.consumer.heartbeat import HeartbeatReques
 from broker_embedded.coordinator.group.consumer.member import JOIN_EPOCH
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasAuthorization, HasConfig, HasGroups
+
+    class Needs(HasConfig, HasGroups, HasAuthorization, Protocol): ...
+
 
 FIRST_WITH_CLIENT_MEMBER_IDS = 1
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    coordinator = ctx.broker.groups
-    if "consumer" not in ctx.broker.config.group_coordinator_rebalance_protocols:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    coordinator = ctx.services.groups
+    if "consumer" not in ctx.services.config.group_coordinator_rebalance_protocols:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols excludes 'consumer'")
     chooses_id = ctx.api_version >= FIRST_WITH_CLIENT_MEMBER_IDS
     wanted = HeartbeatRequest(
@@ -50,7 +57,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     return response_of(reply)
 
 
-def _may_describe(ctx: RequestContext) -> Callable[[str], bool] | None:
+def _may_describe(ctx: RequestContext[Needs]) -> Callable[[str], bool] | None:
     rights = ctx.rights
     if rights is None:
         return None

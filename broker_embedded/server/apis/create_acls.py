@@ -6,23 +6,30 @@ on a broker when its metadata has them. SECURITY_DISABLED without an authorizer,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.acls import NewAcl
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import ANY, PatternType
 from broker_embedded.server.handling.no_authorizer import NOTHING_TO_CHANGE
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasAuthorization, HasController
+
+    class Needs(HasController, HasAuthorization, Protocol): ...
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _answer([error] * len(request.creations))
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    if ctx.broker.authorization is None:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    if ctx.services.authorization is None:
         raise NOTHING_TO_CHANGE
     if any(map(_is_filter, request.creations)):
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters, not for ACLs")
@@ -38,7 +45,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         )
         for each in request.creations
     ]
-    return then(ctx.broker.controller.create_acls(wanted), _answer)
+    return then(ctx.services.controller.create_acls(wanted), _answer)
 
 
 def _is_filter(creation: Message) -> bool:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.requests import NewPartitions
 from broker_embedded.server.handling.mutation_quota import mutation_quota
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController, HasQuotas
+
+    class Needs(HasController, HasQuotas, Protocol): ...
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"results": [_result(topic.name, error) for topic in request.topics]}
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
     wanted = [_new_partitions(topic) for topic in request.topics if counts[topic.name] == 1]
     twice = BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
@@ -28,7 +34,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         results = [_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True)]
         return {"throttle_time_ms": quota.throttle_ms(), "results": results + repeated}
 
-    grown = ctx.broker.controller.create_partitions(wanted, validate_only=request.validate_only, charge=quota.charge)
+    grown = ctx.services.controller.create_partitions(wanted, validate_only=request.validate_only, charge=quota.charge)
     return then(grown, answer)
 
 

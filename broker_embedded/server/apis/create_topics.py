@@ -8,15 +8,29 @@ not also the defaults: 40 for each topic would hold up the loop for seconds. Not
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.requests import NewTopic, TopicResult
 from broker_embedded.server.handling import config_view
 from broker_embedded.server.handling.mutation_quota import mutation_quota
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import (
+        HasController,
+        HasLogs,
+        HasMetadata,
+        HasNodeId,
+        HasQuotas,
+        HasStaticConfig,
+    )
+
+    class Needs(HasNodeId, HasMetadata, HasLogs, HasController, HasQuotas, HasStaticConfig, Protocol): ...
+
 
 WITH_DEFAULTS = 200
 """Topics whose default settings are in the answer too."""
@@ -26,7 +40,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"topics": [_refused(topic.name, error) for topic in request.topics]}
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     counts = Counter(topic.name for topic in request.topics)
     refused = {topic.name: problem for topic in request.topics if (problem := _assigned_twice(topic)) is not None}
     wanted = [_new_topic(topic) for topic in request.topics if counts[topic.name] == 1 and topic.name not in refused]
@@ -43,7 +57,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         topics = [*(_result(ctx, each, with_defaults=with_defaults) for each in results), *repeated]
         return {"throttle_time_ms": quota.throttle_ms(), "topics": topics}
 
-    created = ctx.broker.controller.create_topics(wanted, validate_only=request.validate_only, charge=quota.charge)
+    created = ctx.services.controller.create_topics(wanted, validate_only=request.validate_only, charge=quota.charge)
     return then(created, answer)
 
 
@@ -69,7 +83,7 @@ def _assigned_twice(topic: Message) -> BrokerError | None:
     return None
 
 
-def _result(ctx: RequestContext, result: TopicResult, *, with_defaults: bool) -> Body:
+def _result(ctx: RequestContext[Needs], result: TopicResult, *, with_defaults: bool) -> Body:
     if result.error is not None:
         return _refused(result.name, result.error)
     body: Body = {
@@ -84,7 +98,7 @@ def _result(ctx: RequestContext, result: TopicResult, *, with_defaults: bool) ->
         views = [
             view
             for view in (
-                config_view.topic_settings(ctx.broker, result.configs) if with_defaults or result.configs else ()
+                config_view.topic_settings(ctx.services, result.configs) if with_defaults or result.configs else ()
             )
             if with_defaults or view.name in result.configs
         ]

@@ -5,21 +5,28 @@ SECURITY_DISABLED without an authorizer, as on a Kafka broker.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.acls import Deleted
 from broker_embedded.metadata.acls import Acl, AclFilter
 from broker_embedded.server.handling.no_authorizer import NOTHING_TO_CHANGE
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasAuthorization, HasController
+
+    class Needs(HasController, HasAuthorization, Protocol): ...
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _answer([error] * len(request.filters))
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    if ctx.broker.authorization is None:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    if ctx.services.authorization is None:
         raise NOTHING_TO_CHANGE
     filters = [
         AclFilter(
@@ -33,7 +40,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         )
         for each in request.filters
     ]
-    return then(ctx.broker.controller.delete_acls(filters), _answer)
+    return then(ctx.services.controller.delete_acls(filters), _answer)
 
 
 def _answer(results: list[Deleted]) -> Body:

@@ -6,18 +6,22 @@ Version 3 has room for a message, which Kafka leaves empty.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups
 
 Errors = dict[str, ErrorCode]
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
     reply: Reply[Errors] = Reply(_body)
     waiting = dict.fromkeys(request.groups_names)
     errors: Errors = {}
@@ -31,7 +35,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         reply.settle({})
     for group_id in waiting:
         try:
-            shard = ctx.broker.groups.shard_of_any(group_id)
+            shard = ctx.services.groups.shard_of_any(group_id)
         except BrokerError as error:
             done(group_id, error.code)
         else:

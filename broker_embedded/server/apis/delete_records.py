@@ -5,14 +5,21 @@ Not done: with replicas the answer does not wait until every follower has moved 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasFaults, HasReplicas
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+    class Needs(HasReplicas, HasFaults, Protocol): ...
+
+
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     return {
         "topics": [
             {
@@ -24,13 +31,13 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     }
 
 
-def _partition(ctx: RequestContext, request: Message, topic: str, wanted: Message) -> Body:
+def _partition(ctx: RequestContext[Needs], request: Message, topic: str, wanted: Message) -> Body:
     index = wanted.partition_index
-    faults = ctx.broker.faults
+    faults = ctx.services.faults
     try:
         if faults.is_armed:
             faults.check_partition(ApiKey.DELETE_RECORDS, ctx.client_id, request, topic, index)
-        partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, index))
+        partition = ctx.services.replicas.leader_partition(TopicPartition(topic, index))
         if not partition.config.deletes_old_segments:
             raise BrokerError(ErrorCode.POLICY_VIOLATION, f"{topic}: cleanup.policy has no delete")
         low_watermark = partition.log.delete_records(wanted.offset)

@@ -5,13 +5,20 @@ Files are renamed at once and removed after file.delete.delay.ms. As in Kafka, i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.server.handling.mutation_quota import mutation_quota
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController, HasQuotas
+
+    class Needs(HasController, HasQuotas, Protocol): ...
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -20,8 +27,8 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"responses": [_response(name, ZERO_UUID, error) for name in request.topic_names]}
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    image = ctx.broker.controller.image
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    image = ctx.services.controller.image
     if ctx.api_version >= 6:
         wanted = [(each.name, each.topic_id) for each in request.topics]
     else:
@@ -47,7 +54,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             responses[index] = _response(topic.name, topic.topic_id, outcome)
         return {"throttle_time_ms": quota.throttle_ms(), "responses": responses}
 
-    return then(ctx.broker.controller.delete_topics(list(doomed.values()), charge=quota.charge), answer)
+    return then(ctx.services.controller.delete_topics(list(doomed.values()), charge=quota.charge), answer)
 
 
 def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage:

@@ -5,16 +5,23 @@ SECURITY_DISABLED without an authorizer, whose ACLs nobody would look at.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.acls import Acl, AclFilter, AclResource, PatternType
 from broker_embedded.server.handling.no_authorizer import NOTHING_TO_DESCRIBE
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasAuthorization, HasMetadata
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    if ctx.broker.authorization is None:
+    class Needs(HasMetadata, HasAuthorization, Protocol): ...
+
+
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    if ctx.services.authorization is None:
         raise NOTHING_TO_DESCRIBE
     wanted = AclFilter(
         resource=request.resource_type_filter,
@@ -28,7 +35,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     if not wanted.is_understood:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "the filter has a number that means nothing")
     patterns: dict[tuple[AclResource, str, PatternType], list[Body]] = {}
-    for acl in ctx.broker.metadata.image.acls.values():
+    for acl in ctx.services.metadata.image.acls.values():
         if wanted.matches(acl):
             patterns.setdefault((acl.resource, acl.name, acl.pattern), []).append(_entry(acl))
     return {

@@ -6,13 +6,18 @@ from its own copy of the metadata.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.quotas.filters import QuotaFilter
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasMetadata
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasMetadata], request: Message) -> Response:
     components = [(each.entity_type, each.match_type, each.match) for each in request.components]
     wanted = QuotaFilter(components, is_strict=request.strict)
     return {
@@ -24,7 +29,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
                 "values": [{"key": key, "value": values[key]} for key in sorted(values, key=_as_in_kafka)],
             }
-            for entity, values in ctx.broker.metadata.image.client_quotas.items()
+            for entity, values in ctx.services.metadata.image.client_quotas.items()
             if wanted.matches(entity)
         ],
     }

@@ -5,25 +5,33 @@ Not done: listing controllers (endpoint type 2) is refused: the controller has n
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.security.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController, HasMetadata
+
+    class Needs(HasMetadata, HasController, Protocol): ...
+
 
 BROKERS = 1
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if request.endpoint_type != BROKERS:
         raise BrokerError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type}: only brokers (1) are listed"
         )
-    image = ctx.broker.metadata.image
+    image = ctx.services.metadata.image
     shows_fenced = ctx.api_version >= 2 and request.include_fenced_brokers
     return {
         "cluster_id": image.cluster_id,
-        "controller_id": ctx.broker.controller.leader_id,
+        "controller_id": ctx.services.controller.leader_id,
         "brokers": [
             {
                 "broker_id": broker.broker_id,

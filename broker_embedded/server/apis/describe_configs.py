@@ -5,20 +5,27 @@ Not done: broker loggers, client metrics and groups (they are described as empty
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.server.handling import config_view
 from broker_embedded.server.handling.config_view import SettingView
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasLogs, HasMetadata, HasNodeId, HasStaticConfig
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+    class Needs(HasNodeId, HasMetadata, HasLogs, HasStaticConfig, Protocol): ...
+
+
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     return {"results": [_resource(ctx, request, resource) for resource in request.resources]}
 
 
-def _resource(ctx: RequestContext, request: Message, resource: Message) -> Body:
+def _resource(ctx: RequestContext[Needs], request: Message, resource: Message) -> Body:
     body: Body = {
         "error_code": 0,
         "error_message": None,
@@ -35,9 +42,9 @@ def _resource(ctx: RequestContext, request: Message, resource: Message) -> Body:
     return body
 
 
-def _views(ctx: RequestContext, resource: Message) -> list[SettingView]:
+def _views(ctx: RequestContext[Needs], resource: Message) -> list[SettingView]:
     name = resource.resource_name
-    image = ctx.broker.metadata.image
+    image = ctx.services.metadata.image
     try:
         kind = ResourceType(resource.resource_type)
     except ValueError:
@@ -45,13 +52,14 @@ def _views(ctx: RequestContext, resource: Message) -> list[SettingView]:
     if kind is ResourceType.TOPIC:
         if name not in image.topics:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        return config_view.topic_settings(ctx.broker, image.config_overrides(ResourceType.TOPIC, name))
+        return config_view.topic_settings(ctx.services, image.config_overrides(ResourceType.TOPIC, name))
     if kind is ResourceType.BROKER:
-        if name and name != str(ctx.broker.node_id):
+        if name and name != str(ctx.services.node_id):
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"this is broker {ctx.broker.node_id}; ask broker {name} about its settings"
+                ErrorCode.INVALID_REQUEST,
+                f"this is broker {ctx.services.node_id}; ask broker {name} about its settings",
             )
-        return config_view.broker_settings(ctx.broker, cluster_wide=not name)
+        return config_view.broker_settings(ctx.services, cluster_wide=not name)
     return []
 
 

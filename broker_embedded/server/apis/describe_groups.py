@@ -6,21 +6,26 @@ have their own API, ConsumerGroupDescribe, and are unknown here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.requests import DescribedGroup
 from broker_embedded.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups
 
 FIRST_WITH_NOT_FOUND = 6
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
     return {"throttle_time_ms": 0, "groups": [_body(ctx, request, group_id) for group_id in request.groups]}
 
 
-def _body(ctx: RequestContext, request: Message, group_id: str) -> Body:
+def _body(ctx: RequestContext[HasGroups], request: Message, group_id: str) -> Body:
     group = _describe(ctx, group_id)
     is_unknown = group.error is ErrorCode.GROUP_ID_NOT_FOUND
     hides_error = is_unknown and ctx.api_version < FIRST_WITH_NOT_FOUND
@@ -46,8 +51,8 @@ def _body(ctx: RequestContext, request: Message, group_id: str) -> Body:
     }
 
 
-def _describe(ctx: RequestContext, group_id: str) -> DescribedGroup:
+def _describe(ctx: RequestContext[HasGroups], group_id: str) -> DescribedGroup:
     try:
-        return ctx.broker.groups.shard_of_any(group_id).admin.describe_group(group_id)
+        return ctx.services.groups.shard_of_any(group_id).admin.describe_group(group_id)
     except BrokerError as error:
         return DescribedGroup(group_id=group_id, error=error.code, error_message=error.message)

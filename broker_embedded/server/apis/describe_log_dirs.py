@@ -6,32 +6,40 @@ cordoned directories.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_manager import LogDirView
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasLogs, HasReplicas
+
+    class Needs(HasReplicas, HasLogs, Protocol): ...
+
+
 Wanted = set[TopicPartition] | None
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    return {"error_code": 0, "results": [_directory(ctx, view, wanted) for view in ctx.broker.logs.describe_dirs()]}
+    return {"error_code": 0, "results": [_directory(ctx, view, wanted) for view in ctx.services.logs.describe_dirs()]}
 
 
-def _directory(ctx: RequestContext, view: LogDirView, wanted: Wanted) -> Body:
+def _directory(ctx: RequestContext[Needs], view: LogDirView, wanted: Wanted) -> Body:
     topics: dict[str, list[Body]] = {}
     for log in view.logs:
         key = TopicPartition(log.topic, log.partition)
-        if (wanted is None or key in wanted) and ctx.broker.replicas.partition(key) is not None:
+        if (wanted is None or key in wanted) and ctx.services.replicas.partition(key) is not None:
             topics.setdefault(log.topic, []).append(_partition(log))
     for future in view.futures:
         key = TopicPartition(future.topic, future.partition)
-        replica = ctx.broker.replicas.partition(key)
+        replica = ctx.services.replicas.partition(key)
         if (wanted is None or key in wanted) and replica is not None:
             lag = replica.log.log_end_offset - future.log_end_offset
             copy = {**_partition(future), "offset_lag": max(lag, 0), "is_future_key": True}

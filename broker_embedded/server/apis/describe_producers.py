@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasReplicas
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasReplicas], request: Message) -> Response:
     return {
         "topics": [
             {"name": topic.name, "partitions": [_partition(ctx, topic.name, each) for each in topic.partition_indexes]}
@@ -17,9 +22,9 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     }
 
 
-def _partition(ctx: RequestContext, topic: str, index: int) -> Body:
+def _partition(ctx: RequestContext[HasReplicas], topic: str, index: int) -> Body:
     try:
-        partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, index))
+        partition = ctx.services.replicas.leader_partition(TopicPartition(topic, index))
     except BrokerError as error:
         return {"partition_index": index, "error_code": int(error.code), "error_message": error.message}
     return {

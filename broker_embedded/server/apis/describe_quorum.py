@@ -6,14 +6,21 @@ Answered by the leader of the metadata quorum, whichever node is asked. Director
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.quorum import QuorumReplica, QuorumView
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.handling.endpoints import endpoints_of
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasMetadata, HasQuorum
+
+    class Needs(HasQuorum, HasMetadata, Protocol): ...
+
 
 LISTENER = "PLAINTEXT"
 
@@ -22,14 +29,14 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"error_code": int(error.code), "error_message": error.message, "topics": [], "nodes": []}
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     view: QuorumView | None = None
     topics: list[Body] = []
     for topic in request.topics:
         partitions: list[Body] = []
         for each in topic.partitions:
             if topic.topic_name == CLUSTER_METADATA_TOPIC and each.partition_index == 0:
-                view = view or ctx.broker.quorum.describe()
+                view = view or ctx.services.quorum.describe()
                 partitions.append(_partition(view))
             else:
                 partitions.append(_unknown(each.partition_index))
@@ -74,7 +81,7 @@ def _replica(replica: QuorumReplica) -> dict[str, Any]:
     }
 
 
-def _nodes(ctx: RequestContext, view: QuorumView | None) -> list[Body]:
+def _nodes(ctx: RequestContext[Needs], view: QuorumView | None) -> list[Body]:
     """Where the voters listen: a node has one listener for everything."""
     if view is None:
         return []
@@ -83,5 +90,5 @@ def _nodes(ctx: RequestContext, view: QuorumView | None) -> list[Body]:
             "node_id": node["node_id"],
             "listeners": [{"name": LISTENER, "host": node["host"], "port": node["port"]}],
         }
-        for node in ctx.broker.endpoints_of([each.replica_id for each in view.voters])
+        for node in endpoints_of(ctx.services.metadata.image, [each.replica_id for each in view.voters])
     ]

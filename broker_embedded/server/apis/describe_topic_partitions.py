@@ -6,13 +6,18 @@ leader replicas (KIP-966) are empty.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import INTERNAL_TOPICS, NO_LEADER
 from broker_embedded.metadata.image import ClusterImage, TopicImage
 from broker_embedded.security.authorized_operations import TOPIC_OPERATIONS
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasMetadata
 
 MAX_PARTITIONS = 2000
 
@@ -25,8 +30,8 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    image = ctx.broker.metadata.image
+def handle(ctx: RequestContext[HasMetadata], request: Message) -> Response:
+    image = ctx.services.metadata.image
     if request.response_partition_limit < 1:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "response_partition_limit must be at least 1")
     asks_for_all = not request.topics

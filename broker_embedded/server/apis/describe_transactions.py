@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasTransactions
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasTransactions], request: Message) -> Response:
     return {"throttle_time_ms": 0, "transaction_states": [_describe(ctx, each) for each in request.transactional_ids]}
 
 
-def _describe(ctx: RequestContext, transactional_id: str) -> Body:
+def _describe(ctx: RequestContext[HasTransactions], transactional_id: str) -> Body:
     try:
-        known = ctx.broker.transactions.shard_of(transactional_id).get(transactional_id)
+        known = ctx.services.transactions.shard_of(transactional_id).get(transactional_id)
     except BrokerError as error:
         return _refused(transactional_id, error.code)
     if known is None:

@@ -6,16 +6,20 @@ No users named is all of them. Salts and keys are shown to nobody.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from broker_embedded.metadata.records import UserScramCredential
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasMetadata
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasMetadata], request: Message) -> Response:
     kept: dict[str, list[UserScramCredential]] = {}
-    for (name, _), credential in sorted(ctx.broker.metadata.image.scram_credentials.items()):
+    for (name, _), credential in sorted(ctx.services.metadata.image.scram_credentials.items()):
         kept.setdefault(name, []).append(credential)
     times = Counter(each.name for each in request.users or ())
     return {

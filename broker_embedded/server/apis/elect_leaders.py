@@ -6,14 +6,19 @@ asked for. With all partitions asked for, those that need no election are left o
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller.partition_change import Election
 from broker_embedded.controller.partition_requests import Elected
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
 _ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
@@ -25,7 +30,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _answer([(topic_partition, error) for topic_partition in asked])
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     election = _ELECTIONS.get(request.election_type)
     if election is None:
         raise BrokerError(
@@ -34,7 +39,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     asked = None
     if request.topic_partitions is not None:
         asked = [TopicPartition(topic.topic, each) for topic in request.topic_partitions for each in topic.partitions]
-    return then(ctx.broker.controller.partitions.elect_leaders(asked, election), _answer)
+    return then(ctx.services.controller.partitions.elect_leaders(asked, election), _answer)
 
 
 def _answer(outcomes: Elected) -> Body:

@@ -6,9 +6,14 @@ The first of the successors it names stands for election at once, the others a l
 
 from __future__ import annotations
 
-from broker_embedded.server.requests.registry import RequestContext, Response
+from typing import TYPE_CHECKING
+
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasQuorum
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    return ctx.broker.quorum.handle_end_quorum_epoch(request)
+
+def handle(ctx: RequestContext[HasQuorum], request: Message) -> Response:
+    return ctx.services.quorum.handle_end_quorum_epoch(request)

@@ -7,14 +7,19 @@ response names the one to go on with.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import EndTransaction, Identified
 from broker_embedded.coordinator.transaction.transaction import EPOCH_BUMPED_AT_EVERY_END, ProducerIdentity
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasTransactions
 
 FIRST_WITH_PRODUCER_FENCED = 2
 FIRST_WITH_EPOCH_BUMP = 5
@@ -24,9 +29,9 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(Identified(error=error.code), version)
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasTransactions], request: Message) -> Response:
     version = ctx.api_version
-    shard = ctx.broker.transactions.shard_of(request.transactional_id)
+    shard = ctx.services.transactions.shard_of(request.transactional_id)
     reply: Reply[Identified] = Reply(lambda answer: _body(answer, version))
     shard.end_transaction(
         EndTransaction(

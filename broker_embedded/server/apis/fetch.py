@@ -14,22 +14,30 @@ done: tiered storage.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.server.fetch.follower import FollowerFetch
 from broker_embedded.server.fetch.operation import Fetch
 from broker_embedded.server.fetch.request import is_for_metadata_log, replica_of, session_and_partitions
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.fetch.operation import FetchNeeds
+    from broker_embedded.server.requests.services import HasQuorum
+
+    class Needs(FetchNeeds, HasQuorum, Protocol): ...
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"error_code": int(error.code), "responses": []}
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if is_for_metadata_log(request, ctx.api_version):
-        return ctx.broker.quorum.handle_fetch(request)
-    session, wanted = session_and_partitions(ctx.broker.fetch_sessions, request, ctx.api_version)
+        return ctx.services.quorum.handle_fetch(request)
+    session, wanted = session_and_partitions(ctx.services.fetch_sessions, request, ctx.api_version)
     replica, broker_epoch = replica_of(request, ctx.api_version)
     if replica < 0:
         fetch = Fetch(ctx, request, session, wanted)

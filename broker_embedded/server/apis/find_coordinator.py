@@ -7,6 +7,8 @@ Not done: share groups (6) are not served.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.common.types import (
@@ -16,9 +18,15 @@ from broker_embedded.common.types import (
     TopicPartition,
 )
 from broker_embedded.metadata.image import BrokerImage
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups, HasMetadata, HasTopics, HasTransactions
+
+    class Needs(HasMetadata, HasGroups, HasTransactions, HasTopics, Protocol): ...
+
 
 FIRST_WITH_BATCHES = 4
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -33,12 +41,12 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return {"throttle_time_ms": 0, "coordinators": coordinators}
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     key_type = request.key_type
     topic = _TOPICS.get(key_type)
     if topic is None:
         raise _not_served(key_type)
-    ready = ctx.broker.topics.ensure_internal(topic)
+    ready = ctx.services.topics.ensure_internal(topic)
     if ctx.api_version < FIRST_WITH_BATCHES:
         return then(ready, lambda _: _locate(ctx, key_type, request.key))
     return then(
@@ -56,12 +64,12 @@ def _not_served(key_type: int) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, f"key type {key_type}, wanted 0 (group) or 1 (transaction)")
 
 
-def _locate(ctx: RequestContext, key_type: int, key: str) -> Body:
+def _locate(ctx: RequestContext[Needs], key_type: int, key: str) -> Body:
     """Where a group or a transactional id lives, or BrokerError."""
-    keeper = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
+    keeper = ctx.services.groups if key_type == GROUP else ctx.services.transactions
     number = keeper.partition_of(key)
     partition = TopicPartition(_TOPICS[key_type], number)
-    image = ctx.broker.metadata.image
+    image = ctx.services.metadata.image
     state = image.partition(partition)
     leader = NO_LEADER if state is None else state.leader
     broker: BrokerImage | None = image.brokers.get(leader)
@@ -77,7 +85,7 @@ def _locate(ctx: RequestContext, key_type: int, key: str) -> Body:
     }
 
 
-def _located(ctx: RequestContext, key_type: int, key: str) -> Body:
+def _located(ctx: RequestContext[Needs], key_type: int, key: str) -> Body:
     try:
         body = _locate(ctx, key_type, key)
     except BrokerError as error:

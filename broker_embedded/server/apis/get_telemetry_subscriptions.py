@@ -6,9 +6,14 @@ again.
 
 from __future__ import annotations
 
-from broker_embedded.server.requests.registry import RequestContext, Response
+from typing import TYPE_CHECKING
+
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasUuids
 
 PUSH_INTERVAL_MS = 300_000
 TELEMETRY_MAX_BYTES = 1_048_576
@@ -16,10 +21,10 @@ SUBSCRIPTION_ID = 0
 ACCEPTED_COMPRESSIONS = (4, 3, 1, 2)  # zstd, lz4, gzip, snappy, as Kafka lists them
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasUuids], request: Message) -> Response:
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
-        instance_id = ctx.broker.new_uuid()
+        instance_id = ctx.services.new_uuid()
     return {
         "error_code": 0,
         "client_instance_id": instance_id,

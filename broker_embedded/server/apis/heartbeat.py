@@ -5,13 +5,18 @@ While the group is being replayed the answer is "fine", as Kafka's: the member n
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.classic import Heartbeat, HeartbeatAnswer
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -19,8 +24,8 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(HeartbeatAnswer(error=ErrorCode.NONE if is_loading else error.code))
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    shard = ctx.broker.groups.shard_of(request.group_id)
+def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
+    shard = ctx.services.groups.shard_of(request.group_id)
     reply: Reply[HeartbeatAnswer] = Reply(_body)
     event = Heartbeat(
         ticket=reply,

@@ -5,17 +5,22 @@ Changes take effect at once, in the running logs too. Not done: broker loggers, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import ConfigOperation
 from broker_embedded.server.handling.config_changes import change_configs, refuse_all
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
 on_error = refuse_all
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     operations = [
         [(config.name, _operation(config.config_operation), config.value) for config in resource.configs]
         for resource in request.resources

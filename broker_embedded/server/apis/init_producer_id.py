@@ -10,15 +10,23 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED as by a Kafka broker on which it is not en
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.coordinator.transaction.requests import NOBODY, Identified, InitProducer
 from broker_embedded.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasProducerIds, HasTransactions
+
+    class Needs(HasTransactions, HasProducerIds, Protocol): ...
+
 
 FIRST_WITH_PRODUCER_FENCED = 4
 
@@ -27,10 +35,10 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(Identified(error=error.code), version)
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     version = ctx.api_version
     if request.transactional_id is None:
-        return then(ctx.broker.producer_ids.next(), lambda new: {"producer_id": new, "producer_epoch": 0})
+        return then(ctx.services.producer_ids.next(), lambda new: {"producer_id": new, "producer_epoch": 0})
     if request.enable2_pc or request.keep_prepared_txn:
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "two-phase commit is not enabled")
     claimed = ProducerIdentity(request.producer_id, request.producer_epoch)
@@ -41,8 +49,8 @@ def handle(ctx: RequestContext, request: Message) -> Response:
         timeout_ms=request.transaction_timeout_ms,
         claimed=None if claimed == NOBODY else claimed,
     )
-    shard = ctx.broker.transactions.shard_of(wanted.transactional_id)
-    ctx.broker.transactions.check_init(wanted)
+    shard = ctx.services.transactions.shard_of(wanted.transactional_id)
+    ctx.services.transactions.check_init(wanted)
     reply: Reply[Identified] = Reply(lambda answer: _body(answer, version))
     shard.init_producer(wanted, reply)
     return response_of(reply)

@@ -7,13 +7,18 @@ Not done: members of both protocols in one group (KIP-848's online migration); a
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.classic import Join, JoinAnswer
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups
 
 FIRST_WITH_REQUIRED_MEMBER_ID = 4
 FIRST_WITH_NULLABLE_PROTOCOL_NAME = 7
@@ -24,8 +29,8 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return _body(JoinAnswer(error=error.code, member_id=request.member_id), version)
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    coordinator = ctx.broker.groups
+def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
+    coordinator = ctx.services.groups
     version = ctx.api_version
     shard = coordinator.shard_of(request.group_id)
     config = coordinator.config()

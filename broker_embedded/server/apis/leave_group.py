@@ -5,18 +5,23 @@ Before version 3 there is one member and its error stands at the top.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.coordinator.group.classic import Leave, LeaveAnswer, Leaving
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups
 
 FIRST_WITH_BATCHES = 3
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    shard = ctx.broker.groups.shard_of(request.group_id)
+def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
+    shard = ctx.services.groups.shard_of(request.group_id)
     if ctx.api_version >= FIRST_WITH_BATCHES:
         leaving = tuple(
             Leaving(member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason or "")

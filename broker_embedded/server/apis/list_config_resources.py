@@ -5,14 +5,19 @@ Version 0 asks for client metrics only: there are none.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.metadata.records import ResourceType
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasMetadata
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasMetadata], request: Message) -> Response:
     if ctx.api_version == 0:
         wanted = {int(ResourceType.CLIENT_METRICS)}
     else:
@@ -20,7 +25,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     unknown = wanted - {int(kind) for kind in ResourceType}
     if unknown:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"resource type {min(unknown)} is unknown")
-    image = ctx.broker.metadata.image
+    image = ctx.services.metadata.image
     names: dict[ResourceType, list[str]] = {
         ResourceType.TOPIC: sorted(image.topics),
         ResourceType.BROKER: [str(node) for node in sorted(image.brokers)],

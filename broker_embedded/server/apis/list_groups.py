@@ -6,11 +6,16 @@ Filters ignore case, as Kafka's do; an unknown state or type matches nothing.
 
 from __future__ import annotations
 
-from broker_embedded.server.requests.registry import RequestContext, Response
+from typing import TYPE_CHECKING
+
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     return {
@@ -23,7 +28,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
                 "group_state": group.state,
                 "group_type": group.group_type,
             }
-            for group in ctx.broker.groups.list_groups()
+            for group in ctx.services.groups.list_groups()
             if (not states or group.state.lower() in states) and (not types or group.group_type in types)
         ],
     }

@@ -8,12 +8,17 @@ up to the log end. Not done: tiered storage (-5 and -6 answer offset -1).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.partition import Isolation, Partition
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasReplicas
 
 LATEST = -1
 EARLIEST = -2
@@ -26,7 +31,7 @@ CONSUMER = -1
 OFFSET_NOT_AVAILABLE_FROM = 5
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasReplicas], request: Message) -> Response:
     return {
         "topics": [
             {
@@ -38,7 +43,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     }
 
 
-def _partition(ctx: RequestContext, request: Message, topic: str, wanted: Message) -> Body:
+def _partition(ctx: RequestContext[HasReplicas], request: Message, topic: str, wanted: Message) -> Body:
     index = wanted.partition_index
     try:
         return {"partition_index": index, "error_code": 0, **_look_up(ctx, request, topic, wanted)}
@@ -46,8 +51,8 @@ def _partition(ctx: RequestContext, request: Message, topic: str, wanted: Messag
         return {"partition_index": index, "error_code": int(error.code), "timestamp": -1, "offset": -1}
 
 
-def _look_up(ctx: RequestContext, request: Message, topic: str, wanted: Message) -> Body:
-    partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, wanted.partition_index))
+def _look_up(ctx: RequestContext[HasReplicas], request: Message, topic: str, wanted: Message) -> Body:
+    partition = ctx.services.replicas.leader_partition(TopicPartition(topic, wanted.partition_index))
     partition.check_leader_epoch(wanted.current_leader_epoch)
     timestamp = wanted.timestamp
     if request.replica_id != CONSUMER:
@@ -78,7 +83,7 @@ def _look_up(ctx: RequestContext, request: Message, topic: str, wanted: Message)
     return {"timestamp": found.timestamp_ms, "offset": found.offset, "leader_epoch": found.leader_epoch}
 
 
-def _refuse_during_election(ctx: RequestContext, partition: Partition, isolation: Isolation) -> None:
+def _refuse_during_election(ctx: RequestContext[HasReplicas], partition: Partition, isolation: Isolation) -> None:
     if isolation is not Isolation.LOG_END and partition.has_unfinished_election:
         has_code = ctx.api_version >= OFFSET_NOT_AVAILABLE_FROM
         raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE if has_code else ErrorCode.LEADER_NOT_AVAILABLE)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.metadata.image import PartitionImage
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    image = ctx.broker.controller.image
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
+    image = ctx.services.controller.image
     if request.topics is None:
         wanted = [(topic, sorted(topic.partitions)) for topic in image.topics.values()]
     else:

@@ -6,17 +6,25 @@ to match (2, KIP-1152). States that do not exist are named in the response, as K
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.coordinator.group.consumer.topic_pattern import TopicPattern
 from broker_embedded.coordinator.transaction.states import TransactionState
 from broker_embedded.coordinator.transaction.transaction import Transaction
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasClock, HasTransactions
+
+    class Needs(HasClock, HasTransactions, Protocol): ...
+
 
 _LABELS = {state.label for state in TransactionState}
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    now_ms = ctx.broker.clock.now_ms()
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    now_ms = ctx.services.clock.now_ms()
     states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
     pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
 
@@ -41,7 +49,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
                 "producer_id": each.producer_id,
                 "transaction_state": each.state.label,
             }
-            for each in ctx.broker.transactions.list_transactions()
+            for each in ctx.services.transactions.list_transactions()
             if is_wanted(each)
         ],
     }

@@ -11,7 +11,7 @@ REBOOTSTRAP_REQUIRED.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise, resolve, then
@@ -20,9 +20,14 @@ from broker_embedded.controller import topic_names
 from broker_embedded.controller.requests import TopicResult
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker_embedded.security.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasConfig, HasLostLeaders, HasMetadata, HasNodeId, HasTopics
+
+    class Needs(HasNodeId, HasConfig, HasMetadata, HasTopics, HasLostLeaders, Protocol): ...
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -35,8 +40,8 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    wait = ctx.broker.lost_leaders.wait(lambda: _asked_for(ctx, request))
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    wait = ctx.services.lost_leaders.wait(lambda: _asked_for(ctx, request))
     if wait is None:
         return _handle(ctx, request)
     answer: Promise[Body] = Promise()
@@ -44,13 +49,13 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     return answer
 
 
-def _asks_for_all(ctx: RequestContext, request: Message) -> bool:
+def _asks_for_all(ctx: RequestContext[Needs], request: Message) -> bool:
     return request.topics is None or (ctx.api_version == 0 and not request.topics)
 
 
-def _asked_for(ctx: RequestContext, request: Message) -> Iterable[TopicImage]:
+def _asked_for(ctx: RequestContext[Needs], request: Message) -> Iterable[TopicImage]:
     """Those topics that are there."""
-    image = ctx.broker.metadata.image
+    image = ctx.services.metadata.image
     if _asks_for_all(ctx, request):
         return image.topics.values()
     found = (
@@ -60,8 +65,8 @@ def _asked_for(ctx: RequestContext, request: Message) -> Iterable[TopicImage]:
     return [topic for topic in found if topic is not None]
 
 
-def _handle(ctx: RequestContext, request: Message) -> Response:
-    image = ctx.broker.metadata.image
+def _handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    image = ctx.services.metadata.image
     if ctx.api_version < 12 and any(each.name is None for each in request.topics or ()):
         raise BrokerError(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
     if _asks_for_all(ctx, request):
@@ -71,9 +76,9 @@ def _handle(ctx: RequestContext, request: Message) -> Response:
         for each in request.topics
         if each.topic_id == ZERO_UUID and each.name is not None and each.name not in image.topics
     ]
-    may_create = request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable
+    may_create = request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable
     if missing and may_create:
-        return then(ctx.broker.topics.create(missing), lambda results: _named(ctx, request, _errors_of(results)))
+        return then(ctx.services.topics.create(missing), lambda results: _named(ctx, request, _errors_of(results)))
     return _named(ctx, request, {})
 
 
@@ -86,8 +91,8 @@ def _errors_of(results: Iterable[TopicResult]) -> dict[str, BrokerError]:
     }
 
 
-def _named(ctx: RequestContext, request: Message, errors: dict[str, BrokerError]) -> Body:
-    image = ctx.broker.metadata.image
+def _named(ctx: RequestContext[Needs], request: Message, errors: dict[str, BrokerError]) -> Body:
+    image = ctx.services.metadata.image
     topics: list[Body] = []
     # Once each, as in Kafka: a name of two bytes, sent often, would ask for megabytes of the same answer.
     for each in {(each.name, each.topic_id): each for each in request.topics}.values():
@@ -109,8 +114,8 @@ def _why_missing(name: str, errors: dict[str, BrokerError]) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _answer(ctx: RequestContext, request: Message, topics: list[Body]) -> Body:
-    image = ctx.broker.metadata.image
+def _answer(ctx: RequestContext[Needs], request: Message, topics: list[Body]) -> Body:
+    image = ctx.services.metadata.image
     asks_operations = ctx.api_version >= 8 and request.include_cluster_authorized_operations
     return {
         "throttle_time_ms": 0,
@@ -121,7 +126,7 @@ def _answer(ctx: RequestContext, request: Message, topics: list[Body]) -> Body:
         ],
         "cluster_id": image.cluster_id,
         # Not where the controller is, which may be about to move: any broker passes on what is meant for it (KIP-590).
-        "controller_id": ctx.broker.node_id,
+        "controller_id": ctx.services.node_id,
         "topics": topics,
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asks_operations else NOT_ASKED,
     }

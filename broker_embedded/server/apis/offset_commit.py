@@ -6,14 +6,22 @@ Answered when the log has them. Versions 2 to 4 may bring an expiry of their own
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.requests import CommitOffsets, OffsetsCommitted
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.offset_commits import commit_body, sort_out, topic_names
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasFaults, HasGroups, HasMetadata
+
+    class Needs(HasMetadata, HasGroups, HasFaults, Protocol): ...
+
 
 FIRST_WITH_MEMBER_EPOCHS = 9
 FIRST_WITH_TOPIC_IDS = 10
@@ -23,10 +31,10 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return commit_body(request, None, OffsetsCommitted(error=error.code), {})
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     version = ctx.api_version
-    shard = ctx.broker.groups.shard_of(request.group_id)
-    names = topic_names(request, ctx.broker.metadata.image, has_ids=version >= FIRST_WITH_TOPIC_IDS)
+    shard = ctx.services.groups.shard_of(request.group_id)
+    names = topic_names(request, ctx.services.metadata.image, has_ids=version >= FIRST_WITH_TOPIC_IDS)
     known = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True) if name is not None]
     commits, refused = sort_out(ctx, ApiKey.OFFSET_COMMIT, request, known)
     reply: Reply[OffsetsCommitted] = Reply(lambda answer: commit_body(request, names, answer, refused))

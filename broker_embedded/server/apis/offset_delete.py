@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import DeleteOffsets, OffsetsDeleted
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups, HasMetadata
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    image = ctx.broker.metadata.image
-    shard = ctx.broker.groups.shard_of(request.group_id)
+    class Needs(HasMetadata, HasGroups, Protocol): ...
+
+
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    image = ctx.services.metadata.image
+    shard = ctx.services.groups.shard_of(request.group_id)
     asked = [
         OffsetKey(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     ]

@@ -7,28 +7,34 @@ an error.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import FetchedOffset, FetchOffsets, OffsetsFetched
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups, HasMetadata
+
+    class Needs(HasMetadata, HasGroups, Protocol): ...
+
 
 FIRST_WITH_TOP_ERROR = 2
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     if ctx.api_version >= FIRST_WITH_GROUPS:
         return {"throttle_time_ms": 0, "groups": [_group(ctx, request, group) for group in request.groups]}
     return _single(ctx, request)
 
 
-def _single(ctx: RequestContext, request: Message) -> Body:
+def _single(ctx: RequestContext[Needs], request: Message) -> Body:
     keys = None
     if request.topics is not None:
         keys = tuple(OffsetKey(topic.name, index) for topic in request.topics for index in topic.partition_indexes)
@@ -46,9 +52,9 @@ def _single(ctx: RequestContext, request: Message) -> Body:
     return {"throttle_time_ms": 0, "topics": topics, "error_code": int(answer.error)}
 
 
-def _group(ctx: RequestContext, request: Message, group: Message) -> Body:
+def _group(ctx: RequestContext[Needs], request: Message, group: Message) -> Body:
     by_id = ctx.api_version >= FIRST_WITH_TOPIC_IDS
-    image = ctx.broker.metadata.image
+    image = ctx.services.metadata.image
     unknown: list[Body] = []
     keys: list[OffsetKey] | None = None
     if group.topics is not None:
@@ -92,9 +98,9 @@ def _group(ctx: RequestContext, request: Message, group: Message) -> Body:
     return {"group_id": group.group_id, "topics": topics + unknown, "error_code": 0}
 
 
-def _fetch(ctx: RequestContext, wanted: FetchOffsets) -> OffsetsFetched:
+def _fetch(ctx: RequestContext[Needs], wanted: FetchOffsets) -> OffsetsFetched:
     try:
-        return ctx.broker.groups.shard_of_any(wanted.group_id).fetch_offsets(wanted)
+        return ctx.services.groups.shard_of_any(wanted.group_id).fetch_offsets(wanted)
     except BrokerError as error:
         return OffsetsFetched(error=error.code)
 

@@ -6,13 +6,18 @@ listed.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasReplicas
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasReplicas], request: Message) -> Response:
     return {
         "topics": [
             {"topic": topic.topic, "partitions": [_partition(ctx, topic.topic, each) for each in topic.partitions]}
@@ -21,9 +26,9 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     }
 
 
-def _partition(ctx: RequestContext, topic: str, wanted: Message) -> Body:
+def _partition(ctx: RequestContext[HasReplicas], topic: str, wanted: Message) -> Body:
     try:
-        partition = ctx.broker.replicas.leader_partition(TopicPartition(topic, wanted.partition))
+        partition = ctx.services.replicas.leader_partition(TopicPartition(topic, wanted.partition))
         partition.check_leader_epoch(wanted.current_leader_epoch)
     except BrokerError as error:
         return {"partition": wanted.partition, "error_code": int(error.code)}

@@ -11,16 +11,23 @@ partition becomes part of the transaction that way (KIP-890, `server.handling.tr
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import INTERNAL_TOPICS, TopicPartition
 from broker_embedded.replication.partition import Partition
+from broker_embedded.server.handling.endpoints import endpoints_of
 from broker_embedded.server.handling.transaction_guard import NO_REFUSALS, Refusals, guarded
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasFaults, HasLoop, HasMetadata, HasReplicas, HasTransactions
+
+    class Needs(HasLoop, HasMetadata, HasReplicas, HasTransactions, HasFaults, Protocol): ...
+
 
 Waiting = dict[TopicPartition, tuple[Partition, int]]
 
@@ -39,7 +46,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     acks = request.acks
     if acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks: found {acks}, wanted -1, 0 or 1")
@@ -48,12 +55,12 @@ def handle(ctx: RequestContext, request: Message) -> Response:
     return _append(ctx, request, NO_REFUSALS)
 
 
-def _append(ctx: RequestContext, request: Message, refusals: Refusals) -> Response:
+def _append(ctx: RequestContext[Needs], request: Message, refusals: Refusals) -> Response:
     acks = request.acks
-    replicas = ctx.broker.replicas
-    faults = ctx.broker.faults
+    replicas = ctx.services.replicas
+    faults = ctx.services.faults
     uses_ids = ctx.api_version >= 13
-    names = ctx.broker.metadata.image.topic_names
+    names = ctx.services.metadata.image.topic_names
     waiting: Waiting = {}
     answers: dict[TopicPartition, Body] = {}
     failed = False
@@ -110,11 +117,11 @@ def _append(ctx: RequestContext, request: Message, refusals: Refusals) -> Respon
 
 
 def _wait(
-    ctx: RequestContext, request: Message, body: Body, waiting: Waiting, answers: dict[TopicPartition, Body]
+    ctx: RequestContext[Needs], request: Message, body: Body, waiting: Waiting, answers: dict[TopicPartition, Body]
 ) -> Promise[Body]:
     """Answer when the in-sync replicas have everything. Records that time out stay in the log."""
     promise: Promise[Body] = Promise()
-    replicas = ctx.broker.replicas
+    replicas = ctx.services.replicas
     wanted = dict(waiting)
 
     def done(timed_out: bool) -> None:
@@ -144,13 +151,13 @@ def _refused(index: int, error: BrokerError) -> Body:
     }
 
 
-def _name_leader(ctx: RequestContext, topic_partition: TopicPartition, answer: Body) -> None:
-    state = ctx.broker.metadata.image.partition(topic_partition)
+def _name_leader(ctx: RequestContext[Needs], topic_partition: TopicPartition, answer: Body) -> None:
+    state = ctx.services.metadata.image.partition(topic_partition)
     if state is not None:
         answer["current_leader"] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
 
 
-def _endpoints(ctx: RequestContext, responses: list[Body]) -> list[dict[str, Any]]:
+def _endpoints(ctx: RequestContext[Needs], responses: list[Body]) -> list[dict[str, Any]]:
     """Where the leaders are that the response names."""
     nodes = {
         partition["current_leader"]["leader_id"]
@@ -158,4 +165,4 @@ def _endpoints(ctx: RequestContext, responses: list[Body]) -> list[dict[str, Any
         for partition in topic["partition_responses"]
         if "current_leader" in partition
     }
-    return ctx.broker.endpoints_of(nodes)
+    return endpoints_of(ctx.services.metadata.image, nodes)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.server.apis.get_telemetry_subscriptions import SUBSCRIPTION_ID, TELEMETRY_MAX_BYTES
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ZERO_UUID, ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[object], request: Message) -> Response:
     if request.client_instance_id == ZERO_UUID:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "the client instance id is zero")
     if request.subscription_id != SUBSCRIPTION_ID:

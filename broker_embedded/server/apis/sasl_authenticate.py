@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.security.authenticator import out_of_turn
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[object], request: Message) -> Response:
     authenticator = ctx.connection.authenticator
     try:
         if authenticator is None:

@@ -8,12 +8,12 @@ not end (connections.max.reauth.ms), the answer is ILLEGAL_SASL_STATE.
 from __future__ import annotations
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[object], request: Message) -> Response:
     authenticator = ctx.connection.authenticator
     if authenticator is None:
         return {"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), "mechanisms": []}

@@ -6,15 +6,20 @@ The answer comes when the log has the leader's plan. From version 5 on, protocol
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.coordinator.group.classic import Sync, SyncAnswer
 from broker_embedded.coordinator.runtime.reply import Reply
 from broker_embedded.server.handling.replies import response_of
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasGroups
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    shard = ctx.broker.groups.shard_of(request.group_id)
+
+def handle(ctx: RequestContext[HasGroups], request: Message) -> Response:
+    shard = ctx.services.groups.shard_of(request.group_id)
     reply: Reply[SyncAnswer] = Reply(_body)
     event = Sync(
         ticket=reply,

@@ -9,6 +9,7 @@ ends, readers that ask for stable offsets are told to come again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -19,9 +20,22 @@ from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
 from broker_embedded.server.handling.offset_commits import commit_body, sort_out, topic_names
 from broker_embedded.server.handling.replies import response_of
 from broker_embedded.server.handling.transaction_guard import enlist
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import (
+        HasFaults,
+        HasGroups,
+        HasLoop,
+        HasMetadata,
+        HasReplicas,
+        HasTransactions,
+    )
+
+    class Needs(HasLoop, HasMetadata, HasReplicas, HasGroups, HasTransactions, HasFaults, Protocol): ...
+
 
 FIRST_WITH_ABORTABLE_ERROR = 4
 FIRST_WITH_IMPLICIT_ADD = 5
@@ -32,10 +46,10 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     return commit_body(request, None, OffsetsCommitted(error=error.code), {})
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    groups = ctx.broker.groups
+def handle(ctx: RequestContext[Needs], request: Message) -> Response:
+    groups = ctx.services.groups
     groups.shard_of(request.group_id)
-    names = topic_names(request, ctx.broker.metadata.image, has_ids=ctx.api_version >= FIRST_WITH_TOPIC_IDS)
+    names = topic_names(request, ctx.services.metadata.image, has_ids=ctx.api_version >= FIRST_WITH_TOPIC_IDS)
     asked = [(name, topic.partitions) for name, topic in zip(names, request.topics, strict=True) if name is not None]
     commits, refused = sort_out(ctx, ApiKey.TXN_OFFSET_COMMIT, request, asked)
     reply: Reply[OffsetsCommitted] = Reply(lambda answer: commit_body(request, names, answer, refused))
@@ -65,7 +79,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
 
     how = Enlisting.ADD if ctx.api_version >= FIRST_WITH_IMPLICIT_ADD else Enlisting.VERIFY
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    enlist(ctx.broker, how, request.transactional_id, producer, [offsets], checked)
+    enlist(ctx.services, how, request.transactional_id, producer, [offsets], checked)
     return response_of(reply)
 
 

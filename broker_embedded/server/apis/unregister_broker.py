@@ -5,11 +5,16 @@ Its replicas stay assigned to it until they are reassigned. A broker that is ali
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.promises import then
-from broker_embedded.server.requests.registry import RequestContext, Response
+from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
-    unregistered = ctx.broker.controller.lives.unregister(request.broker_id)
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
+    unregistered = ctx.services.controller.lives.unregister(request.broker_id)
     return then(unregistered, lambda _: {"error_code": 0, "error_message": None})

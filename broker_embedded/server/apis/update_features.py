@@ -7,16 +7,20 @@ in this broker depends on metadata.version and group.version; transaction.versio
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.features import FeatureUpdate, UpgradeType
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+
+def handle(ctx: RequestContext[HasController], request: Message) -> Response:
     counts = Counter(each.feature for each in request.feature_updates)
     if not counts or max(counts.values()) > 1:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "a request names one feature or more, and each of them once")
@@ -29,7 +33,7 @@ def handle(ctx: RequestContext, request: Message) -> Response:
             "results": [{"feature": each.name, "error_code": 0, "error_message": None} for each in updates],
         }
 
-    return then(ctx.broker.controller.update_features(updates, validate_only=bool(request.validate_only)), answer)
+    return then(ctx.services.controller.update_features(updates, validate_only=bool(request.validate_only)), answer)
 
 
 def _update(wanted: Message, version: int) -> FeatureUpdate:

@@ -7,14 +7,19 @@ transaction.version, so that a late marker cannot end the transaction after its 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.transaction.marker_writer import Marker
 from broker_embedded.coordinator.transaction.transaction import ProducerIdentity
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasTransactions
 
 
 def on_error(request: Message, version: int, error: BrokerError) -> Body:
@@ -38,7 +43,7 @@ def on_error(request: Message, version: int, error: BrokerError) -> Body:
     }
 
 
-def handle(ctx: RequestContext, request: Message) -> Response:
+def handle(ctx: RequestContext[HasTransactions], request: Message) -> Response:
     answers = _Answers()
     markers = [
         {
@@ -76,7 +81,7 @@ class _Answers:
         self._body: Body = {}
         self._promise: Promise[Body] = Promise()
 
-    def of(self, ctx: RequestContext, partition: TopicPartition, marker: Marker) -> Body:
+    def of(self, ctx: RequestContext[HasTransactions], partition: TopicPartition, marker: Marker) -> Body:
         answer: Body = {"partition_index": partition.partition, "error_code": 0}
         self._open += 1
 
@@ -84,7 +89,7 @@ class _Answers:
             answer["error_code"] = int(error)
             self._one_less()
 
-        ctx.broker.transactions.marker_writer.write(partition, marker, written)
+        ctx.services.transactions.marker_writer.write(partition, marker, written)
         return answer
 
     def when_complete(self, body: Body) -> Promise[Body]:

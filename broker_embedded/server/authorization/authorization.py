@@ -16,7 +16,9 @@ from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
     from broker_embedded.server.net.connection import Connection
-    from broker_embedded.server.requests.registry import Api, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Api
+    from broker_embedded.server.requests.services import Services
 
 SUPER_USERS_SEPARATOR = ";"
 
@@ -48,14 +50,14 @@ class Authorization:
         """The handler with its guard before it."""
         guard = GUARDS.get(api.key, _nobody)
 
-        def guarded(ctx: RequestContext, request: Message) -> Response:
+        def guarded(ctx: RequestContext[Services], request: Message) -> Response:
             rights = self.rights_of(ctx.connection)
             return handler(ctx, request) if rights is None else guard(rights, ctx, request, handler)
 
         return guarded
 
 
-def _nobody(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def _nobody(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """Of an API that the table does not know. A test keeps that from happening."""
     if not rights.is_super_user:
         raise refusal(rights, AclOperation.ALL, AclResource.CLUSTER, CLUSTER_NAME)

@@ -15,7 +15,8 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
 _GROUP, _TOPIC = AclResource.GROUP, AclResource.TOPIC
 COMMIT_IDS_FROM = 10
@@ -26,7 +27,7 @@ FIND_SEVERAL_FROM = 4
 _COORDINATED = {0: AclResource.GROUP, 1: AclResource.TRANSACTIONAL_ID}
 
 
-def find_coordinator(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def find_coordinator(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """FindCoordinator: DESCRIBE on the group or the transactional id."""
     resource = _COORDINATED.get(request.key_type)
     if resource is None:
@@ -54,7 +55,9 @@ def _sort(
 # --- members
 
 
-def consumer_group_heartbeat(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def consumer_group_heartbeat(
+    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
+) -> Response:
     """ConsumerGroupHeartbeat: READ on the group, DESCRIBE on the topics that are subscribed by name."""
     require(rights, AclOperation.READ, _GROUP, request.group_id)
     for name in request.subscribed_topic_names or ():
@@ -65,7 +68,7 @@ def consumer_group_heartbeat(rights: Rights, ctx: RequestContext, request: Messa
 # --- looking at groups
 
 
-def describe_groups(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def describe_groups(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """DescribeGroups: DESCRIBE on each group."""
     allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.groups)
     empty = {"group_state": "", "protocol_type": "", "protocol_data": "", "members": []}
@@ -79,7 +82,9 @@ def describe_groups(rights: Rights, ctx: RequestContext, request: Message, handl
     return amended(ctx, ApiKey.DESCRIBE_GROUPS, handler(ctx, with_fields(request, groups=allowed)), amend)
 
 
-def consumer_group_describe(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def consumer_group_describe(
+    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
+) -> Response:
     """ConsumerGroupDescribe: DESCRIBE on each group, and on every topic that its members have or shall have."""
     allowed, refused = _sort(rights, AclOperation.DESCRIBE, _GROUP, request.group_ids)
     denied = [_undescribed(name, error) for name, error in refused]
@@ -125,7 +130,7 @@ def _undescribed(group_id: str, error: BrokerError) -> dict[str, Any]:
     }
 
 
-def list_groups(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def list_groups(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """ListGroups: to whom may DESCRIBE the cluster, all; else those that may be described."""
     answer = handler(ctx, request)
     if rights.allows_on_cluster(AclOperation.DESCRIBE):
@@ -138,7 +143,7 @@ def list_groups(rights: Rights, ctx: RequestContext, request: Message, handler: 
     return amended(ctx, ApiKey.LIST_GROUPS, answer, amend)
 
 
-def delete_groups(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def delete_groups(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """DeleteGroups: DELETE on each group."""
     allowed, refused = _sort(rights, AclOperation.DELETE, _GROUP, request.groups_names)
     answer = handler(ctx, with_fields(request, groups_names=allowed))
@@ -149,17 +154,23 @@ def delete_groups(rights: Rights, ctx: RequestContext, request: Message, handler
 # --- offsets
 
 
-def offset_commit(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def offset_commit(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """OffsetCommit: READ on the group and on each topic."""
     require(rights, AclOperation.READ, _GROUP, request.group_id)
     return committing(ApiKey.OFFSET_COMMIT, rights, ctx, request, handler, by_id=ctx.api_version >= COMMIT_IDS_FROM)
 
 
 def committing(
-    api: ApiKey, rights: Rights, ctx: RequestContext, request: Message, handler: Handler, *, by_id: bool = False
+    api: ApiKey,
+    rights: Rights,
+    ctx: RequestContext[Services],
+    request: Message,
+    handler: Handler,
+    *,
+    by_id: bool = False,
 ) -> Response:
     """READ on each topic of a request that commits or deletes offsets."""
-    names = ctx.broker.metadata.image.topic_names
+    names = ctx.services.metadata.image.topic_names
     allowed, refused = sort_topics(
         rights,
         AclOperation.READ,
@@ -180,13 +191,13 @@ def committing(
     return adding(ctx, api, handler(ctx, with_fields(request, topics=allowed)), "topics", denied)
 
 
-def offset_delete(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def offset_delete(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """OffsetDelete: DELETE on the group, READ on each topic."""
     require(rights, AclOperation.DELETE, _GROUP, request.group_id)
     return committing(ApiKey.OFFSET_DELETE, rights, ctx, request, handler)
 
 
-def offset_fetch(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def offset_fetch(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """OffsetFetch: DESCRIBE on each group and each topic. Of all topics, what may not be described is left out."""
     if ctx.api_version < FETCH_GROUPS_FROM:
         return _fetch_of_one(rights, ctx, request, handler)
@@ -216,7 +227,7 @@ def offset_fetch(rights: Rights, ctx: RequestContext, request: Message, handler:
     )
 
 
-def _fetch_of_one(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def _fetch_of_one(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     group_id = request.group_id
     if not rights.allows(AclOperation.DESCRIBE, _GROUP, group_id):
         error = refusal(rights, AclOperation.DESCRIBE, _GROUP, group_id)
@@ -235,8 +246,10 @@ def _fetch_of_one(rights: Rights, ctx: RequestContext, request: Message, handler
     return adding(ctx, ApiKey.OFFSET_FETCH, handler(ctx, with_fields(request, topics=allowed)), "topics", refused)
 
 
-def _sort_fetched(rights: Rights, ctx: RequestContext, topics: list[Message]) -> tuple[list[Message], list[Body]]:
-    names = ctx.broker.metadata.image.topic_names
+def _sort_fetched(
+    rights: Rights, ctx: RequestContext[Services], topics: list[Message]
+) -> tuple[list[Message], list[Body]]:
+    names = ctx.services.metadata.image.topic_names
     by_id = ctx.api_version >= FETCH_IDS_FROM
     allowed, refused = sort_topics(
         rights, AclOperation.DESCRIBE, topics, lambda topic: names.get(topic.topic_id) if by_id else topic.name

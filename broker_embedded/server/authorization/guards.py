@@ -15,9 +15,10 @@ from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
-Guard = Callable[[Rights, "RequestContext", Message, "Handler"], "Response"]
+Guard = Callable[[Rights, "RequestContext[Services]", Message, "Handler"], "Response"]
 """Answers in the handler's place, or lets it answer. BrokerError refuses the whole request."""
 
 
@@ -33,7 +34,7 @@ def require_on_cluster(rights: Rights, *any_of: AclOperation) -> None:
         raise refusal(rights, any_of[-1], AclResource.CLUSTER, CLUSTER_NAME)
 
 
-def anybody(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def anybody(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """Who could connect may ask."""
     return handler(ctx, request)
 
@@ -41,7 +42,7 @@ def anybody(rights: Rights, ctx: RequestContext, request: Message, handler: Hand
 def on_cluster(*any_of: AclOperation) -> Guard:
     """A guard: the cluster's operation, or one of several, is needed for the whole request."""
 
-    def guard(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         require_on_cluster(rights, *any_of)
         return handler(ctx, request)
 
@@ -51,7 +52,7 @@ def on_cluster(*any_of: AclOperation) -> Guard:
 def on_resource(operation: AclOperation, resource: AclResource, field: str) -> Guard:
     """A guard: the operation is needed on the resource that a field of the request names."""
 
-    def guard(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         require(rights, operation, resource, getattr(request, field))
         return handler(ctx, request)
 
@@ -66,7 +67,7 @@ def with_fields(request: Message, **fields: Any) -> Message:
     return changed
 
 
-def amended(ctx: RequestContext, api: ApiKey, answer: Response, amend: Callable[[Body], Body]) -> Response:
+def amended(ctx: RequestContext[Services], api: ApiKey, answer: Response, amend: Callable[[Body], Body]) -> Response:
     """The handler's answer with something changed, now or when it comes. One that another node has encoded is read."""
 
     def change(body: Body | bytes | None) -> Body | None:
@@ -79,7 +80,9 @@ def amended(ctx: RequestContext, api: ApiKey, answer: Response, amend: Callable[
     return then(answer, change)  # type: ignore[arg-type]
 
 
-def adding(ctx: RequestContext, api: ApiKey, answer: Response, field: str, refused: Iterable[Any]) -> Response:
+def adding(
+    ctx: RequestContext[Services], api: ApiKey, answer: Response, field: str, refused: Iterable[Any]
+) -> Response:
     """The answer with the refused parts behind the others."""
     more = list(refused)
     return amended(ctx, api, answer, lambda body: {**body, field: [*body[field], *more]})

@@ -17,14 +17,15 @@ from ottla_wire.protocol import ZERO_UUID, ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
 _TOPIC = AclResource.TOPIC
 OPERATIONS_FROM, CLUSTER_OPERATIONS_UNTIL = 8, 10
 FIRST_WITH_IDS = 12
 
 
-def metadata(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def metadata(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """Metadata: DESCRIBE on topics; CREATE on the cluster or on the topic to have a missing one created."""
     asks_for_all = request.topics is None or (ctx.api_version == 0 and not request.topics)
     if ctx.api_version < FIRST_WITH_IDS and not asks_for_all and any(each.name is None for each in request.topics):
@@ -62,13 +63,13 @@ def metadata(rights: Rights, ctx: RequestContext, request: Message, handler: Han
     return amended(ctx, ApiKey.METADATA, handler(ctx, asked), amend)
 
 
-def _only_brokers(ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def _only_brokers(ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     answer = handler(ctx, with_fields(request, topics=[]))
     return amended(ctx, ApiKey.METADATA, answer, lambda body: {**body, "topics": []})
 
 
-def _refused(rights: Rights, ctx: RequestContext, request: Message, topic: Message) -> BrokerError | None:
-    image = ctx.broker.metadata.image
+def _refused(rights: Rights, ctx: RequestContext[Services], request: Message, topic: Message) -> BrokerError | None:
+    image = ctx.services.metadata.image
     name = topic.name if topic.topic_id == ZERO_UUID else image.topic_names.get(topic.topic_id)
     if name is None:
         return None
@@ -77,7 +78,7 @@ def _refused(rights: Rights, ctx: RequestContext, request: Message, topic: Messa
     creates = (
         name not in image.topics
         and request.allow_auto_topic_creation
-        and ctx.broker.config.auto_create_topics_enable
+        and ctx.services.config.auto_create_topics_enable
         and not rights.allows_on_cluster(AclOperation.CREATE)
         and not rights.allows(AclOperation.CREATE, _TOPIC, name)
     )

@@ -18,7 +18,8 @@ from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
 _OPERATIONS = {
     resource: tuple(operation for operation in AclOperation if bits >> operation & 1)
@@ -42,7 +43,7 @@ def operations_on_cluster(rights: Rights) -> int:
     return operations_on(rights, AclResource.CLUSTER, CLUSTER_NAME)
 
 
-def describe_cluster(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def describe_cluster(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """DescribeCluster: anybody may, but learns only their own operations."""
     if not request.include_cluster_authorized_operations:
         return handler(ctx, request)
@@ -51,9 +52,11 @@ def describe_cluster(rights: Rights, ctx: RequestContext, request: Message, hand
     return amended(ctx, ApiKey.DESCRIBE_CLUSTER, answer, lambda body: {**body, "cluster_authorized_operations": own})
 
 
-def describe_topic_partitions(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def describe_topic_partitions(
+    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
+) -> Response:
     """DescribeTopicPartitions: topics that may not be described are left out of all, and refused if they are named."""
-    names = [topic.name for topic in request.topics] or list(ctx.broker.metadata.image.topics)
+    names = [topic.name for topic in request.topics] or list(ctx.services.metadata.image.topics)
     allowed = {name for name in names if rights.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)}
     first = "" if request.cursor is None else request.cursor.topic_name
     refused: list[Body] = []

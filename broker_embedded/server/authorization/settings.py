@@ -14,7 +14,8 @@ from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
 
 def _of_settings(api: ApiKey, operation: AclOperation, field: str) -> Guard:
@@ -29,7 +30,7 @@ def _of_settings(api: ApiKey, operation: AclOperation, field: str) -> Guard:
             kind, name = AclResource.CLUSTER, CLUSTER_NAME
         return None if rights.allows(operation, kind, name) else refusal(rights, operation, kind, name)
 
-    def guard(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         allowed: list[Message] = []
         denied: list[Body] = []
         for resource in request.resources:
@@ -49,7 +50,7 @@ alter_configs = _of_settings(ApiKey.ALTER_CONFIGS, AclOperation.ALTER_CONFIGS, "
 incremental_alter_configs = _of_settings(ApiKey.INCREMENTAL_ALTER_CONFIGS, AclOperation.ALTER_CONFIGS, "responses")
 
 
-def describe_log_dirs(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def describe_log_dirs(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """DescribeLogDirs: DESCRIBE on the cluster. Before version 3 there is no place for the error: nothing is listed."""
     if rights.allows_on_cluster(AclOperation.DESCRIBE):
         return handler(ctx, request)

@@ -23,7 +23,8 @@ from ottla_wire.protocol import ZERO_UUID, ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
 _TOPIC = AclResource.TOPIC
 _ATTRIBUTES_AT = 22
@@ -62,7 +63,7 @@ def _each_topic(
 ) -> Guard:
     """A guard of an API whose request and response list topics."""
 
-    def guard(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+    def guard(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
         if unless_on_cluster is not None and rights.allows_on_cluster(unless_on_cluster):
             return handler(ctx, request)
         allowed, refused = sort_topics(rights, operation, getattr(request, field), lambda topic: getattr(topic, name))
@@ -77,13 +78,13 @@ def _each_topic(
 # --- records
 
 
-def produce(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def produce(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """Produce: WRITE to each topic, and to the transactional id if any batch is transactional."""
     if _is_transactional(request):
         identity = request.transactional_id
         if identity is None or not rights.allows(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, identity):
             raise refusal(rights, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, identity or "")
-    names = ctx.broker.metadata.image.topic_names
+    names = ctx.services.metadata.image.topic_names
     by_id = ctx.api_version >= PRODUCE_IDS_FROM
     allowed, refused = sort_topics(
         rights,
@@ -124,7 +125,7 @@ def _unwritten(topic: Message, error: BrokerError) -> Body:
     return {"name": topic.name, "topic_id": topic.topic_id, "partition_responses": partitions}
 
 
-def fetch(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def fetch(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """Fetch: followers and the quorum need CLUSTER_ACTION. A consumer's partitions are looked at as they are read
     (`fetch.operation`), as its session may remember them.
     """
@@ -199,7 +200,7 @@ describe_producers = _each_topic(ApiKey.DESCRIBE_PRODUCERS, AclOperation.READ, _
 # --- topics themselves
 
 
-def create_topics(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def create_topics(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """CreateTopics: CREATE on the cluster or on each topic. What a topic has become is told to whom may describe its
     settings.
     """
@@ -220,13 +221,13 @@ def create_topics(rights: Rights, ctx: RequestContext, request: Message, handler
     return amended(ctx, ApiKey.CREATE_TOPICS, handler(ctx, with_fields(request, topics=allowed)), amend)
 
 
-def delete_topics(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def delete_topics(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """DeleteTopics: DELETE on the cluster or on each topic. The name of one that was named by its id is told to whom
     may describe it.
     """
     if rights.allows_on_cluster(AclOperation.DELETE):
         return handler(ctx, request)
-    names = ctx.broker.metadata.image.topic_names
+    names = ctx.services.metadata.image.topic_names
     has_ids = ctx.api_version >= DELETE_TOPICS_IDS_FROM
     field = "topics" if has_ids else "topic_names"
 

@@ -14,14 +14,15 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
 _ID, _TOPIC = AclResource.TRANSACTIONAL_ID, AclResource.TOPIC
 ADD_PARTITIONS_OF_BROKERS_FROM = 4
 TXN_COMMIT_IDS_FROM = 6
 
 
-def init_producer_id(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def init_producer_id(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """InitProducerId: WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster, or WRITE on any topic
     (KIP-679).
     """
@@ -34,7 +35,9 @@ def init_producer_id(rights: Rights, ctx: RequestContext, request: Message, hand
     return handler(ctx, request)
 
 
-def add_partitions_to_txn(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def add_partitions_to_txn(
+    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
+) -> Response:
     """AddPartitionsToTxn: WRITE on the transactional id and on each topic; from version 4 on brokers ask, who need
     CLUSTER_ACTION. One topic that is refused refuses all.
     """
@@ -52,7 +55,7 @@ def add_partitions_to_txn(rights: Rights, ctx: RequestContext, request: Message,
     def error_of(topic: str, partition: int) -> ErrorCode:
         if topic in denied:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        is_there = ctx.broker.metadata.image.partition(TopicPartition(topic, partition)) is not None
+        is_there = ctx.services.metadata.image.partition(TopicPartition(topic, partition)) is not None
         return ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     return {
@@ -74,14 +77,14 @@ def _may_write(rights: Rights, topic: str) -> bool:
     return topic not in INTERNAL_TOPICS and rights.allows(AclOperation.WRITE, _TOPIC, topic)
 
 
-def add_offsets_to_txn(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def add_offsets_to_txn(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """AddOffsetsToTxn: WRITE on the transactional id, READ on the group."""
     require(rights, AclOperation.WRITE, _ID, request.transactional_id)
     require(rights, AclOperation.READ, AclResource.GROUP, request.group_id)
     return handler(ctx, request)
 
 
-def txn_offset_commit(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def txn_offset_commit(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """TxnOffsetCommit: WRITE on the transactional id, READ on the group and on each topic."""
     require(rights, AclOperation.WRITE, _ID, request.transactional_id)
     require(rights, AclOperation.READ, AclResource.GROUP, request.group_id)
@@ -89,7 +92,9 @@ def txn_offset_commit(rights: Rights, ctx: RequestContext, request: Message, han
     return committing(ApiKey.TXN_OFFSET_COMMIT, rights, ctx, request, handler, by_id=by_id)
 
 
-def describe_transactions(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def describe_transactions(
+    rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler
+) -> Response:
     """DescribeTransactions: DESCRIBE on each transactional id; topics that may not be described are left out."""
     ids = request.transactional_ids
     allowed = [each for each in ids if rights.allows(AclOperation.DESCRIBE, _ID, each)]
@@ -115,7 +120,7 @@ def describe_transactions(rights: Rights, ctx: RequestContext, request: Message,
     return amended(ctx, ApiKey.DESCRIBE_TRANSACTIONS, answer, amend)
 
 
-def list_transactions(rights: Rights, ctx: RequestContext, request: Message, handler: Handler) -> Response:
+def list_transactions(rights: Rights, ctx: RequestContext[Services], request: Message, handler: Handler) -> Response:
     """ListTransactions: those that may be described."""
 
     def amend(body: Body) -> Body:

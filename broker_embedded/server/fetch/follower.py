@@ -7,14 +7,19 @@ checked is passed over after a few comparisons.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key
 from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR
 from broker_embedded.server.fetch.operation import Fetch, Read
-from broker_embedded.server.requests.registry import Body, RequestContext
+from broker_embedded.server.requests.context import Body, RequestContext
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.fetch.operation import FetchNeeds
 
 AWAITED_POLL_MS = 5
 """How long a follower waits at most while it is expected to ask for a partition that it does not know of yet."""
@@ -36,7 +41,7 @@ class FollowerFetch(Fetch):
 
     def __init__(
         self,
-        ctx: RequestContext,
+        ctx: RequestContext[FetchNeeds],
         request: Message,
         session: FetchSession | None,
         partitions: list[SessionPartition],
@@ -45,19 +50,19 @@ class FollowerFetch(Fetch):
         broker_epoch: int,
     ) -> None:
         super().__init__(ctx, request, session, partitions)
-        broker = ctx.broker
-        registered = broker.metadata.image.brokers.get(replica)
+        services = ctx.services
+        registered = services.metadata.image.brokers.get(replica)
         is_stale = registered is not None and registered.epoch > broker_epoch
         self._replica = replica
         self._broker_epoch = broker_epoch
         self._isolation = Isolation.LOG_END
         self._find = self._find_for_follower
         self._leader_epoch = -1
-        self._selects_replicas = broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+        self._selects_replicas = services.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._is_first_read = True
         self._has_advanced = False
-        self._may_pass_over = not (session is None or session.is_full_answer or is_stale or broker.faults.is_armed)
-        self._now_ms = broker.clock.monotonic_ms()
+        self._may_pass_over = not (session is None or session.is_full_answer or is_stale or services.faults.is_armed)
+        self._now_ms = services.clock.monotonic_ms()
 
     # --- reading
 
@@ -77,7 +82,7 @@ class FollowerFetch(Fetch):
     def _read_one(self, name: str | None, wanted: SessionPartition, budget: int, *, at_least_one: bool) -> Read | None:
         if wanted.is_checked and self._may_pass_over and name is not None:
             topic_partition = TopicPartition(name, wanted.partition)
-            partition = self.ctx.broker.replicas.partition(topic_partition)
+            partition = self.ctx.services.replicas.partition(topic_partition)
             if partition is not None and self._is_unchanged(partition, wanted):
                 self._readers[topic_partition] = (partition, wanted, 0)
                 return None
@@ -114,7 +119,7 @@ class FollowerFetch(Fetch):
         return True
 
     def _find_for_follower(self, topic_partition: TopicPartition) -> Partition:
-        replicas = self.ctx.broker.replicas
+        replicas = self.ctx.services.replicas
         partition = replicas.leader_partition(topic_partition)
         partition.check_leader_epoch(self._leader_epoch)
         says_epoch = self._leader_epoch >= 0
@@ -126,7 +131,7 @@ class FollowerFetch(Fetch):
         they may (else with the next records, as in Kafka)."""
         if self._is_first_read:
             high_watermark = partition.high_watermark
-            self.ctx.broker.replicas.in_sync.follower_fetched(
+            self.ctx.services.replicas.in_sync.follower_fetched(
                 partition,
                 self._replica,
                 fetch_offset=wanted.fetch_offset,
@@ -141,7 +146,7 @@ class FollowerFetch(Fetch):
         return self._is_held_up(partition)
 
     def _is_held_up(self, partition: Partition) -> bool:
-        return self.ctx.broker.replicas.leader_throttle.holds(partition, self._replica)
+        return self.ctx.services.replicas.leader_throttle.holds(partition, self._replica)
 
     def _is_behind(self, partition: Partition) -> bool:
         """Whether it has not been told of the high watermark."""
@@ -153,7 +158,7 @@ class FollowerFetch(Fetch):
     # --- waiting
 
     def _watch(self) -> None:
-        replicas = self.ctx.broker.replicas
+        replicas = self.ctx.services.replicas
         keys = (*self._readers, replica_key(self._replica))
         if replicas.in_sync.awaits(self._replica):  # in real time: also while a test's clock stands still
             replicas.fetches.watch(self, keys, timeout_ms=min(self.request.max_wait_ms, AWAITED_POLL_MS))
@@ -177,7 +182,7 @@ class FollowerFetch(Fetch):
     def body(self) -> Body:
         """The follower learns the high watermarks in it."""
         response = super().body()
-        throttle = self.ctx.broker.replicas.leader_throttle
+        throttle = self.ctx.services.replicas.leader_throttle
         for read in self._reads:
             if read is not None and read.partition is not None and read.partition.leading is not None:
                 follower = read.partition.leading.followers.get(self._replica)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
@@ -16,11 +16,37 @@ from broker_embedded.replication.fetch_session import FetchSession, SessionParti
 from broker_embedded.replication.partition import Isolation, Partition
 from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED
 from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR, preferred_read_replica
+from broker_embedded.server.handling.endpoints import endpoints_of
 from broker_embedded.server.net.response_writer import HAS_SENDFILE
-from broker_embedded.server.requests.registry import Body, RequestContext
+from broker_embedded.server.requests.context import Body, RequestContext
 from broker_embedded.storage.log import LogSlice
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import (
+        HasAuthorization,
+        HasClock,
+        HasConfig,
+        HasFaults,
+        HasFetchSessions,
+        HasMetadata,
+        HasQuotas,
+        HasReplicas,
+    )
+
+    class FetchNeeds(
+        HasReplicas,
+        HasMetadata,
+        HasFetchSessions,
+        HasConfig,
+        HasClock,
+        HasQuotas,
+        HasAuthorization,
+        HasFaults,
+        Protocol,
+    ): ...
+
 
 RACKS_FROM = 11
 """The first version whose clients can read from followers."""
@@ -69,7 +95,11 @@ class Fetch(DelayedOperation[TopicPartition]):
     )
 
     def __init__(
-        self, ctx: RequestContext, request: Message, session: FetchSession | None, partitions: list[SessionPartition]
+        self,
+        ctx: RequestContext[FetchNeeds],
+        request: Message,
+        session: FetchSession | None,
+        partitions: list[SessionPartition],
     ) -> None:
         super().__init__()
         self.ctx = ctx
@@ -77,7 +107,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         self.partitions = partitions
         self.must_answer_now = False
         self._session = session
-        replicas = ctx.broker.replicas
+        replicas = ctx.services.replicas
         reads_from_followers = ctx.api_version >= RACKS_FROM
         self._find: Find = replicas.readable_partition if reads_from_followers else replicas.leader_partition
         if ctx.rights is not None:
@@ -109,11 +139,11 @@ class Fetch(DelayedOperation[TopicPartition]):
 
     def read(self) -> None:
         """Look at every partition. Bytes are found here, and read from the file when the response is built."""
-        broker = self.ctx.broker
-        names = broker.metadata.image.topic_names if self.ctx.api_version >= 13 else None
-        budget = min(self.request.max_bytes, broker.config.fetch_max_bytes)
-        if broker.quotas is not None:
-            budget = broker.quotas.fetchable(self.ctx, budget)
+        services = self.ctx.services
+        names = services.metadata.image.topic_names if self.ctx.api_version >= 13 else None
+        budget = min(self.request.max_bytes, services.config.fetch_max_bytes)
+        if services.quotas is not None:
+            budget = services.quotas.fetchable(self.ctx.connection, self.ctx.client_id, budget)
         min_bytes = min(self.request.min_bytes, budget)
         self._reads = reads = []
         self._readers = {}
@@ -141,7 +171,7 @@ class Fetch(DelayedOperation[TopicPartition]):
             if name is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic_partition = TopicPartition(name, wanted.partition)
-            faults = self.ctx.broker.faults
+            faults = self.ctx.services.faults
             if faults.is_armed and self._promise is None:  # once per request, not again when it is woken
                 faults.check_partition(ApiKey.FETCH, self.ctx.client_id, self.request, name, wanted.partition)
             partition = self._find(topic_partition)
@@ -187,15 +217,15 @@ class Fetch(DelayedOperation[TopicPartition]):
 
     def _is_answered_without_records(self, partition: Partition, wanted: SessionPartition, read: Read) -> bool:
         """Whether the consumer had better read from another replica, in its own rack (KIP-392)."""
-        broker = self.ctx.broker
-        if broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
+        services = self.ctx.services
+        if services.config.replica_selector_class != RACK_AWARE_SELECTOR:
             return False
         preferred = preferred_read_replica(
             partition,
-            broker.metadata.image,
+            services.metadata.image,
             rack_id=self.request.rack_id,
             offset=wanted.fetch_offset,
-            now_ms=broker.clock.monotonic_ms(),
+            now_ms=services.clock.monotonic_ms(),
         )
         if preferred == partition.node_id:
             return False
@@ -216,7 +246,7 @@ class Fetch(DelayedOperation[TopicPartition]):
             "records": b"",
         }
         if name is not None and error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            state = self.ctx.broker.metadata.image.partition(TopicPartition(name, wanted.partition))
+            state = self.ctx.services.metadata.image.partition(TopicPartition(name, wanted.partition))
             if state is not None:
                 body["current_leader"] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None:
@@ -251,11 +281,11 @@ class Fetch(DelayedOperation[TopicPartition]):
         return promise
 
     def _watch(self) -> None:
-        self.ctx.broker.replicas.fetches.watch(self, self._readers, timeout_ms=self.request.max_wait_ms)
+        self.ctx.services.replicas.fetches.watch(self, self._readers, timeout_ms=self.request.max_wait_ms)
 
     def _forget_if_cancelled(self, promise: Promise[Body]) -> None:
         if promise.cancelled():  # the client has gone
-            self.ctx.broker.replicas.fetches.cancel(self)
+            self.ctx.services.replicas.fetches.cancel(self)
 
     def is_satisfied(self, key: TopicPartition, amount: int) -> bool:
         if amount >= LEADERSHIP_CHANGED:
@@ -303,9 +333,9 @@ class Fetch(DelayedOperation[TopicPartition]):
 
     def answer(self) -> Body:
         """The response; none of its records if that were more than the client's quota allows now."""
-        quotas = self.ctx.broker.quotas
+        quotas = self.ctx.services.quotas
         if quotas is not None:
-            throttle_ms = quotas.fetched(self.ctx, self._available)
+            throttle_ms = quotas.fetched(self.ctx.connection, self.ctx.client_id, self._available)
             if throttle_ms:
                 return self._throttled(throttle_ms)
         return self.body()
@@ -315,7 +345,7 @@ class Fetch(DelayedOperation[TopicPartition]):
         session = self._session
         session_id = 0 if session is None else session.session_id
         if session is not None and session.is_full_answer:
-            self.ctx.broker.fetch_sessions.remove(session_id)
+            self.ctx.services.fetch_sessions.remove(session_id)
             session_id = 0
         return {"throttle_time_ms": throttle_ms, "error_code": 0, "session_id": session_id, "responses": []}
 
@@ -367,7 +397,7 @@ class Fetch(DelayedOperation[TopicPartition]):
                 if read is not None and "current_leader" in read.body
             }
             if leaders:
-                response["node_endpoints"] = self.ctx.broker.endpoints_of(leaders)
+                response["node_endpoints"] = endpoints_of(self.ctx.services.metadata.image, leaders)
         return response
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.records import ResourceType
-from broker_embedded.server.requests.registry import Body, RequestContext, Response
+from broker_embedded.server.requests.context import Body, RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasController
 
 Operations = list[tuple[str, ConfigOperation, str | None]]
 
 
 def change_configs(
-    ctx: RequestContext, request: Message, operations: Sequence[Operations], *, replaces_all: bool
+    ctx: RequestContext[HasController], request: Message, operations: Sequence[Operations], *, replaces_all: bool
 ) -> Response:
     """Change every resource of the request on its own; the response names them in order."""
     outcomes: dict[int, BrokerError | None] = {}
@@ -39,7 +43,7 @@ def change_configs(
             "responses": [_response(resource, outcomes.get(index)) for index, resource in enumerate(request.resources)]
         }
 
-    changed = ctx.broker.controller.change_configs(list(changes.values()), validate_only=request.validate_only)
+    changed = ctx.services.controller.change_configs(list(changes.values()), validate_only=request.validate_only)
     return then(changed, answer)
 
 

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.config import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigType, UpdateMode
 from broker_embedded.common.facts import fact
 from broker_embedded.metadata.records import ResourceType
 
 if TYPE_CHECKING:
-    from broker_embedded.server.broker import Broker
+    from broker_embedded.server.requests.services import HasLogs, HasMetadata, HasNodeId, HasStaticConfig
+
+    class ConfigPlaces(HasNodeId, HasMetadata, HasStaticConfig, HasLogs, Protocol):
+        """A broker, as far as it knows settings and what they depend on."""
 
 
 class ConfigSource(IntEnum):
@@ -73,7 +76,7 @@ _IN_HOURS = [
 ]
 
 
-def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[SettingView]:
+def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[SettingView]:
     """The settings of a topic that has `overrides`."""
     views = []
     for name, definition in TOPIC_SETTINGS.items():
@@ -98,7 +101,7 @@ def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[Setting
     return views
 
 
-def broker_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
+def broker_settings(broker: ConfigPlaces, *, cluster_wide: bool) -> list[SettingView]:
     """The settings of this broker, or only the dynamic ones that hold for all brokers (resource name "")."""
     views = []
     for name, definition in BROKER_SETTINGS.items():
@@ -122,7 +125,7 @@ def broker_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
     return views if cluster_wide else _node_settings(broker) + _IN_HOURS + views
 
 
-def _unknown_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView]:
+def _unknown_settings(broker: ConfigPlaces, *, cluster_wide: bool) -> list[SettingView]:
     """What was set and has no definition. It may be a secret of some plugin: its value is not shown."""
     views: list[SettingView] = []
     image = broker.metadata.image
@@ -146,7 +149,7 @@ def _unknown_settings(broker: Broker, *, cluster_wide: bool) -> list[SettingView
     return views
 
 
-def _node_settings(broker: Broker) -> list[SettingView]:
+def _node_settings(broker: ConfigPlaces) -> list[SettingView]:
     """What the cluster decided for this node, by Kafka's names: admin tools look a broker's address up here."""
     registered = broker.metadata.image.brokers[broker.node_id]
     protocol = "PLAINTEXT" if broker.security is None else broker.security.protocol
@@ -173,7 +176,7 @@ def _node_settings(broker: Broker) -> list[SettingView]:
     ]
 
 
-def _broker_places(broker: Broker, name: str) -> list[Synonym]:
+def _broker_places(broker: ConfigPlaces, name: str) -> list[Synonym]:
     image = broker.metadata.image
     definition = BROKER_SETTINGS[name]
     places: list[Synonym] = []

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota
-from broker_embedded.server.requests.registry import RequestContext
+from broker_embedded.server.requests.context import RequestContext
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasQuotas
 
 
-def mutation_quota(ctx: RequestContext, *, strict_from: int) -> MutationQuota:
+def mutation_quota(ctx: RequestContext[HasQuotas], *, strict_from: int) -> MutationQuota:
     """`strict_from`: clients know THROTTLING_QUOTA_EXCEEDED since this version."""
-    quotas = ctx.broker.quotas
-    return UNLIMITED if quotas is None else quotas.mutations(ctx, is_strict=ctx.api_version >= strict_from)
+    quotas = ctx.services.quotas
+    return (
+        UNLIMITED
+        if quotas is None
+        else quotas.mutations(ctx.connection, ctx.client_id, is_strict=ctx.api_version >= strict_from)
+    )

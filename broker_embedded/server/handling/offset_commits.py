@@ -4,21 +4,28 @@ and the response to both."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.coordinator.group.offsets.committed import OffsetKey
 from broker_embedded.coordinator.group.requests import OffsetsCommitted, PartitionCommit
 from broker_embedded.metadata.image import ClusterImage
-from broker_embedded.server.requests.registry import Body, RequestContext
+from broker_embedded.server.requests.context import Body, RequestContext
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
+
+if TYPE_CHECKING:
+    from broker_embedded.server.requests.services import HasFaults, HasMetadata
+
+    class Needs(HasMetadata, HasFaults, Protocol): ...
+
 
 Refusals = dict[OffsetKey, ErrorCode]
 
 
 def sort_out(
-    ctx: RequestContext, api_key: ApiKey, request: Message, topics: Iterable[tuple[str, Sequence[Message]]]
+    ctx: RequestContext[Needs], api_key: ApiKey, request: Message, topics: Iterable[tuple[str, Sequence[Message]]]
 ) -> tuple[tuple[PartitionCommit, ...], Refusals]:
     """`topics`: each by its name, with the partitions that the request has for it."""
     commits: list[PartitionCommit] = []
@@ -71,13 +78,13 @@ def commit_body(
     return {"throttle_time_ms": 0, "topics": topics}
 
 
-def _refusal(ctx: RequestContext, api_key: ApiKey, request: Message, key: OffsetKey) -> ErrorCode | None:
-    broker = ctx.broker
-    if broker.metadata.image.partition(TopicPartition(*key)) is None:
+def _refusal(ctx: RequestContext[Needs], api_key: ApiKey, request: Message, key: OffsetKey) -> ErrorCode | None:
+    services = ctx.services
+    if services.metadata.image.partition(TopicPartition(*key)) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if broker.faults.is_armed:
+    if services.faults.is_armed:
         try:
-            broker.faults.check_partition(api_key, ctx.client_id, request, *key)
+            services.faults.check_partition(api_key, ctx.client_id, request, *key)
         except BrokerError as error:
             return error.code
     return None

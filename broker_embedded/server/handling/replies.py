@@ -6,7 +6,7 @@ from typing import Any
 
 from broker_embedded.common.promises import Promise
 from broker_embedded.coordinator.runtime.reply import Reply
-from broker_embedded.server.requests.registry import Body
+from broker_embedded.server.requests.context import Body
 
 
 def response_of(reply: Reply[Any]) -> Body | Promise[Body]:

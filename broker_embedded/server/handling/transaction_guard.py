@@ -14,7 +14,7 @@ client is told CONCURRENT_TRANSACTIONS if that goes on for too long (KAFKA-18575
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise, resolve
@@ -29,8 +29,13 @@ from ottla_wire.protocol.message import Message
 from ottla_wire.records.batch import parse_header
 
 if TYPE_CHECKING:
-    from broker_embedded.server.broker import Broker
-    from broker_embedded.server.requests.registry import RequestContext, Response
+    from broker_embedded.server.requests.context import RequestContext, Response
+    from broker_embedded.server.requests.services import HasLoop, HasMetadata, HasReplicas, HasTransactions
+
+    class EnlistNeeds(HasTransactions, HasReplicas, HasLoop, Protocol): ...
+
+    class GuardNeeds(EnlistNeeds, HasMetadata, Protocol): ...
+
 
 PRODUCE_WITH_ABORTABLE_ERROR = 11
 PRODUCE_ADDS_PARTITIONS = 12
@@ -54,7 +59,7 @@ _ASK_AGAIN = frozenset(
 )
 
 
-def guarded(ctx: RequestContext, request: Message, append: Callable[[Refusals], Response]) -> Response:
+def guarded(ctx: RequestContext[GuardNeeds], request: Message, append: Callable[[Refusals], Response]) -> Response:
     """Append what may be appended of a transactional Produce request, now or when the coordinator has answered."""
     checked = _check_produce(ctx, request)
     if not isinstance(checked, Promise):
@@ -78,7 +83,7 @@ def _own_the_records(request: Message) -> None:
                 data.records = memoryview(bytearray(data.records))
 
 
-def _check_produce(ctx: RequestContext, request: Message) -> Refusals | Promise[Refusals]:
+def _check_produce(ctx: RequestContext[GuardNeeds], request: Message) -> Refusals | Promise[Refusals]:
     """Which partitions of a transactional Produce request must not be appended to, and why."""
     version = ctx.api_version
     how = Enlisting.ADD if version >= PRODUCE_ADDS_PARTITIONS else Enlisting.VERIFY
@@ -99,12 +104,12 @@ def _check_produce(ctx: RequestContext, request: Message) -> Refusals | Promise[
             promise.set_result(refusals)
 
     for producer, partitions in unproven.items():
-        enlist(ctx.broker, how, request.transactional_id, producer, partitions, checked)
+        enlist(ctx.services, how, request.transactional_id, producer, partitions, checked)
     return refusals if promise.done() else promise
 
 
 def enlist(
-    broker: Broker,
+    services: EnlistNeeds,
     how: Enlisting,
     transactional_id: str,
     producer: ProducerIdentity,
@@ -113,15 +118,15 @@ def enlist(
 ) -> None:
     """Ask the coordinator about partitions that this broker leads, unless an open transaction is proof enough. One
     error for each that was asked about; perhaps answered at once."""
-    if how is Enlisting.VERIFY and not broker.transactions.config().verifies_partitions:
+    if how is Enlisting.VERIFY and not services.transactions.config().verifies_partitions:
         on_done(dict.fromkeys(partitions, ErrorCode.NONE))
         return
-    replicas = broker.replicas
+    replicas = services.replicas
     partitions = [each for each in partitions if not _is_proven(replicas, each, producer)]
     if not partitions:
         on_done({})
         return
-    loop, config = broker.loop, broker.transactions.config()
+    loop, config = services.loop, services.transactions.config()
     adds_until = loop.time() + config.add_for_ms / 1000
 
     def ask() -> None:
@@ -140,15 +145,15 @@ def enlist(
                 return
             on_done(errors)
 
-        broker.transactions.enlistment.ask(how, transactional_id, producer, partitions, checked)
+        services.transactions.enlistment.ask(how, transactional_id, producer, partitions, checked)
 
     ask()
 
 
-def _unproven(ctx: RequestContext, request: Message) -> dict[ProducerIdentity, list[TopicPartition]]:
+def _unproven(ctx: RequestContext[GuardNeeds], request: Message) -> dict[ProducerIdentity, list[TopicPartition]]:
     """The partitions led here at which the producer of the request's batch has no transaction open."""
-    names = ctx.broker.metadata.image.topic_names
-    replicas = ctx.broker.replicas
+    names = ctx.services.metadata.image.topic_names
+    replicas = ctx.services.replicas
     found: dict[ProducerIdentity, list[TopicPartition]] = {}
     for topic in request.topic_data:
         name = names.get(topic.topic_id) if ctx.api_version >= 13 else topic.name

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.promises import Promise
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from broker_embedded.common.errors import BrokerError
     from broker_embedded.security.authenticator import SaslAuthenticator
     from broker_embedded.server.net.limited_log import LimitedLog
-    from broker_embedded.server.net.socket_server import SocketServer
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,32 @@ class Dispatcher(Protocol):
     def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
         """The error response to a request that nobody handles; None if there is none."""
         ...
+
+
+class Host(Protocol):
+    """The server that a connection belongs to: what its connections share."""
+
+    loop: asyncio.AbstractEventLoop
+    receive_view: memoryview
+    max_frame_bytes: int
+    is_for_peers: bool
+    failed_authentication_delay_ms: int
+    now_ms: Callable[[], int]
+    call_later_for_client: Callable[..., asyncio.TimerHandle]
+
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def log_limited(self) -> LimitedLog: ...
+
+    def connection_opened(self, connection: Connection) -> None: ...
+
+    def connection_closed(self, connection: Connection) -> None: ...
+
+    def take_buffer(self, size: int) -> bytearray | None: ...
+
+    def give_back_buffer(self, buffer: bytearray) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -76,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         "last_active_ms",
     )
 
-    def __init__(self, server: SocketServer) -> None:
+    def __init__(self, server: Host) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._frame: bytearray | None = None

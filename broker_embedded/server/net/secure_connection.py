@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Promise
 from broker_embedded.security.authenticator import MAX_FRAME_BYTES, SaslAuthenticator
 from broker_embedded.security.principal import ANONYMOUS, certificate_holder
-from broker_embedded.server.net.connection import Connection
+from broker_embedded.server.net.connection import Connection, Host
 from broker_embedded.server.net.response_writer import Parts
 from ottla_wire.protocol import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_embedded.server.net.socket_server import SocketServer
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +27,7 @@ class SecureConnection(Connection):
 
     __slots__ = ("_authenticator", "_is_known", "_is_leaving")
 
-    def __init__(self, server: SocketServer, authenticator: SaslAuthenticator | None) -> None:
+    def __init__(self, server: Host, authenticator: SaslAuthenticator | None) -> None:
         super().__init__(server)
         self._authenticator = authenticator
         self._is_known = authenticator is None

@@ -16,7 +16,6 @@ Nobody holds up other brokers, nor who authenticates. A refusal of a whole reque
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -26,18 +25,17 @@ from broker_embedded.common.promises import Later, Promise, then
 from broker_embedded.quotas.limits import ClientQuotas as QuotasByEntity
 from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota
 from broker_embedded.quotas.policy import ClientQuotaPolicy, Windows
+from broker_embedded.server.requests.requester import names_requester, requester
 from ottla_wire.protocol import ApiKey, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Api, Body, Handler, RequestContext, Response
+    from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.registry import Api
+    from broker_embedded.server.requests.services import Services
 
 _EXEMPT = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-_BEHALF_MARK = "\n"
-_LONGEST_CLIENT_ID = 10_000
-
-Requester = tuple[str, str | None]
-"""User and client id."""
 
 
 class ClientQuotas:
@@ -68,8 +66,8 @@ class ClientQuotas:
     def around(self, api: Api, handler: Handler, *, size: int) -> Handler:
         """The handler, measured. `size`: that of the request."""
 
-        def measured(ctx: RequestContext, request: Message) -> Response:
-            if api.key in _EXEMPT or not _is_served_as_client(ctx):
+        def measured(ctx: RequestContext[Services], request: Message) -> Response:
+            if api.key in _EXEMPT or not _is_served_as_client(ctx.connection):
                 return handler(ctx, request)
             measures_time = self._policy.measures_time  # asking for it twice may cost more than the handler
             began_s = self._processor_s() if measures_time else 0.0
@@ -77,7 +75,7 @@ class ClientQuotas:
                 answer = handler(ctx, request)
             except Exception:
                 if measures_time:
-                    self._policy.handled(*requester(ctx), self._processor_s() - began_s)
+                    self._policy.handled(*requester(ctx.connection, ctx.client_id), self._processor_s() - began_s)
                 raise
             used_s = self._processor_s() - began_s if measures_time else 0.0
             if answer is None or isinstance(answer, (dict, bytes)):
@@ -90,10 +88,10 @@ class ClientQuotas:
         return measured
 
     def _settle(
-        self, api: Api, ctx: RequestContext, answer: Body | bytes | None, *, size: int, used_s: float
+        self, api: Api, ctx: RequestContext[Services], answer: Body | bytes | None, *, size: int, used_s: float
     ) -> Body | bytes | None:
         """Count what the request has used, and hold its connection if that was too much."""
-        client = requester(ctx)
+        client = requester(ctx.connection, ctx.client_id)
         body = (
             codec.decode_response(api.key, ctx.api_version, answer).to_dict() if isinstance(answer, bytes) else answer
         )
@@ -109,19 +107,19 @@ class ClientQuotas:
 
     # --- for handlers
 
-    def fetched(self, ctx: RequestContext, size: int) -> int:
+    def fetched(self, connection: Connection, client_id: str | None, size: int) -> int:
         """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
-        return 0 if ctx.connection.is_of_peer else self._policy.fetched(*requester(ctx), size)
+        return 0 if connection.is_of_peer else self._policy.fetched(*requester(connection, client_id), size)
 
-    def fetchable(self, ctx: RequestContext, wanted: int) -> int:
+    def fetchable(self, connection: Connection, client_id: str | None, wanted: int) -> int:
         """How many bytes of the wanted ones may be looked for."""
-        most = None if ctx.connection.is_of_peer else self._policy.fetchable(*requester(ctx))
+        most = None if connection.is_of_peer else self._policy.fetchable(*requester(connection, client_id))
         return wanted if most is None else min(wanted, most)
 
-    def mutations(self, ctx: RequestContext, *, is_strict: bool) -> MutationQuota:
-        if ctx.connection.is_of_peer and _BEHALF_MARK not in (ctx.client_id or ""):
+    def mutations(self, connection: Connection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+        if connection.is_of_peer and not names_requester(client_id):
             return UNLIMITED  # the broker asks for itself
-        return self._policy.mutations(*requester(ctx), is_strict=is_strict)
+        return self._policy.mutations(*requester(connection, client_id), is_strict=is_strict)
 
     def connected(self, address: str) -> int:
         """Somebody has connected; if the answer is more than 0 the connection is closed after that time."""
@@ -134,22 +132,6 @@ def _cancel_with(settled: Promise[Any], answer: Later[Any]) -> None:
         answer.cancel()
 
 
-def requester(ctx: RequestContext) -> Requester:
-    """Who asks, also if another broker has passed it on."""
-    if ctx.connection.is_of_peer:
-        _, _, behalf = (ctx.client_id or "").partition(_BEHALF_MARK)
-        user, client_id = json.loads(behalf)
-        return user, client_id
-    return ctx.connection.principal.removeprefix("User:"), ctx.client_id
-
-
-def on_behalf_of(ctx: RequestContext) -> str:
-    """What is added to this node's own name when it passes a request on: who asks."""
-    if len(ctx.client_id or "") > _LONGEST_CLIENT_ID:
-        return ""
-    return _BEHALF_MARK + json.dumps(requester(ctx))
-
-
-def _is_served_as_client(ctx: RequestContext) -> bool:
-    authenticator = ctx.connection.authenticator
-    return not ctx.connection.is_of_peer and (authenticator is None or authenticator.is_complete)
+def _is_served_as_client(connection: Connection) -> bool:
+    authenticator = connection.authenticator
+    return not connection.is_of_peer and (authenticator is None or authenticator.is_complete)

@@ -8,18 +8,39 @@ UNKNOWN_SERVER_ERROR. Bytes that are no request close the connection, as Kafka d
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import Later, Promise
-from broker_embedded.server.requests.registry import TABLE, Api, Body, RequestContext
+from broker_embedded.server.requests.context import Body, Handler, RequestContext
+from broker_embedded.server.requests.registry import TABLE, Api
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError, codec, headers, schemas
 from ottla_wire.protocol.message import Message
 from ottla_wire.protocol.region import Part
 
 if TYPE_CHECKING:
-    from broker_embedded.server.broker import Broker
     from broker_embedded.server.net.connection import Connection
+    from broker_embedded.server.requests.services import Authorizes, Quotas, Services
+
+    class Authorization(Authorizes, Protocol):
+        """The authorizer, as it stands before handlers."""
+
+        def around(self, api: Api, handler: Handler) -> Handler: ...
+
+    class MeasuringQuotas(Quotas, Protocol):
+        """Quotas, as they stand around handlers."""
+
+        def around(self, api: Api, handler: Handler, *, size: int) -> Handler: ...
+
+    class DispatchedServices(Services, Protocol):
+        """What handlers may ask for, and what stands around them."""
+
+        @property
+        def authorization(self) -> Authorization | None: ...
+
+        @property
+        def quotas(self) -> MeasuringQuotas | None: ...
+
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +51,8 @@ _API_VERSIONS = int(ApiKey.API_VERSIONS)
 class Dispatcher:
     """Answers the requests of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: DispatchedServices) -> None:
+        self._services = services
         self._table = TABLE
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
@@ -53,15 +74,16 @@ class Dispatcher:
         except ProtocolError as error:
             self._refuse(connection, str(error))
             return None
-        context = RequestContext(self._broker, connection, version, header.correlation_id, header.client_id)
+        services = self._services
+        context = RequestContext(services, connection, version, header.correlation_id, header.client_id)
         try:
             handler = api.handler
-            if self._broker.faults.is_armed:
-                handler = self._broker.faults.around(api, handler)
-            if self._broker.authorization is not None:
-                handler = self._broker.authorization.around(api, handler)
-            if self._broker.quotas is not None:
-                handler = self._broker.quotas.around(api, handler, size=len(frame))
+            if services.faults.is_armed:
+                handler = services.faults.around(api, handler)
+            if services.authorization is not None:
+                handler = services.authorization.around(api, handler)
+            if services.quotas is not None:
+                handler = services.quotas.around(api, handler, size=len(frame))
             answer = handler(context, request)
         except Exception as error:
             answer = self._failure(connection, api, version, request, error)

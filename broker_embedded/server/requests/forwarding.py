@@ -24,7 +24,8 @@ from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.registry import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
+    from broker_embedded.server.requests.services import Services
 
 PATIENCE_MS = 5_000
 """How long a request waits for a controller, unless its own timeout is shorter."""
@@ -40,8 +41,8 @@ def to_controller(key: ApiKey, handler: Handler) -> Handler:
     """`handler`, called on the node whose controller is active."""
 
     @wraps(handler)
-    def handle(ctx: RequestContext, request: Message) -> Response:
-        if not ctx.broker.controller.is_active:
+    def handle(ctx: RequestContext[Services], request: Message) -> Response:
+        if not ctx.services.controller.is_active:
             if ctx.client_id is not None and _PEER.fullmatch(ctx.client_id):
                 raise BrokerError(ErrorCode.NOT_CONTROLLER, "the controller is on another node")
             return _Forwarded(key, handler, ctx, request).answer
@@ -60,7 +61,7 @@ def _work_ms(request: Message) -> int:
 class _Forwarded:
     """One request on its way to the controller."""
 
-    def __init__(self, key: ApiKey, handler: Handler, ctx: RequestContext, request: Message) -> None:
+    def __init__(self, key: ApiKey, handler: Handler, ctx: RequestContext[Services], request: Message) -> None:
         self.answer: Promise[Any] = Promise()
         self._key = key
         self._handler = handler
@@ -69,20 +70,20 @@ class _Forwarded:
         self._encoded: bytes | None = None
         self._problem = "no controller is known"
         patience_ms = min(getattr(request, "timeout_ms", PATIENCE_MS), PATIENCE_MS + _work_ms(request))
-        self._deadline = ctx.loop.time() + patience_ms / 1000
+        self._deadline = ctx.services.loop.time() + patience_ms / 1000
         self._try()
 
     def _try(self) -> None:
         if self.answer.done():  # the client has gone
             return
-        controller = self._ctx.broker.controller
-        peers = self._ctx.broker.peers
+        controller = self._ctx.services.controller
+        peers = self._ctx.services.peers
         if controller.is_active:
             self._try_here()
-        elif peers is None or controller.leader_id in (NO_LEADER, self._ctx.broker.node_id):
+        elif peers is None or controller.leader_id in (NO_LEADER, self._ctx.services.node_id):
             self._retry()
         else:
-            left_ms = max(int((self._deadline - self._ctx.loop.time()) * 1000), RETRY_MS)
+            left_ms = max(int((self._deadline - self._ctx.services.loop.time()) * 1000), RETRY_MS)
             asked = peers.send_encoded(
                 controller.leader_id,
                 self._key,
@@ -134,7 +135,7 @@ class _Forwarded:
     def _retry(self) -> None:
         if self.answer.done():
             return
-        loop = self._ctx.loop
+        loop = self._ctx.services.loop
         if loop.time() >= self._deadline:
             self.answer.set_exception(
                 BrokerError(ErrorCode.NOT_CONTROLLER, f"the active controller did not answer: {self._problem}")
@@ -144,11 +145,11 @@ class _Forwarded:
 
     def _on_behalf_of(self) -> str:
         """Who asks, where the controller has to know."""
-        if self._ctx.broker.quotas is None:
+        if self._ctx.services.quotas is None:
             return ""
-        from broker_embedded.server.requests.client_quotas import on_behalf_of
+        from broker_embedded.server.requests.requester import on_behalf_of
 
-        return on_behalf_of(self._ctx)
+        return on_behalf_of(self._ctx.connection, self._ctx.client_id)
 
     def _body(self) -> bytes:
         if self._encoded is None:

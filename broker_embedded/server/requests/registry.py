@@ -1,67 +1,18 @@
 """The table of APIs: key, versions and handler are bound in one place, and everyone else reads it.
 
 ApiVersions, the dispatcher and the protocol support page are derived from `TABLE`; no version number is written twice.
-`server.apis` lists what is served; the module of an API there has its handler, and may say how its errors look:
-
-    def handle(ctx: RequestContext, request: Message) -> Response: ...
-    def on_error(request: Message, version: int, error: BrokerError) -> Body: ...
+`server.apis` lists what is served; the module of an API there has its handler, and may say how its errors look: see
+`context`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise
+from broker_embedded.server.requests.context import Handler, OnError
 from broker_embedded.server.requests.forwarding import to_controller as forwarded
 from ottla_wire.protocol import ApiKey
-from ottla_wire.protocol.message import Message
-
-if TYPE_CHECKING:
-    from broker_embedded.security.authorizer import Rights
-    from broker_embedded.server.broker import Broker
-    from broker_embedded.server.net.connection import Connection
-
-Body = dict[str, Any]
-Response = Body | bytes | asyncio.Future[Body] | Promise[Body] | None
-"""A response body, also encoded already; or a promise of one, while the connection takes no further request; or nothing
-(acks=0)."""
-
-Handler = Callable[["RequestContext", Message], Response]
-OnError = Callable[[Message, int, BrokerError], Body]
-
-
-class RequestContext:
-    """What a handler may know about its request besides the message."""
-
-    __slots__ = ("api_version", "broker", "client_id", "connection", "correlation_id")
-
-    def __init__(
-        self, broker: Broker, connection: Connection, api_version: int, correlation_id: int, client_id: str | None
-    ) -> None:
-        self.broker = broker
-        self.connection = connection
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self.broker.loop
-
-    @property
-    def rights(self) -> Rights | None:
-        """What the client may do; None if nobody asks, because there is no authorizer or the client is a broker."""
-        authorization = self.broker.authorization
-        return None if authorization is None else authorization.rights_of(self.connection)
-
-    @property
-    def client_host(self) -> str:
-        """The client's address as groups list it."""
-        return self.connection.client_host
 
 
 class Api:
@@ -71,7 +22,6 @@ class Api:
 
     handler: Handler
     on_error: OnError | None
-    """Shapes the response for a BrokerError that the handler raises."""
 
     def __init__(
         self, key: ApiKey, *, versions: tuple[int, int], listed_from: int | None = None, to_controller: bool = False

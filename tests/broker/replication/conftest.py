@@ -41,7 +41,7 @@ from broker_embedded.replication.fetch_session import FetchSessionCache
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
 from broker_embedded.server.apis import alter_replica_log_dirs, describe_log_dirs, fetch, list_offsets, produce
-from broker_embedded.server.requests.registry import RequestContext
+from broker_embedded.server.requests.context import RequestContext
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.protocol.message import Message
@@ -224,7 +224,6 @@ class Node:
             authorization=None,
             quotas=None,
             fetch_sessions=FetchSessionCache(slots=100, clock=cluster.clock),
-            endpoints_of=lambda nodes: [],
         )
         self.broker_epoch = cluster.register(self.node_id)
         self.replicas.on_registered()

@@ -1,0 +1,216 @@
+"""What handlers may ask their broker for, in pieces: the signature of a handler names the ones that it needs.
+
+    def handle(ctx: RequestContext[HasMetadata], request: Message) -> Response:
+        image = ctx.services.metadata.image
+
+A handler that needs several names them once:
+
+    class Needs(HasMetadata, HasReplicas, Protocol): ...
+
+mypy refuses what a handler uses and does not name. `Services` is all of them: `server.broker` has it, and the
+dispatcher hands it to every handler. Imported for types only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from broker_embedded.common.clock import Clock
+from broker_embedded.common.config import BrokerConfig
+from broker_embedded.common.faults import FaultHook
+from broker_embedded.common.peers import Peers
+from broker_embedded.controller.controller import Controller
+from broker_embedded.controller.quorum import MetadataQuorum
+from broker_embedded.coordinator.group.coordinator import GroupCoordinator
+from broker_embedded.coordinator.transaction.coordinator import TransactionCoordinator
+from broker_embedded.metadata.cache import MetadataCache
+from broker_embedded.quotas.mutations import MutationQuota
+from broker_embedded.replication.fetch_session import FetchSessionCache
+from broker_embedded.replication.replica_manager import ReplicaManager
+from broker_embedded.security.authorizer import Rights
+from broker_embedded.security.settings import Security
+from broker_embedded.server.net.connection import Connection
+from broker_embedded.server.peers.lost_leaders import LostLeaders
+from broker_embedded.server.peers.producer_ids import ProducerIds
+from broker_embedded.server.peers.topic_creation import TopicCreation
+from broker_embedded.storage.log_manager import LogManager
+
+
+class HasNodeId(Protocol):
+    @property
+    def node_id(self) -> int: ...
+
+
+class HasLoop(Protocol):
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+
+class HasClock(Protocol):
+    @property
+    def clock(self) -> Clock:
+        """The cluster's time, which a test may hold; what a client waits for passes by the loop's."""
+        ...
+
+
+class HasConfig(Protocol):
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force now, dynamic ones included."""
+        ...
+
+
+class HasStaticConfig(Protocol):
+    """What the broker was started with."""
+
+    @property
+    def static_config(self) -> BrokerConfig: ...
+
+    @property
+    def static_settings(self) -> frozenset[str]:
+        """The names that were set when the broker was started."""
+        ...
+
+    @property
+    def security(self) -> Security | None:
+        """What the listener asks of clients; None: nothing, in plain text."""
+        ...
+
+
+class HasMetadata(Protocol):
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+
+class HasReplicas(Protocol):
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+
+class HasFetchSessions(Protocol):
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
+
+
+class HasLogs(Protocol):
+    @property
+    def logs(self) -> LogManager: ...
+
+
+class HasGroups(Protocol):
+    @property
+    def groups(self) -> GroupCoordinator: ...
+
+
+class HasTransactions(Protocol):
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+
+class HasController(Protocol):
+    @property
+    def controller(self) -> Controller:
+        """The controller of this node. It is the active one where a handler is served with `to_controller`."""
+        ...
+
+
+class HasQuorum(Protocol):
+    @property
+    def quorum(self) -> MetadataQuorum: ...
+
+
+class HasPeers(Protocol):
+    @property
+    def peers(self) -> Peers: ...
+
+
+class HasTopics(Protocol):
+    @property
+    def topics(self) -> TopicCreation: ...
+
+
+class HasProducerIds(Protocol):
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+
+class HasLostLeaders(Protocol):
+    @property
+    def lost_leaders(self) -> LostLeaders: ...
+
+
+class HasFaults(Protocol):
+    @property
+    def faults(self) -> FaultHook: ...
+
+
+class HasUuids(Protocol):
+    def new_uuid(self) -> bytes:
+        """A random uuid, as 16 bytes."""
+        ...
+
+
+class Authorizes(Protocol):
+    """The authorizer, as handlers see it."""
+
+    def rights_of(self, connection: Connection) -> Rights | None:
+        """What a client may do; None for another broker, of whom nothing is asked."""
+        ...
+
+
+class HasAuthorization(Protocol):
+    @property
+    def authorization(self) -> Authorizes | None:
+        """None where there is no authorizer."""
+        ...
+
+
+class Quotas(Protocol):
+    """The quotas of a broker's clients, as handlers see them. A client is a connection and a client id."""
+
+    def fetched(self, connection: Connection, client_id: str | None, size: int) -> int:
+        """Records of `size` bytes are about to be sent. More than 0 says that they must not be; never to a broker."""
+        ...
+
+    def fetchable(self, connection: Connection, client_id: str | None, wanted: int) -> int:
+        """How many bytes of the wanted ones may be looked for."""
+        ...
+
+    def mutations(self, connection: Connection, client_id: str | None, *, is_strict: bool) -> MutationQuota:
+        """What the client may change of topics now."""
+        ...
+
+
+class HasQuotas(Protocol):
+    @property
+    def quotas(self) -> Quotas | None:
+        """None while there are no quotas."""
+        ...
+
+
+class Services(
+    HasNodeId,
+    HasLoop,
+    HasClock,
+    HasConfig,
+    HasStaticConfig,
+    HasMetadata,
+    HasReplicas,
+    HasFetchSessions,
+    HasLogs,
+    HasGroups,
+    HasTransactions,
+    HasController,
+    HasQuorum,
+    HasPeers,
+    HasTopics,
+    HasProducerIds,
+    HasLostLeaders,
+    HasFaults,
+    HasUuids,
+    HasAuthorization,
+    HasQuotas,
+    Protocol,
+):
+    """Everything that a handler may ask for."""
