@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from ottla.telemetry.log import check_events_with, forget_what_repeats
+from ottla.telemetry.log_events import problem_of
 
 if TYPE_CHECKING:
     from xdist.scheduler.loadscope import LoadScopeScheduling
@@ -23,6 +27,26 @@ def pytest_configure() -> None:
     """A run in the background inherits an ignored SIGINT, and so would the processes whose Ctrl-C is tested."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    check_events_with(_check)
+
+
+_unknown_events: list[str] = []
+
+
+def _check(event: str, level: str, fields: Mapping[str, object]) -> None:
+    problem = problem_of(event, level, fields)
+    if problem is not None:
+        _unknown_events.append(problem)  # raised by the test: here it would end a thread of what is tested
+
+
+@pytest.fixture(autouse=True)
+def _every_log_event_is_in_the_table() -> Iterator[None]:
+    """What a test logs is what the table says, and is not limited by what other tests logged."""
+    forget_what_repeats()
+    yield
+    unknown, _unknown_events[:] = list(_unknown_events), []
+    assert not unknown, unknown[0]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,6 +15,7 @@ from ottla.app import App
 from ottla.app.stop_signals import HANDLER_THREADS
 from ottla.cli.target import import_target, names_of
 from ottla.errors import ConfigError
+from ottla.telemetry.log_sink import LEVELS, Format, configure_logging
 
 if TYPE_CHECKING:
     from ottla.sync.serve.health_http import HealthServer
@@ -46,6 +47,22 @@ if TYPE_CHECKING:
     help="Seconds to wait for topics that do not exist yet (3 unless the app says otherwise).",
 )
 @click.option("--create-topics", is_flag=True, help="Create the topics that are missing, by the cluster's defaults.")
+@click.option(
+    "--log-level",
+    type=click.Choice(list(LEVELS)),
+    default="info",
+    show_default=True,
+    envvar="OTTLA_LOG_LEVEL",
+    help="Log Ottla's events from this level on.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "json", "text"]),
+    default="auto",
+    show_default=True,
+    envvar="OTTLA_LOG_FORMAT",
+    help="Log lines of JSON or of text. auto: text on a terminal, else JSON.",
+)
 def run(
     target: str,
     bootstrap_servers: str | None,
@@ -55,8 +72,11 @@ def run(
     start_timeout: float | None,
     topics_timeout: float | None,
     create_topics: bool,
+    log_level: str,
+    log_format: Format,
 ) -> None:
     """Run the App named APP in MODULE until SIGTERM or Ctrl-C, then drain, commit and leave the group."""
+    configure_logging(level=log_level, format=log_format)
     app = load_app(target)
     if bootstrap_servers is not None and app.bootstrap_servers is None:
         app.bootstrap_servers = bootstrap_servers

@@ -1,7 +1,10 @@
 """Events and metrics: small protocols that the shells call per batch, and what listens to them."""
 
 from ottla.telemetry.hooks import Counters, Hooks
-from ottla.telemetry.log import RateLimit, log_event
+from ottla.telemetry.log import log_event
+from ottla.telemetry.log_sink import configure_logging
+from ottla.telemetry.rate_limit import RateLimit
 from ottla.telemetry.throttling import Throttling
+from ottla.telemetry.trace_ids import add_trace_ids
 
-__all__ = ["Counters", "Hooks", "RateLimit", "Throttling", "log_event"]
+__all__ = ["Counters", "Hooks", "RateLimit", "Throttling", "add_trace_ids", "configure_logging", "log_event"]

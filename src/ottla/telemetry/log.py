@@ -1,18 +1,43 @@
-"""Structured events: one name and its fields. What the application does with structlog's configuration is its own.
+"""Structured events: one name and its fields. Each has a row in `log_events`.
 
-Where nothing is configured they go to stderr: stdout belongs to the service. structlog is imported with the first
-event: a program that only declares an app does not pay for it.
+What repeats is limited for each group and partition, or topic. A log that cannot be written never ends what it tells
+of.
 """
 
 from __future__ import annotations
 
-import sys
+import threading
+import time
 import traceback
-from collections.abc import Mapping
-from typing import Any, TextIO, cast
+from collections.abc import Callable, Mapping
+from typing import Final
 
-_configured: Any = None
-_plain: Any = None
+from ottla.telemetry.log_events import BURST, EVENTS, INTERVAL_MS
+from ottla.telemetry.log_sink import write
+from ottla.telemetry.rate_limit import RateLimit
+from ottla.telemetry.trace_ids import trace_ids
+
+Check = Callable[[str, str, Mapping[str, object]], None]
+
+_PLACE: Final = ("group", "partition", "topic", "callback")
+"""Events that differ in one of these fields are limited each by itself."""
+
+_check: Check | None = None
+_lock: Final = threading.Lock()
+_repeated = RateLimit(every_ms=INTERVAL_MS, burst=BURST)
+
+
+def check_events_with(check: Check | None) -> None:
+    """Have each event checked, before it is limited or written: tests compare events with their table."""
+    global _check
+    _check = check
+
+
+def forget_what_repeats() -> None:
+    """Limit nothing because of what was logged so far."""
+    global _repeated
+    with _lock:
+        _repeated = RateLimit(every_ms=INTERVAL_MS, burst=BURST)
 
 
 def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
@@ -21,48 +46,23 @@ def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
     An error under `exc_info` becomes its traceback as text, under `exception`, which renderers print as it is. Left to
     them it would be printed with local variables where rich is installed, and so with records' values.
     """
-    global _configured, _plain
-    import structlog
-
+    if _check is not None:
+        _check(event, level, fields)
+    row = EVENTS.get(event)
+    extra: dict[str, object] = {}
+    if row is not None and row.repeats:
+        place = " ".join([event, *(str(fields[name]) for name in _PLACE if name in fields)])
+        with _lock:
+            held_back = _repeated.admit(place, time.monotonic_ns() // 1_000_000)
+        if held_back is None:
+            return
+        if held_back:
+            extra["held_back"] = held_back
     error = fields.get("exc_info")
     if isinstance(error, BaseException):
         fields = {name: value for name, value in fields.items() if name != "exc_info"}
-        fields["exception"] = "".join(traceback.format_exception(error)).rstrip()
-
-    if _configured is None:
-        _configured = structlog.get_logger("ottla")
-        _plain = structlog.wrap_logger(structlog.PrintLogger(cast(TextIO, _Stderr())))
-    # Asked each time: a service may configure logging after its first event.
-    getattr(_configured if structlog.is_configured() else _plain, level)(event, **fields)
-
-
-class _Stderr:
-    """`sys.stderr` as it is at the time of the line: test runners replace it."""
-
-    def write(self, text: str) -> int:
-        return sys.stderr.write(text)
-
-    def flush(self) -> None:
-        sys.stderr.flush()
-
-
-class RateLimit:
-    """Lets one event per key through in each interval, and counts those it holds back.
-
-    A client whose broker is away reports it dozens of times a second; once in a while tells the same.
-    """
-
-    __slots__ = ("_every_ms", "_held_back", "_next_ms")
-
-    def __init__(self, *, every_ms: int) -> None:
-        self._every_ms = every_ms
-        self._next_ms: dict[str, int] = {}
-        self._held_back: dict[str, int] = {}
-
-    def admit(self, key: str, now_ms: int) -> int | None:
-        """None when the event is held back, else how many were since the last one that was let through."""
-        if now_ms < self._next_ms.get(key, now_ms):
-            self._held_back[key] = self._held_back.get(key, 0) + 1
-            return None
-        self._next_ms[key] = now_ms + self._every_ms
-        return self._held_back.pop(key, 0)
+        extra["exception"] = "".join(traceback.format_exception(error)).rstrip()
+    try:
+        write(event, level, {**trace_ids(), **fields, **extra})
+    except Exception:  # stderr is closed, its disk is full, or the application's own processor raised
+        return

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.log import RateLimit, log_event
+from ottla.telemetry.log import log_event
+from ottla.telemetry.rate_limit import RateLimit
 
 EVENT = "client_throttled"
 _EVERY_MS = 10_000

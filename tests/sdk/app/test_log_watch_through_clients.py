@@ -64,8 +64,8 @@ def test_records_that_retention_took_from_a_group_are_told(
     shell.stop(second)
     assert seen == list(range(900, 1_000))
     log = capsys.readouterr().err
-    assert "from=500" in log
-    assert "to=900" in log
+    assert '"from": 500' in log
+    assert '"to": 900' in log
 
 
 def test_records_that_retention_took_from_a_running_member_are_told(

@@ -95,7 +95,7 @@ def test_the_first_signal_says_what_is_waited_for_and_the_second_ends_it(
     process.send_signal(signal.SIGINT)
     line = read_until(process, "app_stopping")
     assert f"{kafka_topic}-0 from offset" in line
-    assert "at_most_s=3600" in line
+    assert '"at_most_s": 3600' in line
     assert "a second signal (Ctrl-C) ends it at once" in line
 
     process.send_signal(signal.SIGINT)
@@ -124,7 +124,7 @@ def test_one_signal_is_enough_where_a_handler_never_returns(
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
-    assert "at_most_s=0.5" in said
+    assert '"at_most_s": 0.5' in said
     assert committed(kafka_group, kafka_topic) == 1, "what was done is committed, and the rest comes again"
 
 

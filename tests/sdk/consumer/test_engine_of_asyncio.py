@@ -27,6 +27,7 @@ from ottla.telemetry import Hooks
 
 A = TopicPartition("orders", 0)
 THERE = ClientPartition("orders", 0)
+ASSIGNED = Notice("partitions_assigned", fields={"partitions": []})
 
 
 class ScriptedClient:
@@ -172,8 +173,8 @@ async def test_a_member_whose_timers_are_dead_ends_with_the_reason() -> None:
     pulled = Pulled(RefusesEvents())
     pulled.client.position = 100
     session = pulled.engine._session
-    session._timers.at(0, lambda now_ms, effects: effects.append(Notice("record_retried")))
+    session._timers.at(0, lambda now_ms, effects: effects.append(ASSIGNED))
 
     await pulled.engine._fetch_forever()
-    assert str(pulled.engine.error) == "record_retried cannot be counted"
+    assert str(pulled.engine.error) == "partitions_assigned cannot be counted"
     assert not pulled.engine.is_running

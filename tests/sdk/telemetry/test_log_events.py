@@ -27,7 +27,7 @@ def test_a_logged_error_has_its_traceback_and_no_local_variables(
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(printed), cache_logger_on_first_use=False)
     try:
         error = fails_with("card 4111 1111")
-        log_event("delivery_callback_failed", "error", {"topic": "orders", "exc_info": error})
+        log_event("delivery_callback_failed", "error", {"topic": "orders", "error": repr(error), "exc_info": error})
     finally:
         structlog.reset_defaults()
     text = printed.getvalue() + capsys.readouterr().err

@@ -1,0 +1,299 @@
+"""The table of log events: each event's name, levels, fields and meaning.
+
+`docs/reference/telemetry.md` is made from it. A test compares it with the source, and every test run compares it with
+each event that is logged. To log something new, add a row here and run `python tools/telemetry_page.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+COMMON_FIELDS: Final = {
+    "event": "the name of the event",
+    "level": "`debug`, `info`, `warning` or `error`",
+    "timestamp": "when it was logged: ISO 8601 in UTC in JSON lines, local time on a terminal",
+    "trace_id": "the trace, 32 hexadecimal digits, where there is one",
+    "span_id": "the span, 16 hexadecimal digits, where there is one",
+    "held_back": "how many events of this name and place the rate limit held back since the last line",
+    "exception": "the traceback as text, without local variables, where an exception was raised",
+}
+"""Fields that an event of any name may have."""
+
+BURST: Final = 20
+"""How many events of one name and place pass in each interval, where a row `repeats`."""
+
+INTERVAL_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvent:
+    """One row. `optional` fields are there when they apply; `repeats` events are rate limited."""
+
+    name: str
+    levels: tuple[str, ...]
+    meaning: str
+    fields: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    repeats: bool = False
+
+
+def _row(
+    name: str, levels: str, meaning: str, fields: str = "", optional: str = "", *, repeats: bool = False
+) -> LogEvent:
+    return LogEvent(
+        name=name,
+        levels=tuple(levels.split()),
+        meaning=meaning,
+        fields=tuple(fields.split()),
+        optional=tuple(optional.split()),
+        repeats=repeats,
+    )
+
+
+_OF_RECORD = "group partition offset kind error attempts"
+
+GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
+    "Services": (
+        _row("app_started", "info", "All groups of the app have subscribed.", "app groups"),
+        _row("app_stopping", "info", "The stop waits for records in handlers.", "app waits_for at_most_s hint"),
+        _row("app_stopped", "info", "Everything is committed and the groups are left.", "app"),
+        _row("stop_hook_failed", "error", "An `on_stop` hook raised. The others were called.", "app hook error"),
+        _row("broker_awaited", "warning", "No broker listens yet; the start waits.", "problem for_s"),
+        _row("topics_awaited", "warning", "Topics do not exist yet; the start waits.", "topics missing for_s"),
+        _row("topic_created", "info", "A topic named in `create_topics` was created.", "topic"),
+        _row("retry_topic_made", "info", "A retry topic was created.", "topic"),
+        _row(
+            "topic_differs",
+            "warning",
+            "A topic has another number of partitions than the app declares.",
+            "topic found_partitions declared_partitions",
+        ),
+        _row(
+            "dead_letter_topics_unchecked",
+            "warning",
+            "Whether the dead letter topics can be written to was not found out.",
+            "topics error",
+        ),
+    ),
+    "Records": (
+        _row(
+            "record_retried",
+            "warning",
+            "A record failed and is delivered again in this process.",
+            f"{_OF_RECORD} in_ms",
+            "origin",
+            repeats=True,
+        ),
+        _row(
+            "record_postponed",
+            "warning",
+            "A record failed and is written to a retry topic.",
+            f"{_OF_RECORD} in_ms",
+            "origin form",
+            repeats=True,
+        ),
+        _row(
+            "record_dead_lettered",
+            "warning",
+            "A dead letter was acknowledged.",
+            f"{_OF_RECORD} dead_letter_topic",
+            "origin form",
+            repeats=True,
+        ),
+        _row(
+            "record_skipped",
+            "warning",
+            "A record failed and its failure policy gives it up without a dead letter.",
+            _OF_RECORD,
+            "origin",
+            repeats=True,
+        ),
+        _row(
+            "record_dropped",
+            "warning",
+            "A record failed under `AtMostOnce` and is not delivered again.",
+            _OF_RECORD,
+            "origin",
+            repeats=True,
+        ),
+        _row(
+            "records_parked",
+            "info",
+            "Records follow an earlier record of their key to the retry topic.",
+            "group partition records offset",
+            repeats=True,
+        ),
+        _row(
+            "dead_letter_budget_spent",
+            "error",
+            "More records fail than the dead letter budget allows. The record waits.",
+            f"{_OF_RECORD} in_ms",
+            "origin",
+            repeats=True,
+        ),
+        _row(
+            "dead_letter_without_value",
+            "error",
+            "A record did not fit into the dead letter topic. The letter names its place only.",
+            "group partition offset topic key_bytes value_bytes",
+            "origin",
+            repeats=True,
+        ),
+        _row(
+            "dead_letter_write_failed",
+            "warning",
+            "A dead letter or retry was not acknowledged and is written again.",
+            "group partition offset error writes",
+            repeats=True,
+        ),
+        _row(
+            "records_skipped",
+            "error",
+            "Records were deleted from the log before they were read.",
+            "group partition from to why",
+            "records_at_most",
+        ),
+        _row(
+            "headers_unread",
+            "error",
+            "The headers of a record could not be read again.",
+            "position error",
+            repeats=True,
+        ),
+    ),
+    "Partitions and groups": (
+        _row("partitions_assigned", "info", "The group assigned partitions to this member.", "group partitions"),
+        _row("partitions_revoked", "info", "Partitions were given back.", "group partitions"),
+        _row("partitions_lost", "warning", "Partitions were taken without notice.", "group partitions"),
+        _row(
+            "partition_stopped",
+            "error",
+            "A partition stands still until it is resumed: nothing declared can take its record.",
+            "group partition offset reason",
+        ),
+        _row(
+            "topic_recreated",
+            "warning",
+            "A topic was deleted and created again. The new log is read from its start.",
+            "group partition from to why",
+        ),
+        _row(
+            "log_truncated",
+            "warning",
+            "A log ends before the position that was read.",
+            "group partition from to why",
+        ),
+        _row(
+            "commit_failed",
+            "info warning",
+            "The coordinator refused a commit. `info` when a rebalance explains it.",
+            "group error is_fenced",
+            repeats=True,
+        ),
+        _row(
+            "final_commit_failed",
+            "warning",
+            "The last commit before a revocation or the end failed. Records are delivered again.",
+            "group error",
+            "is_fenced",
+        ),
+        _row(
+            "commit_metadata_nearly_full",
+            "warning",
+            "A record blocks the commit position while many records behind it are done. The partition is paused.",
+            "group partition offset finished_beyond size_bytes limit_bytes",
+        ),
+        _row("commit_metadata_unread", "warning", "The metadata of committed offsets was not read.", "group error"),
+        _row(
+            "client_error",
+            "info warning error",
+            "The Kafka client reported an error; each code at most once in ten seconds.",
+            "group code error held_back",
+        ),
+        _row("consumer_failed", "error", "The consumer ended with an error.", "group error"),
+        _row("worker_died", "error", "A worker ended with an error that is not the handler's.", "group error"),
+        _row("handler_exited", "error", "A handler raised `SystemExit` or `KeyboardInterrupt`.", "group error"),
+        _row("client_close_abandoned", "warning", "The client did not close in time.", "group after_s"),
+    ),
+    "Producers": (
+        _row("brokers_down", "warning", "The producer reaches no broker.", "servers last_problem"),
+        _row(
+            "client_throttled",
+            "warning",
+            "A broker holds this client to its quota; at most once in ten seconds.",
+            "broker throttle_ms held_back",
+            "group servers",
+        ),
+        _row(
+            "delivery_callback_failed",
+            "error",
+            "A delivery callback of the user raised.",
+            "topic error",
+            repeats=True,
+        ),
+        _row("delivery_reports_failed", "error", "Reading delivery reports failed; it goes on.", "error", repeats=True),
+        _row(
+            "client_callback_failed", "error", "A callback of the Kafka client raised.", "callback error", repeats=True
+        ),
+        _row("topic_limits_unknown", "warning", "The size limits of topics were not read.", "topics error"),
+        _row(
+            "batch_size_above_topic_limit",
+            "error",
+            "`batch.size` is above `max.message.bytes` of a topic. Sends to it raise.",
+            "topic error",
+        ),
+        _row(
+            "transaction_left_open",
+            "warning",
+            "A transaction was neither committed nor aborted at the end.",
+            "transactional_id error",
+        ),
+        _row(
+            "transaction_aborted_by_a_new_client",
+            "warning",
+            "An abort was refused; a new client with the same id aborts the transaction.",
+            "error",
+        ),
+        _row("producer_renewal_failed", "warning", "A new client was not made yet; it is tried again.", "error"),
+        _row("producer_not_closed", "warning", "The process ends and a producer was not closed.", "records servers"),
+        _row(
+            "records_lost_at_exit",
+            "error",
+            "The process ended before these records were delivered.",
+            "",
+            "records servers error",
+        ),
+        _row("client_not_ended", "error", "A client raised while the process ended.", "error"),
+    ),
+    "Pipelines": (
+        _row("pipeline_started", "info", "All queries run.", "pipeline version sinks"),
+        _row("pipeline_stopping", "info", "The pipeline stops after the running micro-batches.", "pipeline after"),
+        _row("pipeline_stopped", "info", "All queries ended.", "pipeline version"),
+        _row(
+            "pipeline_batch",
+            "info",
+            "A micro-batch with rows ended.",
+            "pipeline version sink batch rows malformed took_ms rows_per_second lag",
+        ),
+        _row("pipeline_source_started_too_slowly", "warning", "A query is started again.", "sink"),
+        _row("spark_worker_python", "info", "Which Python runs on the cluster.", "driver executors hint"),
+    ),
+}
+
+EVENTS: Final[Mapping[str, LogEvent]] = {row.name: row for rows in GROUPS.values() for row in rows}
+
+
+def problem_of(event: str, level: str, fields: Mapping[str, object]) -> str | None:
+    """What is wrong with an event by the table; None when it is as its row says."""
+    row = EVENTS.get(event)
+    if row is None:
+        return f"log event {event!r} is not in {__name__}"
+    if level not in row.levels:
+        return f"log event {event!r} has level {level!r}, its row says {', '.join(row.levels)}"
+    missing = [name for name in row.fields if name not in fields]
+    unknown = sorted(set(fields) - {*row.fields, *row.optional, *COMMON_FIELDS, "exc_info"})
+    if missing or unknown:
+        return f"log event {event!r}: missing fields {missing}, fields that its row does not have {unknown}"
+    return None

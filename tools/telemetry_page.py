@@ -1,0 +1,68 @@
+"""Write docs/reference/telemetry.md from the tables in src/ottla/telemetry.
+
+    python tools/telemetry_page.py
+
+A test fails when the page is behind.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from ottla.telemetry.log_events import BURST, COMMON_FIELDS, GROUPS, INTERVAL_MS, LogEvent
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "telemetry.md"
+
+HEAD = """\
+# Telemetry: what Ottla tells of itself
+
+<!-- Written by tools/telemetry_page.py from the tables in src/ottla/telemetry: change those, not this page. -->
+"""
+
+LOGS = """
+## Log events
+
+Ottla logs with structlog. Where the application configured structlog, events take its way. Elsewhere they go to
+stderr: one line of JSON each, or lines for people where stderr is a terminal. `ottla.configure_logging()` chooses the
+level and the format, and sends the standard library's `logging` there too. `ottla run` calls it.
+
+Events never hold keys, values or headers of records. Errors that a handler raised are logged with their message.
+
+| field | of every event |
+|---|---|
+{common}
+
+Events marked "limited" pass {burst} times per group and partition, topic or callback in {interval_s} seconds. The
+next line
+says in `held_back` how many did not. Metrics count all of them.
+"""
+
+
+def render() -> str:
+    return HEAD + _logs()
+
+
+def _logs() -> str:
+    common = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in COMMON_FIELDS.items())
+    page = LOGS.format(common=common, burst=BURST, interval_s=INTERVAL_MS // 1_000)
+    for title, rows in GROUPS.items():
+        page += f"\n### {title}\n\n| event | level | meaning | fields |\n|---|---|---|---|\n"
+        page += "".join(_event(row) for row in rows)
+    return page
+
+
+def _event(row: LogEvent) -> str:
+    levels = ", ".join(row.levels) + (" (limited)" if row.repeats else "")
+    fields = ", ".join([*_code(row.fields), *(f"{name}?" for name in _code(row.optional))])
+    return f"| `{row.name}` | {levels} | {row.meaning} | {fields} |\n"
+
+
+def _code(names: Iterable[str]) -> list[str]:
+    return [f"`{name}`" for name in names]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render())
+    sys.stdout.write(f"wrote {PAGE}\n")
