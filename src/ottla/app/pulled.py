@@ -81,19 +81,20 @@ class PulledConsumer(Generic[V_co]):
     ) -> None:
         if topics_timeout_s is not None and topics_timeout_s < 0:
             raise ConfigError(f"Consumer: topics_timeout_s must not be negative, got {topics_timeout_s}")
-        used = {*topics, dead_letter_topic} if dead_letter_topic is not None else {*topics}
-        self._declared_topics = declared_topics(create_topics, used=used)
         self._has_dead_letters = dead_letter_topic is not None
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = drain_s
         self._decoder = decoder(group, value, key)
+        plan = pull_plan(topics, quantum, retry, dead_letter_topic, commit)
+        used = {*topics, dead_letter_topic} if dead_letter_topic is not None else {*topics}
+        self._declared_topics = declared_topics(create_topics, used=used)
         effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
         self._book = PullBook()
         self._reads = transactional_reads(self._book, commit, settings=effective, dead_letter_topic=dead_letter_topic)
         self._engine = self._engine_type(
             group=group,
             topics=topics,
-            plans=[pull_plan(topics, quantum, retry, dead_letter_topic, commit)],
+            plans=[plan],
             execute={},
             settings=effective,
             dead_letters=self._sink,

@@ -9,9 +9,6 @@ from ottla.errors import ConfigError
 from ottla.records import topic_problem
 from ottla.telemetry import log_event
 
-CreateTopics = bool | Mapping[str, "TopicSpec | int"]
-"""`True`: what the service reads, and its dead letter topics; or name → `TopicSpec`, or a number of partitions."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
@@ -35,6 +32,10 @@ class TopicSpec:
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in self.config.items()
         }
+
+
+CreateTopics = bool | Mapping[str, TopicSpec | int]
+"""`True`: what the service reads, and its dead letter topics; or name → `TopicSpec`, or a number of partitions."""
 
 
 def declared_topics(given: CreateTopics, *, used: Collection[str]) -> dict[str, TopicSpec]:
