@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -76,59 +76,77 @@ class Promise(Generic[T]):
 Later = asyncio.Future[T] | Promise[T]
 
 
-def then(source: Later[A], convert: Callable[[A], B]) -> B | Promise[B]:
+def is_later(answer: object) -> TypeGuard[Later[Any]]:
+    """Whether something is a promise of a result, and not the result."""
+    return isinstance(answer, (Promise, asyncio.Future))
+
+
+def keep(
+    promise: Promise[B],
+    source: Later[A],
+    convert: Callable[[A], B],
+    *,
+    recover: Callable[[BaseException], B] | None = None,
+    cancels_source: bool = True,
+) -> None:
+    """Keep `promise` with `convert(result)` of `source`, or with `recover(error)`, when there is one; else it fails as
+    the source does. A cancelled source cancels the promise, and the other way round if nobody else waits for the source
+    (`cancels_source`). What comes after the promise was settled otherwise is dropped.
+    """
+
+    def on_source(finished: Later[A]) -> None:
+        if promise.done():
+            return
+        if finished.cancelled():
+            promise.cancel()
+            return
+        error = finished.exception()
+        if error is not None and recover is None:
+            promise.set_exception(error)
+            return
+        try:
+            result = convert(finished.result()) if error is None or recover is None else recover(error)
+        except Exception as failure:
+            promise.set_exception(failure)
+        else:
+            promise.set_result(result)
+
+    source.add_done_callback(on_source)
+    if cancels_source:
+        promise.add_done_callback(lambda done: _drop(done, source))
+
+
+def _drop(promise: Promise[Any], source: Later[Any]) -> None:
+    if promise.cancelled() and not source.done():
+        source.cancel()
+
+
+def then(source: Later[A], convert: Callable[[A], B], *, cancels_source: bool = False) -> B | Promise[B]:
     """`convert(result)`: now if the result is there (a single-voter quorum commits at once), else a promise of it."""
     if source.done():
         return convert(source.result())
     converted: Promise[B] = Promise()
-
-    def done(finished: Later[A]) -> None:
-        if converted.done():
-            return
-        if finished.cancelled():
-            converted.cancel()
-            return
-        error = finished.exception()
-        if error is not None:
-            converted.set_exception(error)
-            return
-        try:
-            result = convert(finished.result())
-        except Exception as failure:
-            converted.set_exception(failure)
-        else:
-            converted.set_result(result)
-
-    source.add_done_callback(done)
+    keep(converted, source, convert, cancels_source=cancels_source)
     return converted
 
 
+def settle(promise: Promise[Any], answer: Any) -> None:
+    """Keep `promise` with `answer`, also if that is a promise itself. Nothing happens if it was cancelled."""
+    if is_later(answer):
+        keep(promise, answer, _as_it_is)
+    elif not promise.done():
+        promise.set_result(answer)
+
+
 def resolve(promise: Promise[Any], work: Callable[[], Any]) -> None:
-    """Keep `promise` with what `work` returns, also if that is a promise itself; a cancelled promise cancels it."""
+    """Settle `promise` with what `work` returns or raises."""
     try:
         answer = work()
     except Exception as error:
         promise.set_exception(error)
         return
-    if not isinstance(answer, (Promise, asyncio.Future)):
-        promise.set_result(answer)
-        return
+    settle(promise, answer)
 
-    def keep(done: Later[Any]) -> None:
-        if promise.done():
-            return
-        if done.cancelled():
-            promise.cancel()
-            return
-        error = done.exception()
-        if error is None:
-            promise.set_result(done.result())
-        else:
-            promise.set_exception(error)
 
-    def drop(done: Promise[Any]) -> None:
-        if done.cancelled():
-            answer.cancel()
-
-    answer.add_done_callback(keep)
-    promise.add_done_callback(drop)
+def _as_it_is(result: A) -> A:
+    return result

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_embedded.cluster.faults.actions import Corrupt, Delay, Disconnect, Fail, Hold, Phase
 from broker_embedded.cluster.faults.answers import corrupt_records, fail_groups, fail_partitions
 from broker_embedded.cluster.faults.levels import READS_OF_GROUPS, Level, level_of
 from broker_embedded.cluster.faults.subject import Subject, Target
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Promise
+from broker_embedded.common.promises import Promise, settle
 from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
 from broker_embedded.server.requests.dispatcher import error_body
 from broker_embedded.server.requests.registry import Api
@@ -79,11 +79,7 @@ class Injection:
             return answer
         promise: Promise[Body] = Promise()
 
-        def leave(settled: Response) -> None:
-            if not promise.done():
-                settle(promise, settled)
-
-        ctx.services.loop.call_later(late_ms / 1000, leave, answer)
+        ctx.services.loop.call_later(late_ms / 1000, settle, promise, answer)
         return promise
 
 
@@ -225,35 +221,6 @@ class _Passage:
     def _decode(self, encoded: bytes) -> Body:
         """A handler may answer in bytes: passed on from another broker, or kept ready."""
         return codec.decode_response(self._api.key, self._ctx.api_version, memoryview(encoded), 0).to_dict()
-
-
-def settle(promise: Promise[Body], answer: Response) -> None:
-    """Keep a promise with what a handler returned, when it is there. Who cancels the promise cancels the handler's."""
-    if answer is None or isinstance(answer, (dict, bytes)):
-        if promise.done():  # its client has gone
-            return
-        promise.set_result(answer)  # type: ignore[arg-type]  # bytes are a body too; None is nothing to send
-        return
-    later = answer
-
-    def done(finished: Any) -> None:
-        if promise.done():
-            return
-        if finished.cancelled():
-            promise.cancel()
-            return
-        error = finished.exception()
-        if error is None:
-            promise.set_result(finished.result())
-        else:
-            promise.set_exception(error)
-
-    def drop(dropped: Promise[Body]) -> None:
-        if dropped.cancelled() and not later.done():
-            later.cancel()
-
-    later.add_done_callback(done)
-    promise.add_done_callback(drop)
 
 
 def _cancel_with(cancelled: Promise[Body], other: Promise[Body]) -> None:

@@ -77,7 +77,7 @@ def amended(ctx: RequestContext[Services], api: ApiKey, answer: Response, amend:
 
     if answer is None or isinstance(answer, (dict, bytes)):
         return change(answer)
-    return then(answer, change)  # type: ignore[arg-type]
+    return then(answer, change, cancels_source=True)  # type: ignore[arg-type]
 
 
 def adding(

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.common.promises import Later, Promise, then
+from broker_embedded.common.promises import then
 from broker_embedded.quotas.limits import ClientQuotas as QuotasByEntity
 from broker_embedded.quotas.mutations import UNLIMITED, MutationQuota
 from broker_embedded.quotas.policy import ClientQuotaPolicy, Windows
@@ -80,10 +80,11 @@ class ClientQuotas:
             used_s = self._processor_s() - began_s if measures_time else 0.0
             if answer is None or isinstance(answer, (dict, bytes)):
                 return self._settle(api, ctx, answer, size=size, used_s=used_s)
-            settled = then(answer, lambda body: self._settle(api, ctx, body, size=size, used_s=used_s))
-            if isinstance(settled, Promise):
-                settled.add_done_callback(lambda done: _cancel_with(done, answer))
-            return settled  # type: ignore[return-value]  # of what a handler answers
+
+            def settle(body: Any) -> Any:
+                return self._settle(api, ctx, body, size=size, used_s=used_s)
+
+            return then(answer, settle, cancels_source=True)
 
         return measured
 
@@ -124,12 +125,6 @@ class ClientQuotas:
     def connected(self, address: str) -> int:
         """Somebody has connected; if the answer is more than 0 the connection is closed after that time."""
         return self._policy.connected(address)
-
-
-def _cancel_with(settled: Promise[Any], answer: Later[Any]) -> None:
-    """The client has gone: nobody waits for the handler's answer any more."""
-    if settled.cancelled():
-        answer.cancel()
 
 
 def _is_served_as_client(connection: Connection) -> bool:

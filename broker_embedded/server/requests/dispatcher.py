@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.promises import Later, Promise
+from broker_embedded.common.promises import Later, Promise, keep
 from broker_embedded.server.requests.context import Body, Handler, RequestContext
 from broker_embedded.server.requests.registry import TABLE, Api
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError, codec, headers, schemas
@@ -90,12 +90,7 @@ class Dispatcher:
         if answer is None:
             return None
         if isinstance(answer, (dict, bytes)):
-            try:
-                return headers.encode_response_frame(api.key, version, header.correlation_id, answer)
-            except Exception:
-                log.exception("%s v%d: the response cannot be encoded", api.key.name, version)
-                connection.close()
-                return None
+            return self._encode(connection, api, version, header.correlation_id, answer)
         return self._later(connection, api, version, header.correlation_id, request, answer)
 
     def refuse(self, frame: memoryview, error: BrokerError) -> Parts | None:
@@ -121,33 +116,25 @@ class Dispatcher:
         """Encode when the handler's promise is kept. If the client goes away the handler's future is cancelled."""
         encoded: Promise[Parts | None] = Promise()
 
-        def keep(done: Later[Body]) -> None:
-            if encoded.done():
-                return
-            if done.cancelled():
-                encoded.cancel()
-                return
-            error = done.exception()
-            body = done.result() if error is None else self._failure(connection, api, version, request, error)
-            if body is None:
-                encoded.set_result(None)
-                return
-            try:
-                parts = headers.encode_response_frame(api.key, version, correlation_id, body)
-            except Exception:
-                log.exception("%s v%d: the response cannot be encoded", api.key.name, version)
-                connection.close()
-                encoded.set_result(None)
-                return
-            encoded.set_result(parts)
+        def encode(body: Body | None) -> Parts | None:
+            return None if body is None else self._encode(connection, api, version, correlation_id, body)
 
-        def drop(done: Promise[Parts | None]) -> None:
-            if done.cancelled() and not answer.done():
-                answer.cancel()
+        def encode_failure(error: BaseException) -> Parts | None:
+            return encode(self._failure(connection, api, version, request, error))
 
-        answer.add_done_callback(keep)
-        encoded.add_done_callback(drop)
+        keep(encoded, answer, encode, recover=encode_failure)
         return encoded
+
+    def _encode(
+        self, connection: Connection, api: Api, version: int, correlation_id: int, body: Body | bytes
+    ) -> Parts | None:
+        """The response; a body that cannot be encoded is a bug, and ends the connection."""
+        try:
+            return headers.encode_response_frame(api.key, version, correlation_id, body)
+        except Exception:
+            log.exception("%s v%d: the response cannot be encoded", api.key.name, version)
+            connection.close()
+            return None
 
     def _failure(
         self, connection: Connection, api: Api, version: int, request: Message, error: BaseException

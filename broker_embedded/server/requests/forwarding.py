@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.peers import PeerUnavailable
-from broker_embedded.common.promises import Later, Promise
+from broker_embedded.common.promises import Later, Promise, is_later, settle
 from broker_embedded.common.types import NO_LEADER
 from broker_embedded.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from broker_embedded.server.peers.controller_channel import says_not_controller
@@ -102,20 +102,17 @@ class _Forwarded:
         except Exception as error:
             self.answer.set_exception(error)
             return
-        if answer is None or isinstance(answer, (dict, bytes)):
-            self.answer.set_result(answer)
-        else:
+        if is_later(answer):
             answer.add_done_callback(self._done_here)
+        else:
+            self.answer.set_result(answer)
 
     def _done_here(self, done: Later[Body]) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, BrokerError) and error.code == ErrorCode.NOT_CONTROLLER:
             self._retry()
-        elif not self.answer.done():
-            if error is not None:
-                self.answer.set_exception(error)
-            else:
-                self.answer.set_result(done.result())
+        else:
+            settle(self.answer, done)
 
     def _answered(self, done: Later[bytes]) -> None:
         if self.answer.done():
