@@ -260,3 +260,34 @@ def test_what_tests_leave_open_is_reported_with_the_test(pytester: pytest.Pytest
     assert len(left) == 2, result.stdout.str()
     assert "::test_leaves_a_producer: a Producer for 127.0.0.1:1 is not closed (0 records" in left[0]
     assert "::test_leaves_an_app: the app 'left-behind' still runs" in left[1]
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "xdist"])
+@pytest.mark.parametrize(("choice", "code"), [("report", pytest.ExitCode.OK), ("fail", pytest.ExitCode.TESTS_FAILED)])
+def test_a_run_fails_for_what_is_left_open_when_it_is_told_to(
+    pytester: pytest.Pytester, workers: list[str], choice: str, code: pytest.ExitCode
+) -> None:
+    pytester.makepyfile(
+        """
+        from ottla import Producer
+
+        kept = []
+
+        def test_leaves_a_producer():
+            kept.append(Producer("127.0.0.1:1"))
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--ottla-leaks={choice}", *workers, timeout=90)
+
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["*left open (Ottla)*", "*::test_leaves_a_producer: a Producer for 127.0.0.1:1 is not*"]
+    )
+    assert result.ret == code
+
+
+def test_a_choice_for_leaks_that_is_none_ends_the_run_at_once(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nottla_leaks = fial")
+    ran = run(pytester)
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    ran.stderr.fnmatch_lines(["*ottla_leaks: found 'fial', wanted report or fail"])

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ottla.testing.secure import SecureKafka
 
 _LEAKS: pytest.StashKey[Leaks] = pytest.StashKey()
+_LEFT_BY_WORKERS: pytest.StashKey[list[str]] = pytest.StashKey()
+_LEFT = "ottla_left_open"
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -47,10 +49,18 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         "OTTLA_CLIENT_SASL_PASSWORD=... in the environment is sasl.password",
     )
     parser.addini("ottla_kafka_set", "what clients of ottla_kafka need, one NAME=VALUE a line", type="linelist")
+    group.addoption(
+        "--ottla-leaks",
+        choices=("report", "fail"),
+        help="producers and apps that tests leave open: list them at the end (default), or fail the run as well",
+    )
+    parser.addini("ottla_leaks", "the default of --ottla-leaks", default="report")
     parser.addini("ottla_kafka", "the default of --kafka", default="embedded")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getini("ottla_leaks") not in ("report", "fail"):
+        raise pytest.UsageError(f"ottla_leaks: found {config.getini('ottla_leaks')!r}, wanted report or fail")
     choice = _choice(config)
     if choice == "embedded" and not config.getoption("--kafka-set"):
         return
@@ -81,9 +91,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return result
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    left = _left(session.config)
+    if hasattr(session.config, "workeroutput"):  # of pytest-xdist, whose controller reports
+        session.config.workeroutput[_LEFT] = left
+    elif left and exitstatus == pytest.ExitCode.OK and _leaks_fail(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker of pytest-xdist ended: what its tests left open is reported by this process."""
+    node.config.stash.setdefault(_LEFT_BY_WORKERS, []).extend(getattr(node, "workeroutput", {}).get(_LEFT, ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    leaks = _leaks(config)
-    left = leaks.left() if leaks is not None else []
+    left = _left(config)
     if left:
         terminalreporter.section("left open (Ottla)")
         for line in left:
@@ -256,6 +280,17 @@ def _leave_ottla_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
     if isinstance(marked, set):
         own = ("ottla", "ottla_wire", "broker_embedded", "pyspark_ottla")
         marked -= {name for name in marked if name.partition(".")[0] in own}
+
+
+def _left(config: pytest.Config) -> list[str]:
+    """One line for each producer and app that a test left open, here or in a worker."""
+    leaks = _leaks(config)
+    return [*config.stash.get(_LEFT_BY_WORKERS, []), *(leaks.left() if leaks is not None else [])]
+
+
+def _leaks_fail(config: pytest.Config) -> bool:
+    choice = config.getoption("--ottla-leaks") or config.getini("ottla_leaks")
+    return str(choice) == "fail"
 
 
 def _leaks(config: pytest.Config) -> Leaks | None:
