@@ -1,0 +1,71 @@
+"""Files around the code say what the code says: extras, change fragments, hooks, templates, versions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_lists_every_extra_and_no_other() -> None:
+    table = README.split("| extra | adds |", 1)[1].split("\n\n", 1)[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    listed = [name for cell in cells for name in re.findall(r"`([a-z]+)`", cell)]
+    assert sorted(listed) == sorted(PROJECT["project"]["optional-dependencies"])
+
+
+def test_the_package_index_gets_no_link_that_is_dead_there() -> None:
+    (substitution,) = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
+    shown = re.sub(substitution["pattern"], substitution["replacement"], README)
+    prose = re.sub(r"```.*?```|`[^`]*`", "", shown, flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)]+)\)", prose)
+    assert [target for target in targets if not target.startswith(("http://", "https://"))] == []
+    assert "docs/how-to/producing.md" in shown
+
+
+def test_every_change_fragment_has_a_type_that_the_changelog_knows() -> None:
+    known = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
+    names = [path.name for path in (ROOT / "docs" / "changes").iterdir() if path.name != "README.md"]
+    pattern = re.compile(rf"(\d+|\+[a-z0-9-]+)\.({'|'.join(sorted(known))})(\.\d+)?\.md")
+    assert [name for name in names if not pattern.fullmatch(name)] == []
+    for name in names:
+        assert (ROOT / "docs" / "changes" / name).read_text(encoding="utf-8").strip(), name
+
+
+def test_the_changelog_has_the_line_where_releases_are_added() -> None:
+    marker = PROJECT["tool"]["towncrier"]["start_string"]
+    assert (ROOT / PROJECT["tool"]["towncrier"]["filename"]).read_text(encoding="utf-8").count(marker) == 1
+
+
+def test_the_licence_is_whole_and_the_one_that_is_declared() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+    assert "Version 2.0, January 2004" in text
+    for section in range(1, 10):
+        assert re.search(rf"^ +{section}\. ", text, re.MULTILINE), section
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_version_stands_in_one_place() -> None:
+    version = PROJECT["project"]["version"]
+    assert metadata.version("ottla") == version
+    assigned = [
+        path
+        for package in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"^__version__\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert assigned == []
+
+
+@pytest.mark.parametrize("hook", re.findall(r"entry: (\S+)", (ROOT / ".pre-commit-config.yaml").read_text("utf-8")))
+def test_hooks_run_the_tools_of_make_lint(hook: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"$(VENV)/bin/{Path(hook).name}" in makefile
