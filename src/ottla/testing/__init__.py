@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.clock import ManualClock as ManualClock
     from ottla.testing.builders import make_record as make_record
     from ottla.testing.builders import make_records as make_records
+    from ottla.testing.healthy import assert_healthy as assert_healthy
     from ottla.testing.kafka import Kafka as Kafka
     from ottla.testing.kafka import running_kafka as running_kafka
     from ottla.testing.offline import OfflineConsumer as OfflineConsumer
@@ -34,6 +35,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "ottla.clock": ["ManualClock"],
         "ottla.testing.builders": ["make_record", "make_records"],
+        "ottla.testing.healthy": ["assert_healthy"],
         "ottla.testing.kafka": ["Kafka", "running_kafka"],
         "ottla.testing.offline": ["OfflineConsumer", "consumer_for"],
         "ottla.testing.registry": ["EmbeddedRegistry"],

@@ -1,0 +1,213 @@
+"""AVL: what cannot be read or written now, or with the next broker that stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.admin.doctor.finding import Evidence, Severity
+from ottla.admin.doctor.registry import Found, check
+from ottla.admin.facts import Part
+
+_QUORUM = 3
+
+
+@check(
+    "AVL01",
+    Severity.ERROR,
+    "A partition has no leader",
+    reads={Part.TOPICS},
+    why="Nobody can read or write it. It waits for a replica that was in sync when the last leader stopped, because any"
+    " other has fewer records.",
+    fix="start the broker that it waits for",
+)
+def no_leader(seen: Evidence) -> Iterator[Found]:
+    alive = {broker.id for broker in seen.live}
+    for topic in seen.facts.topics:
+        for each in topic.partitions:
+            if each.leader is None:
+                waits = ", ".join(
+                    f"broker {broker} ({'alive' if broker in alive else 'away'})" for broker in each.in_sync
+                )
+                yield Found(
+                    subject=f"{topic.name}-{each.partition}",
+                    message=f"{topic.name}-{each.partition} has no leader and waits for {waits or 'a replica in sync'}",
+                )
+
+
+@check(
+    "AVL02",
+    Severity.ERROR,
+    "Too few replicas are in sync",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS},
+    why="Below min.insync.replicas every write with acks=all is refused. Above it, a follower that stays out of sync is"
+    " a copy that is not there when it is needed.",
+    fix="look at the brokers that lag: their logs, disks and network",
+)
+def out_of_sync(seen: Evidence) -> Iterator[Found]:
+    for topic in seen.facts.topics:
+        least = topic.number("min.insync.replicas")
+        for each in topic.partitions:
+            if each.leader is None or len(each.in_sync) >= len(each.replicas):
+                continue
+            place = f"{topic.name}-{each.partition}"
+            missing = ", ".join(str(broker) for broker in each.replicas if broker not in each.in_sync)
+            if least is not None and len(each.in_sync) < least:
+                yield Found(
+                    subject=place,
+                    message=f"{place} has {len(each.in_sync)} replicas in sync and min.insync.replicas {least}:"
+                    " acks=all"
+                    f" writes are refused until brokers {missing} catch up",
+                )
+            elif _was_behind(seen, topic.name, each.partition):
+                yield Found(
+                    subject=place,
+                    severity=Severity.WARNING,
+                    message=f"{place}: brokers {missing} stay out of sync, {len(each.in_sync)} of {len(each.replicas)}"
+                    " copies are left",
+                )
+
+
+def _was_behind(seen: Evidence, topic: str, partition: int) -> bool:
+    """Whether it was so in every earlier sample; a follower that restarts is behind for a moment, and that is well."""
+    for facts in seen.earlier:
+        before = facts.by_topic.get(topic)
+        found = next((each for each in before.partitions if each.partition == partition), None) if before else None
+        if found is None or len(found.in_sync) >= len(found.replicas):
+            return False
+    return bool(seen.earlier)
+
+
+@check(
+    "AVL03",
+    Severity.ERROR,
+    "A log directory is offline",
+    reads={Part.LOG_DIRS},
+    why="The broker met an error of the disk and gave the directory up. Its replicas are away until the disk is"
+    " repaired and the broker restarted.",
+    fix="replace the disk and restart the broker",
+)
+def offline_dirs(seen: Evidence) -> Iterator[Found]:
+    for broker in seen.live:
+        for log_dir in broker.log_dirs or ():
+            if log_dir.error is not None:
+                offline = sum(broker.id in each.offline for topic in seen.facts.topics for each in topic.partitions)
+                yield Found(
+                    subject=f"broker {broker.id}: {log_dir.path}",
+                    message=f"broker {broker.id} has given up {log_dir.path} ({log_dir.error}); {offline} replicas of"
+                    " it"
+                    " are offline",
+                )
+
+
+@check(
+    "AVL04",
+    Severity.ERROR,
+    "The last replica in sync has lost its log",
+    reads={Part.TOPICS, Part.LOG_DIRS},
+    why="A broker that came back with an empty directory is still the last one in sync by the books. As leader it would"
+    " have nothing, and the other replicas would cut their logs to match it (KAFKA-3410).",
+    fix="put the old log directory back before anything else is done to this partition",
+)
+def empty_leader(seen: Evidence) -> Iterator[Found]:
+    have = {(broker.id, replica.topic, replica.partition) for broker, _, replica in seen.facts.replicas()}
+    read = {broker.id for broker in seen.live if broker.log_dirs is not None}
+    for topic in seen.facts.topics:
+        for each in topic.partitions:
+            if len(each.in_sync) != 1 or len(each.replicas) < 2:
+                continue
+            (last,) = each.in_sync
+            if last in read and (last, topic.name, each.partition) not in have:
+                place = f"{topic.name}-{each.partition}"
+                yield Found(
+                    subject=place,
+                    message=f"{place}: broker {last} is the last in sync, is alive, and has no copy: it would lead with"
+                    " an empty log",
+                )
+
+
+@check(
+    "AVL05",
+    Severity.ERROR,
+    "Replicas are on brokers that do not exist",
+    reads={Part.TOPICS},
+    why="A partition keeps the ids of its brokers. A broker that comes back with another id is another broker, and a"
+    " removed one is waited for for ever.",
+    fix="start the broker with its old node.id, or move the replicas with kafka-reassign-partitions",
+)
+def unknown_brokers(seen: Evidence) -> Iterator[Found]:
+    found: dict[int, list[str]] = {}
+    for topic in seen.facts.topics:
+        for each in topic.partitions:
+            for broker in each.replicas:
+                if broker not in seen.facts.broker_ids:
+                    found.setdefault(broker, []).append(f"{topic.name}-{each.partition}")
+    for broker, places in sorted(found.items()):
+        yield Found(
+            subject=f"broker {broker}",
+            message=f"{len(places)} replicas ({places[0]}, ...) are on broker {broker}, which is not registered: it is"
+            " gone, or came back with another id",
+        )
+
+
+@check(
+    "AVL06",
+    Severity.ERROR,
+    "Clients are sent to an address that does not work",
+    reads={Part.REACHED},
+    why="A client asks any broker for the others, and then connects to the addresses that they advertise. An address"
+    " that only works on the broker's own machine fails everywhere else.",
+    fix="advertised.listeners in server.properties of that broker: an address that clients can reach",
+)
+def wrong_address(seen: Evidence) -> Iterator[Found]:
+    for broker in seen.live:
+        place = f"{broker.host}:{broker.port}"
+        if broker.unreachable is not None:
+            yield Found(
+                subject=f"broker {broker.id}",
+                message=f"clients of broker {broker.id} are sent to {place}: {broker.unreachable}",
+            )
+        elif broker.answers_as is not None and broker.answers_as != seen.facts.cluster_id:
+            yield Found(
+                subject=f"broker {broker.id}",
+                message=f"clients of broker {broker.id} are sent to {place}, where cluster {broker.answers_as!r}"
+                " answers"
+                f" and not {seen.facts.cluster_id!r}",
+            )
+
+
+@check(
+    "AVL07",
+    Severity.WARNING,
+    "The metadata quorum is weak",
+    reads={Part.QUORUM, Part.FEATURES},
+    why="Controllers vote, so three of them survive the loss of one, and four no more than three. A voter that lags"
+    " is no"
+    " voter when it is needed, and features stay off until they are finalized.",
+    fix="three or five controllers; kafka-features upgrade when all brokers run the new version",
+)
+def quorum(seen: Evidence) -> Iterator[Found]:
+    facts = seen.facts
+    if facts.quorum is not None:
+        voters, nodes = facts.quorum.voters, {node.node_id for node in facts.quorum.nodes}
+        if len(nodes) >= _QUORUM and (len(voters) < _QUORUM or len(voters) % 2 == 0):
+            yield Found(
+                subject="quorum",
+                message=f"{len(voters)} voters on {len(nodes)} nodes survive the loss of"
+                f" {max(0, (len(voters) - 1) // 2)}",
+            )
+        for voter in voters:
+            behind = facts.quorum.high_watermark - voter.log_end_offset
+            if behind > seen.limits.voter_lag:
+                yield Found(
+                    subject=f"voter {voter.node_id}",
+                    message=f"voter {voter.node_id} is {behind:,} records behind the metadata log",
+                )
+    for name, level in sorted(facts.finalized_features.items()):
+        highest = min((broker.features[name][1] for broker in seen.live if name in broker.features), default=level)
+        if level < highest:
+            yield Found(
+                subject=name,
+                severity=Severity.NOTE,
+                message=f"{name} is finalized at {level}, and all brokers can do {highest}",
+                fix=f"kafka-features upgrade --feature {name}={highest}",
+            )

@@ -1,0 +1,177 @@
+"""GRP: groups that fall behind, lose records, or do less than somebody pays for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from ottla.admin.doctor.finding import Evidence, Severity, time_told
+from ottla.admin.doctor.registry import Found, check
+from ottla.admin.facts import ClusterFacts, GroupFact, Part
+from ottla.admin.lag import lag_of
+from ottla.admin.read import DAY_MS, HOUR_MS, expiry_horizon_ms
+from ottla.records import TopicPartition
+
+_EAGER = frozenset({"range", "roundrobin", "sticky"})
+
+
+@check(
+    "GRP01",
+    Severity.WARNING,
+    "A group falls behind, or stands still",
+    reads={Part.OFFSETS, Part.GROUP_OFFSETS},
+    samples=2,
+    why="Lag that grows never shrinks by itself while as much is written. A single partition that stands still is"
+    " usually"
+    " one record that its consumer cannot get past.",
+    fix="more consumers, or ottla consume TOPIC --from PARTITION:OFFSET -n 1 to see the record",
+)
+def falls_behind(seen: Evidence) -> Iterator[Found]:
+    before = seen.before
+    if before is None:
+        return
+    earlier = {group.group_id: group for group in before.groups}
+    for group in seen.facts.groups:
+        if group.group_id not in earlier or group.offsets is None or earlier[group.group_id].offsets is None:
+            continue
+        now, then = lag_of(group, seen.facts), lag_of(earlier[group.group_id], before)
+        if now.total > then.total + seen.limits.lag_growth:
+            yield Found(
+                subject=f"group {group.group_id}",
+                message=f"group {group.group_id} was {then.total:,} records behind and is {now.total:,} behind now",
+            )
+        yield from _stands_still(group, earlier[group.group_id], seen.facts, before)
+
+
+def _stands_still(group: GroupFact, earlier: GroupFact, now: ClusterFacts, then: ClusterFacts) -> Iterator[Found]:
+    old = _offsets(earlier)
+    moved = [place for place, offset in _offsets(group).items() if offset > old.get(place, offset)]
+    if not moved:
+        return
+    for place, offset in _offsets(group).items():
+        fact, before = now.by_partition.get(place), then.by_partition.get(place)
+        if fact is None or before is None or fact.high_watermark is None or before.high_watermark is None:
+            continue
+        if offset == old.get(place) and offset < before.high_watermark:
+            yield Found(
+                subject=f"group {group.group_id}: {place}",
+                message=f"group {group.group_id} stands still at {place} offset {offset} while its other partitions"
+                " move",
+                fix=f"ottla consume {place.topic} --from {place.partition}:{offset} -n 1",
+            )
+
+
+@check(
+    "GRP02",
+    Severity.WARNING,
+    "Members of a group have nothing to do",
+    reads={Part.GROUP_MEMBERS},
+    why="A partition is read by one member of a group. Members beyond the number of partitions wait, and cost what the"
+    " others cost.",
+    fix="fewer processes, or ottla topics add-partitions TOPIC N",
+)
+def idle_members(seen: Evidence) -> Iterator[Found]:
+    for group in seen.facts.groups:
+        if group.type == "Share" or group.state != "Stable" or not group.members:
+            continue
+        idle = [member for member in group.members if not member.partitions]
+        assigned = sum(len(member.partitions) for member in group.members)
+        if idle and assigned:
+            yield Found(
+                subject=f"group {group.group_id}",
+                message=f"group {group.group_id} has {len(group.members)} members on {assigned} partitions:"
+                f" {len(idle)} idle",
+            )
+
+
+@check(
+    "GRP04",
+    Severity.ERROR,
+    "A group loses records that it has not read",
+    reads={Part.OFFSETS, Part.GROUP_OFFSETS, Part.EXPIRY, Part.TOPIC_SETTINGS},
+    why="Retention takes records whether somebody has read them or not. A group that comes later finds its offset out"
+    " of"
+    " range and goes on where auto.offset.reset says.",
+    fix="ottla topics set TOPIC retention.ms=MILLISECONDS until the group has caught up",
+)
+def loses_records(seen: Evidence) -> Iterator[Found]:
+    for group in seen.facts.groups:
+        for place, offset in _offsets(group).items():
+            fact = seen.facts.by_partition.get(place)
+            if fact is None or fact.log_start is None:
+                continue
+            subject = f"group {group.group_id}: {place}"
+            if offset < fact.log_start:
+                yield Found(
+                    subject=subject,
+                    message=f"group {group.group_id} has not read {fact.log_start - offset:,} records of {place} that"
+                    " are"
+                    " no longer there",
+                    fix="nothing brings them back; see why the group was away",
+                )
+                continue
+            for limit, horizon_ms, severity in (
+                (fact.expires_within_hour, HOUR_MS, Severity.ERROR),
+                (fact.expires_within_day, DAY_MS, Severity.WARNING),
+            ):
+                if limit is not None and offset < limit:
+                    retention_ms = seen.facts.by_topic[place.topic].number("retention.ms") or horizon_ms
+                    within = time_told(expiry_horizon_ms(retention_ms, horizon_ms))
+                    yield Found(
+                        subject=subject,
+                        severity=severity,
+                        message=f"group {group.group_id} loses {limit - offset:,} unread records of {place} within"
+                        f" {within}",
+                        fix=f"ottla topics set {place.topic} retention.ms={retention_ms * 2}",
+                    )
+                    break
+
+
+@check(
+    "GRP05",
+    Severity.WARNING,
+    "A group rebalances again and again",
+    reads={Part.GROUPS},
+    samples=4,
+    why="Every rebalance of a classic group stops its members. One that changes its state in sample after sample does"
+    " little else: a member is too slow for max.poll.interval.ms, or is restarted for ever.",
+    fix="the logs of its members; max.poll.interval.ms above the slowest batch",
+)
+def restless(seen: Evidence) -> Iterator[Found]:
+    history = [{group.group_id: group.state for group in facts.groups} for facts in (*seen.earlier, seen.facts)]
+    for group in seen.facts.groups:
+        states = [each[group.group_id] for each in history if group.group_id in each]
+        changes = sum(before != after for before, after in pairwise(states))
+        if changes >= seen.limits.state_changes:
+            yield Found(
+                subject=f"group {group.group_id}",
+                message=f"group {group.group_id} changed its state {changes} times in {len(states)} samples"
+                f" ({', '.join(states)})",
+            )
+
+
+@check(
+    "GRP06",
+    Severity.NOTE,
+    "Every deploy stops the whole group",
+    reads={Part.GROUP_MEMBERS},
+    why="With an eager assignor all members give up all partitions when one joins or leaves. In a large group every"
+    " deploy stops everybody, once for each process.",
+    fix="partition.assignment.strategy=cooperative-sticky, or group.protocol=consumer (KIP-848)",
+)
+def eager(seen: Evidence) -> Iterator[Found]:
+    for group in seen.facts.groups:
+        if (
+            group.type == "Classic"
+            and group.assignor in _EAGER
+            and len(group.members or ()) > seen.limits.eager_members
+        ):
+            yield Found(
+                subject=f"group {group.group_id}",
+                message=f"group {group.group_id} has {len(group.members or ())} members and the eager assignor"
+                f" {group.assignor!r}: every deploy stops everybody",
+            )
+
+
+def _offsets(group: GroupFact) -> dict[TopicPartition, int]:
+    return {TopicPartition(each.topic, each.partition): each.offset for each in group.offsets or ()}

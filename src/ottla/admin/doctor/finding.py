@@ -1,0 +1,179 @@
+"""What the doctor says: findings, what was not checked, and what it was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from ottla.admin.facts import BrokerFact, ClusterFacts, SettingFact
+from ottla.admin.rates import Rates, rates_between
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+class Severity(StrEnum):
+    """ERROR: data or availability is at risk now. WARNING: it will hurt. NOTE: worth knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 is the worst."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong. `message` is one sentence with what was found; `fix` is what to do, a command where
+    there is one. (id, subject) is what a baseline accepts."""
+
+    id: str
+    severity: Severity
+    subject: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotChecked:
+    """A check, or a part of one, that could not be made. That is not a good result."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the doctor found. `checked` are the ids of the checks that were made, in part at least."""
+
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+    checked: tuple[str, ...]
+    accepted: tuple[Finding, ...] = ()
+    """What a baseline accepts."""
+
+    def at_least(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings that are as bad as this, or worse."""
+        return tuple(each for each in self.findings if each.severity.rank <= severity.rank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """From which size on something is worth a finding. Bytes, bytes per second, records, milliseconds."""
+
+    disk_share: float = 0.85
+    topic_disk_share: float = 0.80
+    skew: float = 1.2
+    empty_share: float = 0.10
+    least_bytes: int = 1 << 30
+    """Below this the balance of a cluster does not matter."""
+    least_rate: float = 1e6
+    leader_share: float = 0.10
+    leader_skew: float = 1.3
+    replicas_per_broker: int = 4_000
+    lag_growth: int = 1_000
+    eager_members: int = 20
+    transaction_ms: int = 15 * MINUTE_MS
+    future_ms: int = HOUR_MS
+    voter_lag: int = 1_000
+    state_changes: int = 3
+    stuck_move_ms: int = MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppTopic:
+    """A topic that a service uses, and what for: `reads`, `writes`, `dead letters` or `retries`.
+
+    `partitions_needed` is how many it must have: those of the topic that a retry topic belongs to.
+    """
+
+    topic: str
+    use: str
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppDeclaration:
+    """What a service says of itself. `concurrency` is the records that one process handles at the same time."""
+
+    name: str
+    groups: Mapping[str, tuple[str, ...]]
+    """Group → the topics it reads."""
+    concurrency: Mapping[str, int]
+    """Group → how many partitions one process works on at the same time."""
+    topics: tuple[AppTopic, ...]
+    consumer: Mapping[str, object] = field(default_factory=dict)
+    producer: Mapping[str, object] = field(default_factory=dict)
+    processes: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the checks look at: facts, samples before them (oldest first), and a service that uses the cluster."""
+
+    facts: ClusterFacts
+    earlier: Sequence[ClusterFacts] = ()
+    app: AppDeclaration | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def before(self) -> ClusterFacts | None:
+        """The first sample, to compare with."""
+        return self.earlier[0] if self.earlier else None
+
+    @cached_property
+    def rates(self) -> Rates | None:
+        return None if self.before is None else rates_between(self.before, self.facts)
+
+    @cached_property
+    def live(self) -> tuple[BrokerFact, ...]:
+        """The brokers that the controller hears of."""
+        return tuple(broker for broker in self.facts.brokers if not broker.is_fenced)
+
+    @cached_property
+    def bytes_of_broker(self) -> Mapping[int, int]:
+        """The bytes of replicas on each broker whose directories were read."""
+        return {
+            broker.id: sum(log_dir.replica_bytes for log_dir in broker.log_dirs)
+            for broker in self.live
+            if broker.log_dirs is not None
+        }
+
+    def broker_setting(self, name: str) -> dict[int, SettingFact]:
+        """Broker → the setting, of those that told it."""
+        return {broker.id: broker.settings[name] for broker in self.live if name in broker.settings}
+
+
+def disks_of(broker: BrokerFact) -> list[tuple[str, int, int]]:
+    """(a directory on it, total bytes, usable bytes) of each disk of a broker.
+
+    Directories on one disk report the same totals: equal ones are one disk, or its bytes would count twice.
+    """
+    found: dict[tuple[int, int], str] = {}
+    for log_dir in broker.log_dirs or ():
+        if log_dir.total_bytes and log_dir.usable_bytes is not None:
+            found.setdefault((log_dir.total_bytes, log_dir.usable_bytes), log_dir.path)
+    return [(path, total, usable) for (total, usable), path in found.items()]
+
+
+def bytes_told(count: float) -> str:
+    """1.2 GiB"""
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+        count /= 1024
+    raise AssertionError("the last unit takes everything")
+
+
+def time_told(milliseconds: float) -> str:
+    """The largest unit that fits: 90 s, 31 h, 7 d."""
+    for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", MINUTE_MS)):
+        if milliseconds >= 2 * size:
+            return f"{milliseconds / size:.0f} {unit}"
+    return f"{milliseconds / 1000:.0f} s"

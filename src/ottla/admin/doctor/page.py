@@ -1,0 +1,46 @@
+"""docs/reference/doctor.md, made from the registry: `python -m ottla.admin.doctor.page > docs/reference/doctor.md`."""
+
+from __future__ import annotations
+
+import sys
+
+from ottla.admin.doctor.registry import Check, all_checks
+
+_TOP = """# What the doctor checks
+
+<!-- Made by `python -m ottla.admin.doctor.page`; a test compares. -->
+
+`ottla doctor` reads the facts of a cluster and makes these checks. An error is data or availability at risk now, a
+warning will hurt, a note is worth knowing. A check whose facts could not be read is reported as not checked. What is
+marked with samples compares facts that were read some time apart (`--samples`), and what is marked with a service needs
+its declaration (`--app module:app`).
+
+The doctor changes nothing and reads no records.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    checks = all_checks()
+    rows = ["| id | severity | found when |", "|---|---|---|"]
+    rows += [f"| [{each.id}](#{each.id.lower()}) | {each.severity} | {each.title} |" for each in checks.values()]
+    return "\n".join([_TOP, *rows, "", *(_entry(each) for each in checks.values())])
+
+
+def _entry(each: Check) -> str:
+    needs: list[str] = [*sorted(each.reads)]
+    if each.samples > 1:
+        needs.append(f"{each.samples} samples")
+    if each.needs_app:
+        needs.append("a service")
+    return f"""## {each.id}
+
+**{each.title}** ({each.severity}). {each.why}
+
+- Fix: {each.fix}
+- Reads: {", ".join(needs)}
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

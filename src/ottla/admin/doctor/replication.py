@@ -1,0 +1,243 @@
+"""REP: how many copies there are, and what it takes to lose them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ottla.admin.doctor.finding import Evidence, Severity
+from ottla.admin.doctor.registry import Found, check
+from ottla.admin.facts import Part, TopicFact, is_true, whole_number
+
+_FEW = 5
+"""Topics that differ are few while there are this many times more of the others."""
+_SAFE = 3
+_COPIES = "kafka-reassign-partitions with {count} replicas for each partition of {topic}"
+_INTERNAL = {
+    "__consumer_offsets": "groups lose their offsets and stop",
+    "__transaction_state": "transactions stop",
+}
+
+
+@check(
+    "REP01",
+    Severity.ERROR,
+    "A topic has one replica",
+    reads={Part.TOPICS},
+    why="Each of its partitions is on one broker. While that broker is away nobody can read or write it, and when its"
+    " disk is lost the records are lost.",
+    fix=_COPIES.format(count=_SAFE, topic="TOPIC"),
+)
+def one_replica(seen: Evidence) -> Iterator[Found]:
+    count = len(seen.facts.brokers)
+    if count < 2:
+        return
+    for topic in seen.facts.topics:
+        if topic.replication_factor == 1:
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name} has 1 replica on a cluster of {count} brokers: one broker lost is its data lost",
+                fix=_COPIES.format(count=min(_SAFE, count), topic=topic.name),
+            )
+
+
+@check(
+    "REP02",
+    Severity.ERROR,
+    "Topics are created by accident, with one replica",
+    reads={Part.BROKER_SETTINGS},
+    why="With auto.create.topics.enable a write to a misspelt or not yet created topic creates it, and"
+    " default.replication.factor is 1. Such a topic looks like any other until its broker is lost.",
+    fix="auto.create.topics.enable=false and default.replication.factor=3 in server.properties of every broker",
+)
+def accidental_topics(seen: Evidence) -> Iterator[Found]:
+    if len(seen.facts.brokers) < 2:
+        return
+    factors = seen.broker_setting("default.replication.factor")
+    guilty = [
+        broker
+        for broker, setting in seen.broker_setting("auto.create.topics.enable").items()
+        if is_true(setting) and whole_number(factors.get(broker)) == 1
+    ]
+    if guilty:
+        yield Found(
+            subject="brokers",
+            message=f"brokers {_list(guilty)} have auto.create.topics.enable=true and default.replication.factor=1: a"
+            " write before the topic exists creates it with one copy",
+        )
+
+
+@check(
+    "REP03",
+    Severity.WARNING,
+    "A topic has fewer replicas than the others, and only default settings",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS},
+    why="Most topics of a cluster have the same replication factor. A few that have less and no setting of their own"
+    " were most likely created by a client, and not by the person who thinks about replicas.",
+    fix=_COPIES.format(count=_SAFE, topic="TOPIC"),
+)
+def odd_factor(seen: Evidence) -> Iterator[Found]:
+    usual, others = _usual(seen)
+    few = [topic for topic in others if topic.replication_factor < usual]
+    total = sum(1 for topic in seen.facts.topics if not topic.is_internal)
+    if not few or len(few) * _FEW > total - len(few):
+        return
+    for topic in few:
+        if not any(each.source == "DYNAMIC_TOPIC_CONFIG" for each in topic.settings.values()):
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name} has replication factor {topic.replication_factor} where others have {usual}, and"
+                " no setting of its own: looks auto-created",
+                fix=_COPIES.format(count=usual, topic=topic.name),
+            )
+
+
+@check(
+    "REP04",
+    Severity.ERROR,
+    "min.insync.replicas is as large as the replication factor",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS},
+    why="A write with acks=all needs min.insync.replicas copies. If that is all of them, every restart of a broker"
+    " stops"
+    " the writers of its partitions.",
+    fix="ottla topics set TOPIC min.insync.replicas=2",
+)
+def no_room(seen: Evidence) -> Iterator[Found]:
+    for topic in seen.facts.topics:
+        least, factor = topic.number("min.insync.replicas"), topic.replication_factor
+        if least is not None and least >= factor and (factor > 1 or least > 1):
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name} has min.insync.replicas {least} and replication factor {factor}: the first"
+                " broker"
+                " that stops, stops all acks=all writes",
+                fix=f"ottla topics set {topic.name} min.insync.replicas={max(1, factor - 1)}",
+            )
+
+
+@check(
+    "REP05",
+    Severity.WARNING,
+    "acks=all may mean one copy",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS},
+    why="With min.insync.replicas 1 a write with acks=all is acknowledged by the leader alone while the followers lag."
+    " When that leader is lost then, acknowledged records are lost.",
+    fix="ottla topics set TOPIC min.insync.replicas=2",
+)
+def lone_leader(seen: Evidence) -> Iterator[Found]:
+    for topic in seen.facts.topics:
+        if topic.number("min.insync.replicas") == 1 and topic.replication_factor >= _SAFE and not topic.is_internal:
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name} has {topic.replication_factor} replicas and min.insync.replicas 1: acks=all may"
+                " mean one copy",
+                fix=f"ottla topics set {topic.name} min.insync.replicas=2",
+            )
+
+
+@check(
+    "REP06",
+    Severity.ERROR,
+    "An old replica may lead",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS},
+    why="With unclean.leader.election.enable a replica that is not in sync becomes leader when no other is left."
+    " What it does not have is lost, and offsets are given out a second time.",
+    fix="ottla topics unset TOPIC unclean.leader.election.enable",
+)
+def unclean(seen: Evidence) -> Iterator[Found]:
+    for topic in seen.facts.topics:
+        setting = topic.settings.get("unclean.leader.election.enable")
+        if setting is not None and is_true(setting):
+            is_own = setting.source == "DYNAMIC_TOPIC_CONFIG"
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name} has unclean.leader.election.enable=true ({setting.source}): an old replica may"
+                " lead, and newer records be lost",
+                fix=f"ottla topics unset {topic.name} unclean.leader.election.enable"
+                if is_own
+                else "ottla cluster set all unclean.leader.election.enable=false",
+            )
+
+
+@check(
+    "REP07",
+    Severity.WARNING,
+    "Kafka's own topics have fewer copies than yours",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
+    why="Offsets of groups and states of transactions are topics like others. Where they have fewer copies, groups and"
+    " transactions stop with one broker while everything else goes on.",
+    fix="offsets.topic.replication.factor=3 and transaction.state.log.replication.factor=3 in server.properties, before"
+    " the topics are created; kafka-reassign-partitions after",
+)
+def internal_topics(seen: Evidence) -> Iterator[Found]:
+    wanted = min(_SAFE, len(seen.facts.brokers))
+    if wanted < 2:
+        return
+    for name, harm in _INTERNAL.items():
+        topic = seen.facts.by_topic.get(name)
+        if topic is None:
+            setting = "offsets.topic" if name == "__consumer_offsets" else "transaction.state.log"
+            factors = seen.broker_setting(f"{setting}.replication.factor")
+            low = [broker for broker, each in factors.items() if (whole_number(each) or wanted) < wanted]
+            if low:
+                yield Found(
+                    subject=name,
+                    message=f"{setting}.replication.factor is below {wanted} on brokers {_list(low)}: when {name} is"
+                    f" created, {harm} with one broker",
+                )
+        elif topic.replication_factor < wanted:
+            yield Found(
+                subject=name,
+                message=f"{name} has {topic.replication_factor} replicas on a cluster of {len(seen.facts.brokers)}"
+                f" brokers: {harm} with one broker",
+                fix=_COPIES.format(count=wanted, topic=name),
+            )
+
+
+@check(
+    "REP08",
+    Severity.WARNING,
+    "Replicas share a rack",
+    reads={Part.TOPICS},
+    why="Brokers say in which rack (or zone) they are, so that the copies of a partition are spread over racks. Kafka"
+    " does that only for new partitions, and only if all brokers say it.",
+    fix="kafka-reassign-partitions with replicas in different racks; broker.rack in server.properties of every broker",
+)
+def racks(seen: Evidence) -> Iterator[Found]:
+    rack_of = {broker.id: broker.rack for broker in seen.facts.brokers}
+    named = {rack for rack in rack_of.values() if rack}
+    unnamed = [broker for broker, rack in rack_of.items() if not rack]
+    if named and unnamed:
+        yield Found(
+            subject="brokers",
+            message=f"brokers {_list(unnamed)} have no broker.rack and others have: Kafka spreads no replicas over"
+            " racks then",
+        )
+    if len(named) < 2:
+        return
+    for topic in seen.facts.topics:
+        together = [
+            each.partition
+            for each in topic.partitions
+            if len(each.replicas) > 1 and len({rack_of.get(broker) for broker in each.replicas}) == 1
+        ]
+        if together:
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name}: all replicas of partitions {_list(together)} are in one rack: one rack lost is"
+                " their data lost",
+            )
+
+
+def _usual(seen: Evidence) -> tuple[int, list[TopicFact]]:
+    """The replication factor that most topics have, and the topics that have another."""
+    topics = [topic for topic in seen.facts.topics if not topic.is_internal]
+    if not topics:
+        return 0, []
+    ((usual, _),) = Counter(topic.replication_factor for topic in topics).most_common(1)
+    return usual, [topic for topic in topics if topic.replication_factor != usual]
+
+
+def _list(numbers: list[int], most: int = 5) -> str:
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return ", ".join(map(str, numbers[:most])) + more

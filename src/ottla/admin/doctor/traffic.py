@@ -1,0 +1,189 @@
+"""MSG, TXN, DLQ, SEC: sizes that disagree, transactions that hold readers, dead letters, and who may do what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ottla.admin.doctor.finding import Evidence, Severity, time_told
+from ottla.admin.doctor.registry import Found, check
+from ottla.admin.facts import Part, TopicFact, whole_number
+from ottla.admin.read import is_dead_letter_name
+
+_BATCH_OVERHEAD = 12
+"""What message.max.bytes has beside replica.fetch.max.bytes in Kafka's defaults."""
+
+_ENDINGS = ("dead-letters", "dead-letter", "dead_letters", "dead_letter", "deadletters", "dlq", "dlt")
+
+
+@check(
+    "MSG01",
+    Severity.ERROR,
+    "Sizes of records disagree",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
+    why="What a broker accepts, what followers fetch at once and what a topic allows are three settings. Where brokers"
+    " differ, a record is accepted or refused by which of them leads.",
+    fix="ottla cluster set all message.max.bytes=BYTES",
+)
+def sizes(seen: Evidence) -> Iterator[Found]:
+    limits = {broker: whole_number(each) for broker, each in seen.broker_setting("message.max.bytes").items()}
+    if len(set(limits.values())) > 1:
+        told = ", ".join(f"{limit} on broker {broker}" for broker, limit in sorted(limits.items()))
+        yield Found(subject="brokers", message=f"message.max.bytes is {told}: who leads decides what is accepted")
+    fetched = [whole_number(each) for each in seen.broker_setting("replica.fetch.max.bytes").values()]
+    least = min((each for each in fetched if each is not None), default=None)
+    for topic in seen.facts.topics:
+        limit = topic.number("max.message.bytes")
+        is_copied = topic.replication_factor > 1
+        if least is not None and limit is not None and limit > least + _BATCH_OVERHEAD and is_copied:
+            yield Found(
+                subject=topic.name,
+                severity=Severity.WARNING,
+                message=f"{topic.name} allows batches of {limit:,} bytes (max.message.bytes) and followers fetch"
+                f" {least:,} of a partition (replica.fetch.max.bytes): a larger batch is fetched alone",
+                fix="replica.fetch.max.bytes in server.properties of every broker, at least the largest"
+                " max.message.bytes",
+            )
+
+
+@check(
+    "MSG02",
+    Severity.WARNING,
+    "Dead letters are larger than their topic allows",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS},
+    why="A dead letter is the record and what went wrong with it, so it is larger than the record was. One that does"
+    " not"
+    " fit stops its partition.",
+    fix="ottla topics set DEAD-LETTER-TOPIC max.message.bytes=BYTES",
+)
+def letters_fit(seen: Evidence) -> Iterator[Found]:
+    for letters, origin in origins(seen).items():
+        allowed, needed = _number(seen, letters, "max.message.bytes"), _number(seen, origin, "max.message.bytes")
+        if allowed is not None and needed is not None and allowed < needed:
+            yield Found(
+                subject=letters,
+                message=f"{letters} allows {allowed:,} bytes and {origin} {needed:,}: the largest records cannot be"
+                " dead-lettered",
+                fix=f"ottla topics set {letters} max.message.bytes={needed + 65_536}",
+            )
+
+
+@check(
+    "TXN01",
+    Severity.WARNING,
+    "A transaction is open for too long",
+    reads={Part.TRANSACTIONS, Part.OFFSETS},
+    why="Readers with isolation.level=read_committed wait at the first record of the oldest open transaction of a"
+    " partition, whatever was committed behind it.",
+    fix="end the producer of that transactional id; kafka-transactions abort where it is gone",
+)
+def open_transactions(seen: Evidence) -> Iterator[Found]:
+    for each in seen.facts.transactions:
+        if each.started_ms is None:
+            continue
+        age_ms = seen.facts.at_ms - each.started_ms
+        if age_ms <= min(each.timeout_ms, seen.limits.transaction_ms):
+            continue
+        held = []
+        for place in each.partitions:
+            fact = seen.facts.by_partition.get(place)
+            if fact is not None and fact.last_stable_offset is not None:
+                held.append(f"{place} at {fact.last_stable_offset}")
+        readers = f": readers of {', '.join(held[:3])} wait" if held else ""
+        yield Found(
+            subject=each.transactional_id,
+            message=f"transaction {each.transactional_id!r} ({each.state}) is open for {time_told(age_ms)}, its"
+            " timeout is"
+            f" {time_told(each.timeout_ms)}{readers}",
+        )
+
+
+@check(
+    "DLQ01",
+    Severity.WARNING,
+    "Dead letters arrived in the last hour",
+    reads={Part.LAST_HOUR},
+    why="A record that could not be handled waits for somebody to look. Topics are taken for dead letter topics by"
+    " their"
+    " names.",
+    fix="ottla dlq list TOPIC",
+)
+def fresh_letters(seen: Evidence) -> Iterator[Found]:
+    for topic in seen.facts.topics:
+        fresh = sum(
+            max(0, each.high_watermark - each.hour_ago_offset)
+            for each in topic.partitions
+            if each.high_watermark is not None and each.hour_ago_offset is not None
+        )
+        if fresh:
+            yield Found(
+                subject=topic.name,
+                message=f"{topic.name} has {fresh:,} dead letters of the last hour",
+                fix=f"ottla dlq list {topic.name}",
+            )
+
+
+@check(
+    "DLQ02",
+    Severity.WARNING,
+    "Dead letters are kept no longer than records",
+    reads={Part.TOPICS, Part.TOPIC_SETTINGS},
+    why="A dead letter is looked at by a person, some day. With the retention of its origin it vanishes before.",
+    fix="ottla topics set DEAD-LETTER-TOPIC retention.ms=2592000000",
+)
+def letters_kept(seen: Evidence) -> Iterator[Found]:
+    for letters, origin in origins(seen).items():
+        kept, needed = _number(seen, letters, "retention.ms"), _number(seen, origin, "retention.ms")
+        if kept is not None and needed is not None and kept >= 0 and (needed < 0 or kept <= needed):
+            longer = "for ever" if needed < 0 else f"for {time_told(needed)}"
+            yield Found(
+                subject=letters,
+                message=f"{letters} keeps letters for {time_told(kept)} and {origin} its records {longer}: letters"
+                " vanish"
+                " before somebody looks",
+                fix=f"ottla topics set {letters} retention.ms={-1 if needed < 0 else max(needed * 4, 2_592_000_000)}",
+            )
+
+
+@check(
+    "SEC01",
+    Severity.NOTE,
+    "Everybody may do everything",
+    reads={Part.BROKER_SETTINGS, Part.ACLS},
+    why="Without an authorizer every client that reaches a broker may delete topics. An ACL for User:* on everything is"
+    " the same with more words.",
+    fix="authorizer.class.name in server.properties, then ottla acls create",
+)
+def open_doors(seen: Evidence) -> Iterator[Found]:
+    without = [broker for broker, each in seen.broker_setting("authorizer.class.name").items() if not each.value]
+    if without:
+        yield Found(
+            subject="brokers", message=f"{len(without)} brokers have no authorizer: everybody may do everything"
+        )
+    for acl in seen.facts.acls or ():
+        is_all = acl.operation == "all" and acl.permission == "allow" and acl.name in ("*", "kafka-cluster")
+        if is_all and acl.principal == "User:*":
+            yield Found(
+                subject=f"{acl.resource} {acl.name}",
+                message=f"an ACL allows User:* everything on {acl.resource} {acl.name}",
+                fix=f"ottla acls delete --{acl.resource} '{acl.name}' --allow-principal 'User:*'",
+            )
+
+
+def origins(seen: Evidence) -> Mapping[str, str]:
+    """Dead letter topic → the topic its letters come from, by what a service says or else by their names."""
+    found: dict[str, str] = {}
+    for topic in seen.facts.topics:
+        if is_dead_letter_name(topic.name):
+            ending = next((each for each in _ENDINGS if topic.name.lower().endswith(each)), None)
+            origin = topic.name[: -len(ending)].rstrip(".-_") if ending is not None else ""
+            if origin in seen.facts.by_topic:
+                found[topic.name] = origin
+    for used in seen.app.topics if seen.app is not None else ():
+        if used.use == "dead letters" and {used.topic, used.of} <= seen.facts.by_topic.keys():
+            found[used.topic] = used.of
+    return found
+
+
+def _number(seen: Evidence, topic: str, setting: str) -> int | None:
+    fact: TopicFact | None = seen.facts.by_topic.get(topic)
+    return None if fact is None else fact.number(setting)

@@ -1,0 +1,551 @@
+"""Every check speaks on one cluster made by hand and is silent on a good one; and the page of all of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla import App, RetryTopics
+from ottla.admin import ClusterFacts, NotRead, Part, SettingFact, dump_facts, load_facts
+from ottla.admin.doctor import (
+    AppDeclaration,
+    AppTopic,
+    Evidence,
+    Finding,
+    Limits,
+    Severity,
+    all_checks,
+    chosen,
+    declaration_of,
+    dump_baseline,
+    examine,
+    load_baseline,
+    without_accepted,
+)
+from ottla.admin.doctor.finding import DAY_MS, HOUR_MS, bytes_told, time_told
+from ottla.admin.doctor.page import page
+from ottla.admin.facts import (
+    AclFact,
+    BrokerFact,
+    CommittedOffset,
+    GroupFact,
+    LogDirFact,
+    MemberFact,
+    MoveFact,
+    PartitionFact,
+    QuorumFact,
+    ReplicaFact,
+    TopicFact,
+    TransactionFact,
+    VoterFact,
+)
+from ottla.errors import ConfigError, InputError
+from ottla.records import TopicPartition
+
+NOW_MS = 1_800_000_000_000
+GIB = 1 << 30
+YEARS_MS = 100 * 365 * DAY_MS
+
+TOPIC_SETTINGS = {
+    "cleanup.policy": "delete",
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "min.insync.replicas": "2",
+    "retention.bytes": "-1",
+    "retention.ms": str(7 * DAY_MS),
+    "segment.bytes": str(GIB),
+    "segment.ms": str(7 * DAY_MS),
+    "unclean.leader.election.enable": "false",
+}
+BROKER_SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "true",
+    "default.replication.factor": "3",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "log.dirs": "/data/kafka",
+    "log.message.timestamp.after.max.ms": "3600000",
+    "message.max.bytes": "1048588",
+    "offsets.topic.replication.factor": "3",
+    "replica.fetch.max.bytes": "1048576",
+    "transaction.state.log.replication.factor": "3",
+}
+
+
+def settings(defaults: Mapping[str, str], changes: Mapping[str, str], own: str) -> dict[str, SettingFact]:
+    found = {name: SettingFact(value=value, source="DEFAULT_CONFIG") for name, value in defaults.items()}
+    return found | {name: SettingFact(value=value, source=own) for name, value in changes.items()}
+
+
+def partition(number: int = 0, **changes: Any) -> PartitionFact:
+    replicas = tuple((number + place) % 3 + 1 for place in range(3))
+    fact = PartitionFact(
+        partition=number,
+        leader=replicas[0],
+        leader_epoch=1,
+        replicas=replicas,
+        in_sync=replicas,
+        log_start=0,
+        high_watermark=1_000,
+        last_stable_offset=1_000,
+        newest_timestamp_ms=NOW_MS - 5,
+        newest_timestamp_offset=999,
+    )
+    return replace(fact, **changes)
+
+
+def topic(name: str = "orders", *, of: int = 3, partitions: Any = None, **changed: str) -> TopicFact:
+    return TopicFact(
+        name=name,
+        topic_id=name,
+        is_internal=name.startswith("__"),
+        partitions=tuple(partitions or (partition(number) for number in range(of))),
+        settings=settings(
+            TOPIC_SETTINGS, {key.replace("_", "."): value for key, value in changed.items()}, "DYNAMIC_TOPIC_CONFIG"
+        ),
+    )
+
+
+def log_dir(*replicas: tuple[str, int, int], path: str = "/data/kafka", **changes: Any) -> LogDirFact:
+    made = tuple(ReplicaFact(topic=name, partition=number, bytes=size, offset_lag=0) for name, number, size in replicas)
+    given = {"path": path, "total_bytes": 100 * GIB, "usable_bytes": 50 * GIB, "replicas": made}
+    return LogDirFact(**{**given, **changes})
+
+
+EVERYTHING = tuple(("orders", number, GIB) for number in range(3))
+
+
+def broker(number: int, *dirs: LogDirFact, setting: Mapping[str, str] | None = None, **changes: Any) -> BrokerFact:
+    fact = BrokerFact(
+        id=number,
+        host=f"kafka-{number}",
+        port=9092,
+        rack="abc"[number - 1 : number] or "d",
+        answers_as="cluster",
+        settings=settings(BROKER_SETTINGS, setting or {}, "STATIC_BROKER_CONFIG"),
+        log_dirs=dirs or (log_dir(*EVERYTHING),),
+        features={"metadata.version": (7, 27)},
+    )
+    return replace(fact, **changes)
+
+
+def member(number: int, *partitions: int) -> MemberFact:
+    return MemberFact(
+        member_id=f"m-{number}",
+        instance_id=None,
+        client_id="billing",
+        host="/10.0.0.1",
+        partitions=tuple(TopicPartition("orders", each) for each in partitions),
+    )
+
+
+def group(*offsets: int, **changes: Any) -> GroupFact:
+    fact = GroupFact(
+        group_id="billing",
+        type="Classic",
+        state="Stable",
+        coordinator=1,
+        assignor="cooperative-sticky",
+        members=(member(1, 0, 1), member(2, 2)),
+        offsets=tuple(
+            CommittedOffset(topic="orders", partition=number, offset=offset) for number, offset in enumerate(offsets)
+        ),
+    )
+    return replace(fact, **changes)
+
+
+def voters(*numbers: int, nodes: int = 3, behind: int = 0) -> QuorumFact:
+    return QuorumFact(
+        leader=1,
+        leader_epoch=1,
+        high_watermark=5_000,
+        nodes=tuple(
+            VoterFact(node_id=each, is_voter=each in numbers, log_end_offset=5_000 - (behind if each == 2 else 0))
+            for each in range(1, nodes + 1)
+        ),
+    )
+
+
+GOOD = ClusterFacts(
+    at_ms=NOW_MS,
+    cluster_id="cluster",
+    controller_id=1,
+    parts=tuple(Part),
+    brokers=(broker(1), broker(2), broker(3)),
+    topics=(topic(),),
+    groups=(group(1_000, 1_000, 1_000),),
+    quorum=voters(1, 2, 3),
+    finalized_features={"metadata.version": 27},
+    acls=(),
+)
+GOOD_APP = AppDeclaration(
+    name="billing",
+    groups={"billing": ("orders",)},
+    concurrency={"billing": 1},
+    topics=(AppTopic(topic="orders", use="reads"), AppTopic(topic="orders", use="writes")),
+    consumer={"group.protocol": "classic"},
+    producer={"max.request.size": 1_048_576, "batch.size": 16_384},
+)
+
+
+def earlier(facts: ClusterFacts = GOOD, *, by_ms: int = HOUR_MS, **changes: Any) -> ClusterFacts:
+    return replace(facts, **{"at_ms": NOW_MS - by_ms, **changes})
+
+
+def topics(*all_of_them: TopicFact) -> dict[str, Any]:
+    return {"topics": all_of_them}
+
+
+def brokers(*changed: BrokerFact) -> dict[str, Any]:
+    by_id = {each.id: each for each in (*GOOD.brokers, *changed)}
+    return {"brokers": tuple(by_id[number] for number in sorted(by_id))}
+
+
+def every_broker(**setting: str) -> dict[str, Any]:
+    named = {name.replace("_", "."): value for name, value in setting.items()}
+    return {"brokers": tuple(broker(number, setting=named) for number in (1, 2, 3))}
+
+
+class Case(NamedTuple):
+    id: str
+    says: str
+    facts: Mapping[str, Any] = MappingProxyType({})
+    earlier: tuple[dict[str, Any], ...] = ()
+    app: AppDeclaration | None = None
+    severity: Severity | None = None
+    limits: Limits = Limits()
+
+
+def one_copy(number: int = 0, **changes: Any) -> PartitionFact:
+    return partition(number, **{"replicas": (1,), "in_sync": (1,), "leader": 1, **changes})
+
+
+CASES = [
+    Case("REP01", "orders has 1 replica on a cluster of 3", topics(topic(partitions=[one_copy()]))),
+    Case("REP02", "brokers 1, 2, 3", every_broker(auto_create_topics_enable="true", default_replication_factor="1")),
+    Case(
+        "REP03",
+        "odd has replication factor 2 where others have 3",
+        topics(
+            *(topic(f"orders-{number}") for number in range(6)),
+            topic("odd", partitions=[partition(replicas=(1, 2), in_sync=(1, 2))]),
+        ),
+    ),
+    Case("REP04", "min.insync.replicas 3 and replication factor 3", topics(topic(min_insync_replicas="3"))),
+    Case("REP05", "3 replicas and min.insync.replicas 1", topics(topic(min_insync_replicas="1"))),
+    Case(
+        "REP06",
+        "unclean.leader.election.enable=true (DYNAMIC_TOPIC_CONFIG)",
+        topics(topic(unclean_leader_election_enable="true")),
+    ),
+    Case(
+        "REP07",
+        "__consumer_offsets has 1 replicas",
+        topics(topic(), topic("__consumer_offsets", partitions=[one_copy()])),
+    ),
+    Case("REP07", "transaction.state.log.replication.factor is below 3", brokers(
+        broker(2, setting={"transaction.state.log.replication.factor": "1"}))),
+    Case("REP08", "brokers 2 have no broker.rack", brokers(broker(2, rack=None))),
+    Case("REP08", "partitions 0, 1, 2 are in one rack", {
+        "brokers": (broker(1, rack="a"), broker(2, rack="a"), broker(3, rack="a"), broker(4, rack="b"))}),
+    Case("AVL01", "orders-0 has no leader and waits for broker 2 (alive)", topics(
+        topic(partitions=[partition(leader=None, in_sync=(2,))]))),
+    Case("AVL02", "1 replicas in sync and min.insync.replicas 2", topics(topic(partitions=[partition(in_sync=(1,))]))),
+    Case("AVL02", "brokers 3 stay out of sync", topics(topic(partitions=[partition(in_sync=(1, 2))])), (
+        topics(topic(partitions=[partition(in_sync=(1, 2))])),), severity=Severity.WARNING),
+    Case("AVL03", "given up /data/kafka (KAFKA_STORAGE_ERROR); 1 replicas", {
+        **brokers(broker(2, log_dir(error="KAFKA_STORAGE_ERROR", total_bytes=None))),
+        **topics(topic(partitions=[partition(offline=(2,), in_sync=(1, 3))]))}),
+    Case("AVL04", "broker 2 is the last in sync, is alive, and has no copy", {
+        **brokers(broker(2, log_dir())), **topics(topic(partitions=[partition(leader=None, in_sync=(2,))]))}),
+    Case("AVL05", "broker 9, which is not registered", topics(topic(partitions=[partition(replicas=(1, 2, 9))]))),
+    Case("AVL06", "kafka-2:9092: refused", brokers(broker(2, unreachable="refused", answers_as=None))),
+    Case("AVL06", "where cluster 'other' answers", brokers(broker(2, answers_as="other"))),
+    Case("AVL07", "2 voters on 3 nodes survive the loss of 0", {"quorum": voters(1, 2)}),
+    Case("AVL07", "voter 2 is 2,000 records behind", {"quorum": voters(1, 2, 3, behind=2_000)}),
+    Case("AVL07", "finalized at 20, and all brokers can do 27", {"finalized_features": {"metadata.version": 20}},
+         severity=Severity.NOTE),
+    Case("STO01", "retention.bytes 50.0 GiB per partition: with 9 replicas it is 450.0 GiB", topics(
+        topic(retention_bytes=str(50 * GIB)))),
+    Case("STO01", "no retention.bytes, and grows to", topics(topic(partitions=[partition(high_watermark=10**7)],
+         retention_ms=str(YEARS_MS))), (
+        {"brokers": tuple(broker(each, log_dir(("orders", 0, 5))) for each in (1, 2, 3))},)),
+    Case("STO02", "used 95% of the disk", brokers(broker(2, log_dir(*EVERYTHING, usable_bytes=5 * GIB)))),
+    Case("STO02", "it is full in 3 h", brokers(broker(2, log_dir(*EVERYTHING, usable_bytes=30 * GIB))), (
+        brokers(broker(2, log_dir(*EVERYTHING, usable_bytes=40 * GIB))),), severity=Severity.ERROR),
+    Case("STO03", "offset 881 is dated 2028-01-15", topics(topic(partitions=[
+        partition(newest_timestamp_ms=NOW_MS + 365 * DAY_MS, newest_timestamp_offset=881)]))),
+    Case("STO03", "ms after 1970", topics(topic(partitions=[partition(newest_timestamp_ms=(1 << 63) - 1)]))),
+    Case("STO04", "3 brokers accept", every_broker(log_message_timestamp_after_max_ms=str((1 << 63) - 1))),
+    Case("STO04", "orders accepts", topics(topic(message_timestamp_after_max_ms=str((1 << 63) - 1)))),
+    Case("STO05", "keeps records for 24 h and a segment open for 7 d", topics(topic(retention_ms=str(DAY_MS)))),
+    Case("STO05", "keeps 1.0 MiB and has segments of 1.0 GiB", topics(topic(retention_bytes=str(1 << 20)))),
+    Case("STO06", "broker 1 keeps its logs in /tmp/kafka-logs", every_broker(log_dirs="/data,/tmp/kafka-logs")),
+    Case("MSG01", "1048588 on broker 1, 5 on broker 2", brokers(broker(2, setting={"message.max.bytes": "5"}))),
+    Case("MSG01", "allows batches of 9,000,000 bytes", topics(topic(max_message_bytes="9000000")),
+         severity=Severity.WARNING),
+    Case("MSG02", "orders.dlq allows 5 bytes and orders 1,048,588", topics(
+        topic(), topic("orders.dlq", max_message_bytes="5", retention_ms="-1"))),
+    Case("MSG03", "max.request.size is 9,000,000 and orders takes 1,048,588", app=replace(
+        GOOD_APP, producer={"max.request.size": 9_000_000})),
+    Case("MSG03", "batch.size is 9,000,000", app=replace(GOOD_APP, producer={"batch.size": 9_000_000})),
+    Case("BAL01", "broker 1 has 60% of the bytes (12.0 GiB)", {"brokers": (
+        broker(1, log_dir(*[("orders", each, 4 * GIB) for each in range(3)])),
+        broker(2, log_dir(("orders", 0, 4 * GIB))), broker(3, log_dir(("orders", 0, 4 * GIB))))}),
+    Case("BAL02", "broker 4 has 0 bytes", brokers(broker(4, log_dir(usable_bytes=99 * GIB)))),
+    Case("BAL03", "/new of broker 2 has 0 bytes", brokers(broker(2, log_dir(*EVERYTHING), log_dir(path="/new")))),
+    Case("BAL04", "is off on 3 brokers", every_broker(auto_leader_rebalance_enable="false")),
+    Case("BAL04", "2 of 3 partitions are not led", topics(topic(partitions=[
+        partition(0), partition(1, leader=1), partition(2, leader=1)]))),
+    Case("BAL05", "broker 1 takes 100% of all writes", {
+        **topics(topic(partitions=[partition(each, leader=1, high_watermark=2_000) for each in range(3)]))},
+        (topics(topic()),), limits=Limits(least_rate=1)),
+    Case("BAL06", "orders-0 has 9.0 GiB", {
+        **topics(topic(partitions=[one_copy()])),
+        "brokers": (broker(1, log_dir(("orders", 0, 9 * GIB))), broker(2, log_dir()), broker(3, log_dir()))}),
+    Case("BAL07", "broker 1 has 3 replicas", limits=Limits(replicas_per_broker=2)),
+    Case("MOV01", "orders-0 moves to broker 3 and gained nothing", {"moves": (
+        MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)}, ({"moves": (
+            MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)},)),
+    Case("MOV02", "replicas of 1 topics (orders, ...) are throttled at 5.0 MiB per second", {
+        **topics(topic(follower_replication_throttled_replicas="0:1")),
+        **brokers(broker(2, setting={"follower.replication.throttled.rate": str(5 << 20)}))}),
+    Case("GRP01", "was 0 records behind and is 4,000 behind now", {
+        **topics(topic(of=1, partitions=[partition(high_watermark=5_000)])), "groups": (group(1_000),)}, ({},)),
+    Case("GRP01", "stands still at orders-1 offset 500", {"groups": (group(900, 500),)}, (
+        {"groups": (group(800, 500),)},)),
+    Case("GRP02", "3 members on 3 partitions: 1 idle", {"groups": (
+        group(1_000, members=(member(1, 0, 1), member(2, 2), member(3))),)}),
+    Case("GRP04", "has not read 5 records of orders-0 that are no longer there", {
+        **topics(topic(partitions=[partition(log_start=10)])), "groups": (group(5),)}),
+    Case("GRP04", "loses 500 unread records of orders-0 within 60 min", {
+        **topics(topic(partitions=[partition(expires_within_hour=600)])), "groups": (group(100),)}),
+    Case("GRP04", "loses 500 unread records of orders-0 within 24 h", {**topics(topic(partitions=[
+        partition(expires_within_hour=100, expires_within_day=600)])), "groups": (group(100),)},
+        severity=Severity.WARNING),
+    Case("GRP05", "changed its state 3 times in 4 samples", earlier=(
+        {"groups": (group(state="PreparingRebalance"),)}, {}, {"groups": (group(state="Empty"),)})),
+    Case("GRP06", "21 members and the eager assignor 'range'", {"groups": (
+        group(assignor="range", members=tuple(member(each, each) for each in range(21))),)}),
+    Case("TXN01", "'pay' (Ongoing) is open for 24 h, its timeout is 60 s: readers of orders-0 at 9 wait", {
+        **topics(topic(partitions=[partition(last_stable_offset=9)])),
+        "transactions": (TransactionFact(transactional_id="pay", producer_id=1, state="Ongoing", timeout_ms=60_000,
+                                         started_ms=NOW_MS - DAY_MS, partitions=(TopicPartition("orders", 0),)),)}),
+    Case("DLQ01", "orders.dlq has 7 dead letters of the last hour", topics(
+        topic(), topic("orders.dlq", partitions=[partition(hour_ago_offset=993)], retention_ms="-1"))),
+    Case("DLQ02", "keeps letters for 7 d and orders its records for 7 d", topics(topic(), topic("orders-dlq"))),
+    Case("DLQ03", "orders.dead-letters (dead letters of orders) does not exist", app=replace(
+        GOOD_APP, topics=(AppTopic(topic="orders.dead-letters", use="dead letters", of="orders"),))),
+    Case("DLQ03", "orders.retry has 1 partitions and orders 3", topics(topic(), topic("orders.retry", of=1)),
+         app=replace(GOOD_APP, topics=(AppTopic(topic="orders.retry", use="retries", of="orders"),))),
+    Case("SEC01", "3 brokers have no authorizer", every_broker(authorizer_class_name="")),
+    Case("SEC01", "allows User:* everything on topic *", {"acls": (AclFact(resource="topic", name="*",
+         pattern="literal", principal="User:*", host="*", operation="all", permission="allow"),)}),
+    Case("APP01", "payments, which it reads, does not exist", app=replace(
+        GOOD_APP, topics=(AppTopic(topic="payments", use="reads"),)), severity=Severity.ERROR),
+    Case("APP01", "5 processes of group billing share 3 partitions: 2 have nothing", app=replace(
+        GOOD_APP, processes=5)),
+    Case("APP01", "group.protocol is consumer, and the cluster serves classic", every_broker(
+        group_coordinator_rebalance_protocols="classic"), app=replace(
+        GOOD_APP, consumer={"group.protocol": "consumer"}), severity=Severity.ERROR),
+    Case("APP01", "is a share group", {"groups": (group(type="Share"),)}, app=GOOD_APP, severity=Severity.ERROR),
+]  # fmt: skip
+
+
+def findings_of(case: Case) -> tuple[Finding, ...]:
+    samples = [
+        earlier(**changes, by_ms=HOUR_MS * (len(case.earlier) - number)) for number, changes in enumerate(case.earlier)
+    ]
+    evidence = Evidence(facts=replace(GOOD, **case.facts), earlier=samples, app=case.app, limits=case.limits)
+    return examine(evidence, only=[case.id]).findings
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.id}: {case.says[:40]}" for case in CASES])
+def test_a_check_speaks_where_something_is_wrong(case: Case) -> None:
+    spoken = [finding for finding in findings_of(case) if case.says in finding.message]
+    assert spoken, findings_of(case)
+    assert {finding.severity for finding in spoken} == {case.severity or all_checks()[case.id].severity}
+    assert all(finding.fix and finding.subject for finding in spoken)
+
+
+def test_every_check_is_provoked() -> None:
+    assert {case.id for case in CASES} == all_checks().keys()
+
+
+def test_all_checks_are_made_and_silent_on_a_good_cluster() -> None:
+    samples = [earlier(by_ms=HOUR_MS * hours) for hours in (3, 2, 1)]
+    report = examine(Evidence(facts=GOOD, earlier=samples, app=GOOD_APP))
+    assert report.findings == ()
+    assert report.not_checked == ()
+    assert set(report.checked) == all_checks().keys()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_cluster_of_nothing_or_one_broker_is_examined_without_a_word(count: int) -> None:
+    one = [partition(number, replicas=(1,), in_sync=(1,), leader=1) for number in range(3)]
+    alone = replace(
+        GOOD,
+        brokers=GOOD.brokers[:count],
+        topics=(topic(partitions=one, min_insync_replicas="1"),) if count else (),
+        quorum=voters(1, nodes=1),
+    )
+    assert examine(Evidence(facts=alone)).findings == ()
+
+
+class TestNotChecked:
+    def test_facts_that_were_not_asked_for(self) -> None:
+        report = examine(Evidence(facts=replace(GOOD, parts=(Part.TOPICS,))))
+        reasons = {each.id: each.reason for each in report.not_checked}
+        assert reasons["REP02"] == "the facts have no broker_settings"
+        assert reasons["BAL05"] == "the facts have no log_dirs, offsets"
+        assert "REP01" not in reasons
+        assert "REP02" not in report.checked
+
+    def test_facts_that_were_refused(self) -> None:
+        refused = tuple(
+            NotRead(part=Part.LOG_DIRS, subject=f"broker {each}", reason="CLUSTER_AUTHORIZATION_FAILED")
+            for each in (1, 2)
+        )
+        report = examine(Evidence(facts=replace(GOOD, not_read=refused)), only=["AVL03"])
+        assert [each.reason for each in report.not_checked] == ["broker 1 and 1 more: CLUSTER_AUTHORIZATION_FAILED"]
+        assert report.checked == ("AVL03",)
+
+    def test_samples_and_a_service_that_are_missing(self) -> None:
+        report = examine(Evidence(facts=GOOD), only=["GRP01", "DLQ03"])
+        assert {each.id for each in report.not_checked} == {"GRP01", "DLQ03"}
+        assert report.checked == ()
+
+
+def test_checks_are_chosen_by_id_and_a_wrong_id_is_an_error() -> None:
+    assert list(chosen(only=["REP02", "REP01"])) == ["REP01", "REP02"]
+    assert "REP01" not in chosen(skip=["REP01"])
+    with pytest.raises(ConfigError, match="REP99: there is no such check"):
+        chosen(only=["REP99"])
+
+
+def test_the_worst_comes_first() -> None:
+    facts = replace(GOOD, **every_broker(authorizer_class_name=""), topics=(topic(partitions=[one_copy()]),))
+    report = examine(Evidence(facts=facts))
+    assert [each.severity for each in report.findings][:1] == [Severity.ERROR]
+    assert report.findings[-1].severity is Severity.NOTE
+    assert {each.id for each in report.at_least(Severity.ERROR)} == {"REP01", "REP04"} & {
+        each.id for each in report.findings
+    }
+
+
+class TestBaselines:
+    REPORT = examine(Evidence(facts=replace(GOOD, **topics(topic("one", partitions=[one_copy()])))), only=["REP01"])
+    DAY = dt.date(2027, 1, 31)
+
+    def test_what_is_accepted_is_set_apart_until_its_day(self) -> None:
+        data = dump_baseline(self.REPORT, reason="a test topic", until=self.DAY)
+        baseline = load_baseline(data, source="baseline.json")
+        report = without_accepted(self.REPORT, baseline, today=self.DAY)
+        assert (report.findings, report.accepted) == ((), self.REPORT.findings)
+        later = without_accepted(self.REPORT, baseline, today=self.DAY + dt.timedelta(days=1))
+        assert (later.findings, later.accepted) == (self.REPORT.findings, ())
+
+    @pytest.mark.parametrize(
+        ("entry", "place"),
+        [
+            ({"reason": " "}, r"accepted\[0\]\.reason"),
+            ({"until": "soon"}, r"accepted\[0\]\.until: found 'soon', wanted a date"),
+            ({"until": None}, r"\$\.accepted\[0\]\.until"),
+        ],
+    )
+    def test_an_entry_without_a_reason_or_an_end_is_refused(self, entry: dict[str, Any], place: str) -> None:
+        good = json.loads(dump_baseline(self.REPORT, reason="a test topic", until=self.DAY))
+        good["accepted"][0] |= entry
+        with pytest.raises(InputError, match=place):
+            load_baseline(json.dumps(good).encode(), source="baseline.json")
+
+
+def test_what_a_service_declares() -> None:
+    app = App(
+        "billing",
+        bootstrap_servers="localhost:9092",
+        dead_letter_topic="orders.dead-letters",
+        create_topics={"invoices": 3},
+    )
+
+    @app.handler("orders", concurrency=4, retry_topics=RetryTopics(delays_s=(1.0,)))
+    def on_order(value: bytes) -> None: ...
+
+    declared = declaration_of(app, processes=2)
+    assert declared.groups == {"billing": ("orders", "orders.billing.retry.1")}
+    assert {(each.topic, each.use, each.of) for each in declared.topics} == {
+        ("orders", "reads", ""),
+        ("orders.dead-letters", "dead letters", "orders"),
+        ("orders.billing.retry.1", "retries", "orders"),
+        ("invoices", "writes", ""),
+    }
+    assert declared.concurrency == {"billing": 4}
+    report = examine(Evidence(facts=GOOD, app=declared), only=["DLQ03", "APP01"])
+    assert {each.subject for each in report.findings} == {"orders.dead-letters", "orders.billing.retry.1", "invoices"}
+
+
+@given(st.data())
+def test_no_facts_make_a_check_fail(data: st.DataObject) -> None:
+    """Facts come from brokers and files that nobody vouches for."""
+    numbers = st.one_of(st.none(), st.integers(-(1 << 63), (1 << 63) - 1))
+    ids = st.lists(st.integers(-1, 5), max_size=4).map(tuple)
+    texts = st.one_of(st.none(), st.sampled_from(["", "-1", "true", "9" * 30, "x", "0"]), st.text(max_size=5))
+    fact = PartitionFact(
+        partition=0,
+        leader=data.draw(st.one_of(st.none(), st.integers(-1, 5))),
+        leader_epoch=0,
+        replicas=data.draw(ids),
+        in_sync=data.draw(ids),
+        **{
+            name: data.draw(numbers)
+            for name in ("log_start", "high_watermark", "last_stable_offset", "newest_timestamp_ms")
+        },
+        expires_within_hour=data.draw(numbers),
+        hour_ago_offset=data.draw(numbers),
+    )
+    found = {name: SettingFact(value=data.draw(texts), source="DYNAMIC_TOPIC_CONFIG") for name in TOPIC_SETTINGS}
+    disk = LogDirFact(path="/", total_bytes=data.draw(numbers), usable_bytes=data.draw(numbers))
+    sizes = ReplicaFact(topic="orders", partition=0, bytes=data.draw(st.integers(0, 1 << 62)), offset_lag=0)
+    facts = replace(
+        GOOD,
+        topics=(replace(topic(partitions=[fact]), settings=found), topic("orders.dlq", partitions=[fact])),
+        brokers=(broker(1, replace(disk, replicas=(sizes,))), broker(2, disk)),
+        groups=(group(data.draw(st.integers(0, (1 << 63) - 1))),),
+    )
+    report = examine(Evidence(facts=facts, earlier=[earlier(), earlier(facts)], app=GOOD_APP))
+    assert all(finding.message for finding in report.findings)
+
+
+def test_the_page_is_made_of_the_registry() -> None:
+    there = Path(__file__).parents[2] / "docs/reference/doctor.md"
+    assert there.read_text() == page(), "run python -m ottla.admin.doctor.page > docs/reference/doctor.md"
+
+
+def test_facts_from_a_file_are_examined_as_those_that_were_read() -> None:
+    assert examine(Evidence(facts=load_facts(dump_facts(GOOD)))) == examine(Evidence(facts=GOOD))
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (bytes_told(5), "5 bytes"),
+        (bytes_told(1536), "1.5 KiB"),
+        (bytes_told(5 << 50), "5,120.0 TiB"),
+        (time_told(90_000), "90 s"),
+        (time_told(31 * HOUR_MS), "31 h"),
+        (time_told(7 * DAY_MS), "7 d"),
+    ],
+)
+def test_sizes_and_times_are_told_in_the_unit_that_fits(told: str, expected: str) -> None:
+    assert told == expected
