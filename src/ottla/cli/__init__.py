@@ -2,21 +2,28 @@
 
 `COMMANDS` is the whole table of contents. An error that Ottla raises on purpose, or an extra that is not installed,
 becomes one line on stderr and exit code 2; anything else keeps its traceback, because it is a bug.
+
+Exit codes: 0 done; 1 done, but something failed or was found; 2 not begun; 130 interrupted. A reader of the output that
+goes away (`| head`) ends a command quietly, with 0.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
+import os
+import sys
 from typing import Any
 
 import click
 
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError
 
 COMMANDS = {
     "acls": ("ottla.cli.acls:acls", "Show, grant and take away permissions on a cluster."),
     "broker": ("ottla.cli.broker:broker", "Start the embedded Kafka broker."),
+    "clusters": ("ottla.cli.clusters:clusters", "Named clusters: how each is reached."),
     "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
@@ -39,7 +46,7 @@ EXTRAS = {
 """Packages that only some commands need, and the extra of Ottla that installs each."""
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(CommandGroup):
     """A group that lists its commands without importing them, so that `ottla --help` answers at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -56,18 +63,19 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(sorted(COMMANDS))}."
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: click.Context) -> Any:
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            raise click.exceptions.Exit(130) from None
+        except BrokenPipeError:
+            _discard_the_rest()
+            raise click.exceptions.Exit(0) from None
         except OttlaError as error:
             problem = f"{type(error).__name__}: {error}"
         except ModuleNotFoundError as error:
@@ -76,8 +84,18 @@ class _LazyGroup(click.Group):
                 raise  # a mistake in the user's module, or in ours
             extra = "spark" if ctx.invoked_subcommand == "pipeline" else EXTRAS[missing]
             problem = f"this needs {missing}, which is not installed: pip install 'ottla[{extra}]'"
-        click.echo(f"ottla: {problem}", err=True)
+        click.echo("ottla: " + "\n".join(map(visible, problem.split("\n"))), err=True)
         raise click.exceptions.Exit(2)
+
+
+def _discard_the_rest() -> None:
+    """Nobody reads stdout any more: what is still buffered must not fail when the interpreter writes it at its end."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # stdout is no file
+        pass
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -22,7 +22,7 @@ class Options:
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
-    cluster: bool = False
+    kafka_cluster: bool = False
     pattern: str = "literal"
     allowed: Sequence[str] = ()
     denied: Sequence[str] = ()
@@ -43,7 +43,7 @@ class Options:
         named = [("topic", name) for name in self.topics]
         named += [("group", name) for name in self.groups]
         named += [("transactional-id", name) for name in self.transactional_ids]
-        return [*named, *([(CLUSTER, CLUSTER_NAME)] if self.cluster else [])]
+        return [*named, *([(CLUSTER, CLUSTER_NAME)] if self.kafka_cluster else [])]
 
 
 def what_to_create(options: Options) -> list[Acl]:
@@ -52,7 +52,7 @@ def what_to_create(options: Options) -> list[Acl]:
     if not options.allowed and not options.denied:
         raise InputError("say for whom: --allow-principal or --deny-principal, as in User:billing")
     if not options.resources:
-        raise InputError("say for what: --topic, --group, --transactional-id or --cluster")
+        raise InputError("say for what: --topic, --group, --transactional-id or --kafka-cluster")
     return _acls(options)
 
 

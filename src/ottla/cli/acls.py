@@ -12,7 +12,11 @@ from typing import Any, TypeVar
 import click
 
 from ottla.cli.acl_options import Options, what_to_create, what_to_find
-from ottla.cli.cluster_options import reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.visible import visible
 from ottla.config import Settings
 from ottla.sync.admin.acls import OPERATIONS, Acl, Acls
 
@@ -22,7 +26,7 @@ _RESOURCES = (
     click.option("--topic", "topics", multiple=True, help="A topic; may be repeated, as all that follow."),
     click.option("--group", "groups", multiple=True, help="A consumer group."),
     click.option("--transactional-id", "transactional_ids", multiple=True, help="A transactional id."),
-    click.option("--cluster", is_flag=True, help="The cluster itself."),
+    click.option("--kafka-cluster", is_flag=True, help="The cluster itself."),
 )
 _WHO = (
     click.option("--allow-principal", "allowed", multiple=True, metavar="KIND:NAME", help="Who may."),
@@ -58,68 +62,61 @@ def _pattern(*choices: str, default: str) -> Callable[[F], F]:
     )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def acls() -> None:
     """Show, grant and take away permissions."""
 
 
 @acls.command("list")
 @reaches_a_cluster
+@prints
 @_with(*_RESOURCES)
 @click.option("--principal", "principals", multiple=True, metavar="KIND:NAME", help="Only of this one.")
 @_pattern("any", "match", "literal", "prefixed", default="any")
-def list_acls(kafka: Settings, principals: tuple[str, ...], **options: Any) -> None:
+def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **options: Any) -> None:
     """Show the ACLs: all of them, or those of what is named. `match` shows all that concern it."""
     wanted = what_to_find(Options(**options, allowed=principals), by_name_only=True)
+    check_reachable(kafka)
     found = sorted({acl for each in wanted for acl in Acls(kafka).find(each)})
-    if not found:
-        click.echo("no ACLs")
-        return
-    rows = [("resource", "name", "pattern", "principal", "host", "operation", "permission")]
-    rows += [
-        (acl.resource, acl.name or "", acl.pattern, acl.principal or "", acl.host or "", acl.operation, acl.permission)
-        for acl in found
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:  # a name that is cut short would be of no use
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    names = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
+    items = [{name: getattr(acl, name) for name in names} for acl in found]
+    out.items("acls.list/1", [Column(name) for name in names], items, empty="no ACLs")
 
 
 @acls.command()
 @reaches_a_cluster
+@changes
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("literal", "prefixed", default="literal")
-@click.option("--dry-run", is_flag=True, help="Say what would be created; create nothing.")
-def create(kafka: Settings, dry_run: bool, **options: Any) -> None:
+def create(kafka: Settings, consent: Consent, **options: Any) -> None:
     """Grant or deny something to somebody. Without --operation it is everything."""
     wanted = what_to_create(Options(**options))
-    _show(wanted, "would be created" if dry_run else "to create")
-    if dry_run:
+    _show(wanted, "would be created" if consent.is_dry_run else "to create")
+    if consent.is_dry_run:
         return
+    check_reachable(kafka)
     Acls(kafka).create(wanted)
     click.echo(f"{len(wanted)} created")
 
 
 @acls.command()
 @reaches_a_cluster
+@changes
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("any", "match", "literal", "prefixed", default="literal")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(kafka: Settings, dry_run: bool, yes: bool, **options: Any) -> None:
+def delete(kafka: Settings, consent: Consent, **options: Any) -> None:
     """Take away the ACLs that match: of what is named, of those who are named."""
     chosen = Options(**options)
     wanted = what_to_find(chosen, by_name_only=not chosen.has_role)
+    check_reachable(kafka)
     there = Acls(kafka)
     found = sorted({acl for each in wanted for acl in there.find(each)})
     if not found:
-        click.echo("no ACLs match")
+        say("no ACLs match")
         return
-    _show(found, "would be deleted" if dry_run else "to delete")
-    if dry_run:
+    _show(found, "would be deleted" if consent.is_dry_run else "to delete")
+    if consent.is_dry_run or not consent.agree("Delete them?"):
         return
-    if not yes:
-        click.confirm("Delete them?", abort=True)
     deleted = there.delete(found)
     click.echo(f"{len(deleted)} deleted")
 
@@ -127,4 +124,4 @@ def delete(kafka: Settings, dry_run: bool, yes: bool, **options: Any) -> None:
 def _show(chosen: list[Acl], what: str) -> None:
     click.echo(f"{len(chosen)} {what}:")
     for acl in chosen:
-        click.echo(f"  {acl}")
+        click.echo(f"  {visible(str(acl))}")

@@ -14,9 +14,10 @@ import click
 from ottla.cli.broker_control import advance, disks, explain, kill, links, pause, resume, start_node, status, stop, wait
 from ottla.cli.broker_faults import faults
 from ottla.cli.broker_security import security_arguments, security_options
+from ottla.cli.shared.groups import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def broker() -> None:
     """The embedded reference broker: Kafka's wire protocol on loopback, for laptops and tests."""
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 import click
 
-from ottla.cli.cluster_options import set_option
+from ottla.cli.shared.cluster_options import set_option
+from ottla.cli.shared.groups import CommandGroup
 from ottla.config import (
     ALIASES,
     PROFILES,
@@ -30,7 +31,7 @@ _FORMATS = ("table", "plain", "json")
 _COLOURS = {Source.DEFAULT: "dim", Source.PROFILE: "cyan", Source.ENVIRONMENT: "yellow", Source.ARGUMENT: "green"}
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Explain the settings of producers and consumers."""
 

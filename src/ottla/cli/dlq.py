@@ -15,7 +15,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ottla.cli.cluster_options import reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.groups import CommandGroup
 from ottla.config import Settings, security_of
 from ottla.errors import InputError
 from ottla.failures.dead_letter import KINDS
@@ -63,7 +64,7 @@ def _filter(
     return DeadLetterFilter(kind=kind, origin_topic=origin, error=error, group=group, since_ms=since_ms)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dlq() -> None:
     """Look into dead letter topics, and redrive what is in them."""
 
@@ -152,6 +153,8 @@ def redrive(
     """
     from ottla.sync.admin.redrive import redrive as send_back
 
+    check_reachable(kafka)
+
     def send(origins: Collection[str] | None, *, is_dry_run: bool) -> tuple[RedriveReport, Counter[str]]:
         to: Counter[str] = Counter()
         report = send_back(
@@ -203,6 +206,7 @@ def _show_destinations(counts: Counter[str], verb: str) -> None:
 def _reader(kafka: Settings, topic: str) -> TopicReader:
     from ottla.sync.admin.topic_reader import TopicReader
 
+    check_reachable(kafka)
     return TopicReader(kafka["bootstrap.servers"], topic, settings={**kafka.to_confluent(), **_SHORT_QUEUE})
 
 

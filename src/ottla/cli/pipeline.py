@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.cli.cluster_options import set_option
 from ottla.cli.pipeline_checkpoint import checkpoint
 from ottla.cli.pipeline_prepare import prepare
-from ottla.cli.target import import_target, names_of
+from ottla.cli.shared.cluster_options import set_option
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _VERSION = click.option("--version", help="Run or show this version instead of t
 _ONLY = click.option("--only", multiple=True, metavar="SINK", help="Only this sink; may be repeated.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Pipelines on Spark: run, replay, describe, lag, checkpoints."""
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from ottla.cli.cluster_options import reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Output, prints
 from ottla.config import Settings
 from ottla.config.pairs import parse_pairs
 from ottla.errors import InputError
@@ -33,36 +34,34 @@ def _options(command: F) -> F:
     return reaches_a_cluster(command)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def quotas() -> None:
     """Show and change what clients may use: bytes and requests per second and broker."""
 
 
 @quotas.command("list")
 @_options
-def list_quotas(kafka: Settings, **entity: Any) -> None:
+@prints
+def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
     """Show the quotas there are: all of them, or those of a user, client id or address."""
     from ottla.cli.quota_requests import describe  # with what it takes to speak Kafka's protocol
 
+    check_reachable(kafka)
     found = describe(kafka, _entity(**entity))
-    console = Console(highlight=False)
-    if not found:
-        console.print("no quotas")
-        return
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for name in (*KINDS, "quota", "value"):
-        table.add_column(name, justify="right" if name == "value" else "left", overflow="fold")
-    for quota in found:
-        names = [(quota.entity[kind] or DEFAULT) if kind in quota.entity else "" for kind in KINDS]
-        table.add_row(*names, quota.name, f"{quota.value:,.15g}")
-    console.print(table)
+    items = [
+        {kind: quota.entity[kind] or DEFAULT for kind in KINDS if kind in quota.entity}
+        | {"quota": quota.name, "value": quota.value}
+        for quota in found
+    ]
+    columns = [*map(Column, KINDS), Column("quota"), Column("value", right=True, text=lambda value: f"{value:,.15g}")]
+    out.items("quotas.list/1", columns, items, empty="no quotas")
 
 
 @quotas.command("set")
 @click.argument("wanted", metavar="QUOTA=VALUE...", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Ask the broker whether it could be done, and change nothing.")
 @_options
-def set_quotas(wanted: tuple[str, ...], dry_run: bool, kafka: Settings, **entity: Any) -> None:
+@changes
+def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **entity: Any) -> None:
     """Set quotas of a user, a client id, both together, or an address.
 
     QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate; of an address
@@ -78,23 +77,26 @@ def set_quotas(wanted: tuple[str, ...], dry_run: bool, kafka: Settings, **entity
     }
     concerned = _entity(**entity)
     _need(concerned)
-    alter(kafka, concerned, values=values, validate_only=dry_run)
+    check_reachable(kafka)
+    alter(kafka, concerned, values=values, validate_only=consent.is_dry_run)
     for name, value in values.items():
-        click.echo(f"{'could set' if dry_run else 'set'} {name}={value:.15g} of {_told(concerned)}")
+        click.echo(f"{'could set' if consent.is_dry_run else 'set'} {name}={value:.15g} of {_told(concerned)}")
 
 
 @quotas.command()
 @click.argument("names", metavar="QUOTA...", nargs=-1, required=True)
 @_options
-def remove(names: tuple[str, ...], kafka: Settings, **entity: Any) -> None:
+@changes
+def remove(names: tuple[str, ...], consent: Consent, kafka: Settings, **entity: Any) -> None:
     """Remove quotas of a user, a client id, both together, or an address."""
     from ottla.cli.quota_requests import alter
 
     concerned = _entity(**entity)
     _need(concerned)
-    alter(kafka, concerned, values={}, removed=names)
+    check_reachable(kafka)
+    alter(kafka, concerned, values={}, removed=names, validate_only=consent.is_dry_run)
     for name in names:
-        click.echo(f"removed {name} of {_told(concerned)}")
+        click.echo(f"{'could remove' if consent.is_dry_run else 'removed'} {name} of {_told(concerned)}")
 
 
 def _entity(

@@ -13,7 +13,7 @@ import click
 
 from ottla.app import App
 from ottla.app.stop_signals import HANDLER_THREADS
-from ottla.cli.target import import_target, names_of
+from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
 from ottla.telemetry.log_sink import LEVELS, Format, configure_logging
 

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.cluster_options import reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Output, prints
 from ottla.config import Settings, TopicSpec
 from ottla.config.pairs import parse_pairs
 from ottla.errors import InputError
 from ottla.records import topic_problem
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """List and create topics."""
 
 
 @topics.command("list")
 @reaches_a_cluster
+@prints
 @click.option("--internal", is_flag=True, help="Also those of Kafka itself, as __consumer_offsets.")
-def list_topics(kafka: Settings, internal: bool) -> None:
+def list_topics(kafka: Settings, out: Output, internal: bool) -> None:
     """Show each topic with its partitions and replicas."""
     from ottla.sync.admin.topics import topic_shapes
 
+    check_reachable(kafka)
     found = topic_shapes(kafka)
-    rows = [("topic", "partitions", "replicas")]
-    rows += [
-        (name, f"{partitions:,}", str(replicas))
+    items = (
+        {"topic": name, "partitions": partitions, "replicas": replicas}
         for name, (partitions, replicas) in sorted(found.items())
         if internal or not name.startswith("__")
-    ]
-    if len(rows) == 1:
-        click.echo("no topics")
-        return
-    width = max(len(name) for name, _, _ in rows)
-    for name, partitions, replicas in rows:
-        click.echo(f"{name:<{width}}  {partitions:>10}  {replicas:>8}")
+    )
+    columns = (Column("topic"), Column("partitions", right=True), Column("replicas", right=True))
+    out.items("topics.list/1", columns, items, empty="no topics")
 
 
 @topics.command()
@@ -62,5 +61,6 @@ def create(
             raise InputError(problem)
     config = parse_pairs(pairs, wanted="NAME=VALUE", example="retention.ms=86400000", option="--config")
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=config)
+    check_reachable(kafka)
     for name, before in ensure_topics(kafka, dict.fromkeys(names, spec)).items():
         click.echo(f"{name}: created" if before is None else f"{name}: exists, with {before} partitions; not changed")

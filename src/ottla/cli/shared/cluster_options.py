@@ -1,0 +1,220 @@
+"""How a command reaches a cluster: `-b`, `--cluster`, `--set`, `--config-file`, and the environment behind them.
+
+Every command that talks to Kafka takes the same options and gets one `Settings`. A cluster is one of these, whole:
+
+1. `-b HOST:PORT`, or `--cluster NAME` of the clusters file. Together they contradict each other.
+2. OTTLA_BOOTSTRAP_SERVERS, OTTLA_ADMIN_BOOTSTRAP_SERVERS or OTTLA_CLIENT_BOOTSTRAP_SERVERS in the environment.
+3. OTTLA_CLUSTER in the environment, then `use = ...` of the clusters file.
+4. localhost:9092.
+
+A named cluster's settings are never mixed with another's address: a password is sent only to the cluster that it is
+for. Of one setting, `--set` wins, then `--config-file`, the named cluster, OTTLA_ADMIN_*, OTTLA_CLIENT_*, the defaults.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ottla.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin
+    from ottla.cli.shared.clusters_file import NamedCluster
+    from ottla.config import Settings
+    from ottla.wire_client import Cluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_SERVERS: Final = "localhost:9092"
+_SECRETS: Final = "OTTLA_CLIENT_SASL_PASSWORD=... in the environment is sasl.password."
+_SERVERS_IN_ENVIRONMENT: Final = (
+    "OTTLA_BOOTSTRAP_SERVERS",
+    "OTTLA_ADMIN_BOOTSTRAP_SERVERS",
+    "OTTLA_CLIENT_BOOTSTRAP_SERVERS",
+)
+_ANSWER_S: Final = 5.0
+_TIMEOUT_S: Final = 30.0
+_CLUSTER: Final = "ottla.cluster"
+_TIMEOUT: Final = "ottla.timeout_s"
+_MOST_FILE_BYTES: Final = 1024 * 1024
+
+
+def set_option(example: str, *, what: str, metavar: str = "NAME=VALUE", target: str = "settings") -> Callable[[F], F]:
+    """`--set NAME=VALUE`, repeatable. The command gets a dict as `target`."""
+
+    def parse(_ctx: click.Context, _option: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
+        from ottla.config.pairs import parse_pairs
+
+        for pair in pairs:
+            if "=" not in pair and _may_be_secret(pair):
+                raise ConfigError(f"--set: found no '=', wanted {metavar}, as in {example}")
+        return parse_pairs(pairs, wanted=metavar, example=example)
+
+    return click.option(
+        "--set", target, multiple=True, metavar=metavar, callback=parse, help=f"{what}, as in {example}; repeatable."
+    )
+
+
+def reaches_a_cluster(command: F) -> F:
+    """Give a command the options. It is called with `kafka`, the settings of an admin client.
+
+    What the command makes of them: `open_admin(kafka)`, `open_cluster(kafka)`, or a client of its own after
+    `check_reachable(kafka)`. Each says at once when nobody listens at the address.
+    """
+
+    @functools.wraps(command)
+    def with_cluster(
+        *args: Any,
+        bootstrap_servers: str | None,
+        cluster: str | None,
+        config_file: Path | None,
+        settings: dict[str, str],
+        timeout_s: float,
+        **options: Any,
+    ) -> Any:
+        ctx = click.get_current_context()
+        ctx.meta[_TIMEOUT] = timeout_s
+        named = _chosen(bootstrap_servers, cluster)
+        ctx.meta[_CLUSTER] = named
+        given = {} if config_file is None else read_properties(config_file)
+        kafka = cluster_settings(bootstrap_servers, {**given, **settings}, named=named)
+        return command(*args, kafka=kafka, **options)
+
+    for option in (
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=click.FloatRange(0, min_open=True),
+            default=_TIMEOUT_S,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long a question to the cluster may take.",
+        ),
+        click.option(
+            "--config-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Settings of the client, NAME=VALUE a line, as Kafka's tools take them by --command-config.",
+        ),
+        set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
+        click.option("--cluster", metavar="NAME", help="A cluster of the file that `ottla clusters` shows."),
+        click.option(
+            "-b",
+            "--bootstrap-servers",
+            metavar="HOST:PORT[,...]",
+            help=f"Where Kafka is; OTTLA_BOOTSTRAP_SERVERS in the environment.  [default: {DEFAULT_SERVERS}]",
+        ),
+    ):
+        with_cluster = option(with_cluster)
+    return with_cluster  # type: ignore[return-value]  # a command all the same
+
+
+def chosen_cluster() -> NamedCluster | None:
+    """The named cluster that the command reaches; None where it has no name."""
+    found: NamedCluster | None = click.get_current_context().meta.get(_CLUSTER)
+    return found
+
+
+def timeout_s() -> float:
+    """What `--timeout` says, in seconds."""
+    return float(click.get_current_context().meta.get(_TIMEOUT, _TIMEOUT_S))
+
+
+def open_admin(kafka: Settings) -> Admin:
+    """`ottla.admin.Admin` of this cluster, with the command's timeout. Says at once when nobody listens there."""
+    from ottla.admin import Admin
+
+    check_reachable(kafka)
+    return Admin(settings=dict(kafka), timeout_s=timeout_s())
+
+
+def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
+    """A wire client of this cluster, connected; `changes` are fields of `WireSettings`."""
+    from ottla.wire_client.cluster import Cluster
+    from ottla.wire_client.settings import connection_settings
+
+    timeout_ms = round(timeout_s() * 1000)
+    limits: dict[str, Any] = {"api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+    cluster = Cluster(connection_settings({"client.id": "ottla-cli", **kafka}, **{**limits, **changes}))
+    try:
+        cluster.any_broker()
+    except BaseException:
+        cluster.close()
+        raise
+    return cluster
+
+
+def check_reachable(kafka: Settings) -> None:
+    """Raise what is wrong at the address: nobody listens, another protocol, a login that is refused."""
+    from ottla.sync.client.reachable import check_answering
+
+    check_answering(kafka["bootstrap.servers"], kafka, timeout_s=min(_ANSWER_S, timeout_s()))
+
+
+def cluster_settings(
+    bootstrap_servers: str | None,
+    settings: Mapping[str, str],
+    *,
+    named: NamedCluster | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """What `reaches_a_cluster` gives."""
+    from ottla.config import admin_settings
+
+    variables = os.environ if environ is None else environ
+    given = {**({} if named is None else named.resolved(variables)), **settings}
+    servers = bootstrap_servers or given.pop("bootstrap.servers", None) or variables.get("OTTLA_BOOTSTRAP_SERVERS")
+    given.pop("bootstrap.servers", None)
+    resolved = admin_settings(servers or None, settings=given, environ=variables)
+    if "bootstrap.servers" in resolved:
+        return resolved
+    return admin_settings(DEFAULT_SERVERS, settings=given, environ=variables)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """`NAME=VALUE` lines; `#` and `!` begin comments. ConfigError names the line, and never shows a value."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MOST_FILE_BYTES + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: found bytes that are not UTF-8, wanted lines of NAME=VALUE") from None
+    if len(data) > _MOST_FILE_BYTES:
+        raise ConfigError(f"{path}: found more than {_MOST_FILE_BYTES:,} bytes, wanted lines of NAME=VALUE")
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        name, equals, value = stripped.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{path}: line {number}: wanted NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _chosen(bootstrap_servers: str | None, cluster: str | None) -> NamedCluster | None:
+    if bootstrap_servers is not None:
+        if cluster is not None:
+            raise ConfigError(f"found -b {bootstrap_servers} and --cluster {cluster}, wanted one of them")
+        return None
+    if cluster is None and any(os.environ.get(name) for name in _SERVERS_IN_ENVIRONMENT):
+        return None
+    from ottla.cli.shared.clusters_file import clusters_path, read_clusters
+
+    name = cluster or os.environ.get("OTTLA_CLUSTER")
+    found = read_clusters(clusters_path())
+    if name is None:
+        return None if found.use is None else found.clusters[found.use]
+    return found.named(name)
+
+
+def _may_be_secret(pair: str) -> bool:
+    return any(word in pair.lower() for word in ("password", "secret", "key"))

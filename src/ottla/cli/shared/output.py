@@ -1,0 +1,193 @@
+"""What commands print: a table on a terminal, one tab-separated line per item in a pipe, JSON with a schema name.
+
+    @prints
+    def list_topics(out: Output) -> None:
+        out.items("topics.list/1", (Column("topic"), Column("partitions", right=True)), found, empty="no topics")
+
+An item is a mapping of plain values: text, numbers, booleans, None, lists and mappings of them. Numbers are whole in
+plain and JSON; a table may group their digits. Nothing is ever cut. JSON is one document:
+`{"schema": "ottla.topics.list/1", "items": [...]}`; within a schema's number, fields are added and never renamed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
+
+import click
+
+from ottla.cli.shared.visible import visible, width
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Item: TypeAlias = Mapping[str, Any]
+
+
+class Format(Enum):
+    """How results are printed (`--format`)."""
+
+    TABLE = "table"
+    PLAIN = "plain"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table and of plain lines: the item's field, and how it reads. JSON has all fields of an item.
+
+    `text` makes what a table shows of the field's value; plain lines show the value itself.
+    """
+
+    name: str
+    title: str | None = None
+    right: bool = False
+    text: Callable[[Any], str] | None = None
+
+
+def prints(command: F) -> F:
+    """Give a command `--format`, `-H` and `--no-color`. It is called with `out`, an `Output`."""
+
+    @functools.wraps(command)
+    def with_output(*args: Any, output_format: str | None, header: bool, no_color: bool, **options: Any) -> Any:
+        if no_color:
+            click.get_current_context().color = False
+        chosen = Format(output_format) if output_format else default_format()
+        return command(*args, out=Output(chosen, header=header), **options)
+
+    for option in (
+        click.option("--no-color", is_flag=True, help="No colours; NO_COLOR in the environment means the same."),
+        click.option("-H", "--header", is_flag=True, help="Begin plain output with a line of names."),
+        click.option(
+            "--format",
+            "output_format",
+            type=click.Choice([each.value for each in Format]),
+            help="A table on a terminal, else plain: one line per item, separated by tabs.",
+        ),
+    ):
+        with_output = option(with_output)
+    return with_output  # type: ignore[return-value]  # a command all the same
+
+
+def default_format() -> Format:
+    """A table for people, plain lines for programs."""
+    return Format.TABLE if is_terminal(sys.stdout) else Format.PLAIN
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a person reads, or types, at this stream."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # closed, or replaced
+        return False
+
+
+class Output:
+    """Where a command's results go: stdout. What it says beside them goes to stderr (`say`)."""
+
+    def __init__(self, format: Format, *, header: bool = False) -> None:
+        self.format = format
+        self._header = header
+
+    def items(
+        self,
+        schema: str,
+        columns: Sequence[Column],
+        items: Iterable[Item],
+        *,
+        empty: str = "nothing found",
+        **fields: Any,
+    ) -> None:
+        """Print items. `empty` is said where there are none; `fields` stand beside the items in JSON.
+
+        `schema` is `NOUN.VERB/NUMBER`. Plain and JSON are streamed; a table needs all items for its widths.
+        """
+        if self.format is Format.JSON:
+            _json_items(schema, fields, items)
+        elif self.format is Format.PLAIN:
+            count = 0
+            for item in items:
+                if self._header and not count:
+                    click.echo("\t".join(column.name for column in columns))
+                count += 1
+                click.echo("\t".join(plain(item.get(column.name)) for column in columns))
+            if not count:
+                say(empty)
+        else:
+            rows = [[_cell(column, item.get(column.name)) for column in columns] for item in items]
+            if rows:
+                _print_table(columns, rows)
+            else:
+                say(empty)
+
+    def one(self, schema: str, item: Item, *, titles: Mapping[str, str] | None = None) -> None:
+        """Print one thing: name and value a line, or a JSON document."""
+        if self.format is Format.JSON:
+            click.echo(json.dumps({"schema": f"ottla.{schema}", **item}, ensure_ascii=False, indent=2))
+        elif self.format is Format.PLAIN:
+            for name, value in item.items():
+                click.echo(f"{name}\t{plain(value)}")
+        else:
+            named = {(titles or {}).get(name, name.replace("_", " ")): shown(value) for name, value in item.items()}
+            widest = max(map(width, named), default=0)
+            for name, text in named.items():
+                click.echo(f"{click.style(name, dim=True)}{' ' * (widest - width(name))}  {text}".rstrip())
+
+
+def say(text: str) -> None:
+    """Say something beside the results, on stderr."""
+    click.echo(text, err=True)
+
+
+def plain(value: Any) -> str:
+    """A value on one line without tabs: empty for None, JSON for lists and mappings."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False)
+    return visible(str(value))
+
+
+def shown(value: Any) -> str:
+    """A value for people: whole numbers with grouped digits, lists with commas."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple) and not any(isinstance(each, dict | list | tuple) for each in value):
+        return ", ".join(plain(each) for each in value)
+    return plain(value)
+
+
+def _cell(column: Column, value: Any) -> str:
+    return shown(value) if column.text is None else visible(column.text(value))
+
+
+def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    titles = [column.title or column.name.replace("_", " ") for column in columns]
+    widths = [max(width(cell) for cell in cells) for cells in zip(titles, *rows, strict=True)]
+    click.echo(click.style(_aligned(columns, widths, titles), dim=True))
+    for row in rows:
+        click.echo(_aligned(columns, widths, row))
+
+
+def _aligned(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    padded = []
+    for column, widest, cell in zip(columns, widths, cells, strict=True):
+        space = " " * (widest - width(cell))
+        padded.append(space + cell if column.right else cell + space)
+    return "  ".join(padded).rstrip()
+
+
+def _json_items(schema: str, fields: Item, items: Iterable[Item]) -> None:
+    start = json.dumps({"schema": f"ottla.{schema}", **fields}, ensure_ascii=False)
+    click.echo(start[:-1] + ', "items": [', nl=False)
+    is_first = True
+    for item in items:
+        click.echo(("\n" if is_first else ",\n") + json.dumps(item, ensure_ascii=False), nl=False)
+        is_first = False
+    click.echo("]}" if is_first else "\n]}")

@@ -1,0 +1,75 @@
+"""Progress on stderr, where a person watches and a thing takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TextIO
+
+from ottla.cli.shared.output import is_terminal
+
+_FIRST_AFTER_S = 1.0
+_EVERY_S = 0.5
+
+
+class Progress:
+    """`with Progress("read", total=1_000) as progress: progress.advance(10)`. Silent in a pipe, and for what is quick.
+
+    One line that is written over again, and removed at the end. `total` None: how much there is, is not known.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        total: int | None = None,
+        stream: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what = what
+        self._total = total
+        self._stream: Any = sys.stderr if stream is None else stream
+        self._now = now
+        self._started_at = now()
+        self._next_at = self._started_at + _FIRST_AFTER_S
+        self._is_watched = is_terminal(self._stream)
+        self._is_shown = False
+        self.done = 0
+
+    def advance(self, count: int = 1) -> None:
+        """So many more are done."""
+        self.done += count
+        if not self._is_watched:
+            return
+        at = self._now()
+        if at >= self._next_at:
+            self._next_at = at + _EVERY_S
+            self._is_shown = True
+            self._stream.write(f"\r\x1b[K{line(self._what, self.done, self._total, at - self._started_at)}")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._is_shown:
+            self._is_shown = False
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def line(what: str, done: int, total: int | None, seconds: float) -> str:
+    """`read 1,200 of 4,800 (25 %), 600/s, 6 s left`."""
+    rate = done / seconds if seconds > 0 else 0.0
+    if not total:
+        return f"{what} {done:,}, {rate:,.0f}/s"
+    left = f", {max(0, total - done) / rate:,.0f} s left" if rate > 0 else ""
+    return f"{what} {done:,} of {total:,} ({min(100, 100 * done // total)} %), {rate:,.0f}/s{left}"

@@ -1,0 +1,309 @@
+"""What every command shares: which cluster it reaches, what it prints, how it asks, how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.cli import COMMANDS, main
+from ottla.cli.shared import consent as consent_module
+from ottla.cli.shared.cluster_options import cluster_settings, reaches_a_cluster, read_properties
+from ottla.cli.shared.clusters_file import parse_clusters, read_clusters
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Format, Output
+from ottla.cli.shared.progress import Progress, line
+from ottla.cli.shared.visible import visible
+from ottla.config import Settings
+from ottla.errors import ConfigError
+from ottla.testing import Kafka
+
+CLUSTERS = """
+use = "dev"
+[clusters.dev]
+bootstrap.servers = "dev:9092"
+[clusters.prod]
+bootstrap.servers = "prod:9093"
+security.protocol = "SASL_SSL"
+sasl.mechanism = "PLAIN"
+sasl.username = "ops"
+sasl.password_env = "PROD_PASSWORD"
+read_only = true
+[clusters.careful]
+bootstrap.servers = "careful:9092"
+confirm = "name"
+"""
+
+
+@pytest.fixture
+def clusters_file(tmp_path: Path) -> Path:
+    path = tmp_path / "clusters.toml"
+    path.write_text(CLUSTERS)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def reach(clusters_file: Path) -> Callable[..., Result]:
+    """Which address, user and password a command gets."""
+
+    @click.command()
+    @reaches_a_cluster
+    def command(kafka: Settings) -> None:
+        click.echo(" ".join(str(kafka.get(name)) for name in ("bootstrap.servers", "sasl.username", "sasl.password")))
+
+    @click.command()
+    @reaches_a_cluster
+    @changes
+    def change(kafka: Settings, consent: Consent) -> None:
+        click.echo("changed" if consent.agree("Change it?") else "not changed")
+
+    def run(*arguments: str, answer: str | None = None, **environment: str) -> Result:
+        is_change = "change" in arguments
+        given = [each for each in arguments if each != "change"]
+        env = {"OTTLA_CLUSTERS": str(clusters_file), **environment}
+        return CliRunner().invoke(change if is_change else command, given, env=env, input=answer)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "reached"),
+    [
+        ([], {}, "dev:9092 None None"),
+        (["-b", "other:9092"], {}, "other:9092 None None"),
+        ([], {"OTTLA_BOOTSTRAP_SERVERS": "env:9092"}, "env:9092 None None"),
+        ([], {"OTTLA_CLIENT_BOOTSTRAP_SERVERS": "env:9092", "OTTLA_CLUSTER": "prod"}, "env:9092 None None"),
+        ([], {"OTTLA_CLUSTER": "prod", "PROD_PASSWORD": "s3"}, "prod:9093 ops s3"),
+        (["--cluster", "prod"], {"OTTLA_BOOTSTRAP_SERVERS": "env:1", "PROD_PASSWORD": "s3"}, "prod:9093 ops s3"),
+        (["--cluster", "prod", "--set", "sasl.username=me"], {"PROD_PASSWORD": "s3"}, "prod:9093 me s3"),
+    ],
+)
+def test_a_cluster_is_chosen_whole(reach, arguments: list[str], environment: dict[str, str], reached: str) -> None:
+    assert reach(*arguments, **environment).output.strip() == reached
+
+
+def test_a_password_never_goes_to_another_clusters_address(reach) -> None:
+    refused = reach("--cluster", "prod", "-b", "elsewhere:9092", PROD_PASSWORD="s3")
+    assert "wanted one of them" in str(refused.exception)
+    assert "s3" not in reach("-b", "elsewhere:9092", OTTLA_CLUSTER="prod", PROD_PASSWORD="s3").output
+
+
+def test_a_cluster_that_is_not_there_gets_the_nearest_name(reach) -> None:
+    assert "Did you mean 'prod'?" in str(reach("--cluster", "prd").exception)
+
+
+def test_a_read_only_cluster_takes_dry_runs_alone(reach) -> None:
+    refused = reach("change", "--cluster", "prod", "--yes", PROD_PASSWORD="x")
+    assert "cluster prod is read_only" in str(refused.exception)
+    assert "not changed" in reach("change", "--cluster", "prod", "--dry-run", PROD_PASSWORD="x").output
+
+
+def test_without_a_terminal_a_change_wants_yes(reach) -> None:
+    assert "--yes agrees" in str(reach("change", answer="y\n").exception)
+    assert reach("change", "--yes").output == "changed\n"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "answer", "said", "code"),
+    [
+        ("dev", "y\n", "changed\n", 0),
+        ("dev", "n\n", "nothing was changed\n", 2),
+        ("careful", "careful\n", "changed\n", 0),
+        ("careful", "y\n", "nothing was changed\n", 2),
+    ],
+)
+def test_a_terminal_is_asked(reach, monkeypatch, cluster: str, answer: str, said: str, code: int) -> None:
+    monkeypatch.setattr(consent_module, "is_terminal", lambda _stream: True)
+    options = ["--yes"] if cluster == "careful" else []
+    ended = reach("change", "--cluster", cluster, *options, answer=answer)
+    assert (ended.exit_code, ended.output.endswith(said)) == (code, True), ended.output
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[clusters.a]\n", "bootstrap.servers is missing"),
+        ('[clusters.a]\nbootstrap.servers = "a:1"\nsasl.password = "hunter2"\n', "a secret does not belong"),
+        ('[clusters.a]\nbootstrap.servers = "a:1"\nread_only = "yes"\n', "wanted true or false"),
+        ('[clusters.a]\nbootstrap.servers = "a:1"\nconfirm = true\n', "wanted 'name'"),
+        ('[clusters.a]\nbootstrap.servers = "a:1"\nsasl.password_command = []\n', "wanted a command"),
+        ('[clusters.a]\nbootstrap.servers = "a:1"\nacks = []\n', "wanted text"),
+        ("clusters = 3\n", "wanted tables"),
+        ('use = "b"\n', "none of its clusters"),
+        ("tables = 3\n", "found 'tables'"),
+        ("\xff", "found no TOML"),
+    ],
+)
+def test_a_clusters_file_that_cannot_be_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as error:
+        parse_clusters(text.encode("latin-1"), Path("clusters.toml"))
+    assert "hunter2" not in str(error.value)
+
+
+@given(st.binary(max_size=200))
+def test_a_clusters_file_of_any_bytes_is_read_or_refused(data: bytes) -> None:
+    try:
+        parse_clusters(data, Path("clusters.toml"))
+    except ConfigError:
+        pass
+
+
+def test_a_file_that_others_may_write_is_not_read(clusters_file: Path) -> None:
+    clusters_file.chmod(0o620)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_clusters(clusters_file)
+
+
+def test_a_secret_comes_from_a_command_and_is_never_shown(tmp_path: Path) -> None:
+    def password(program: str) -> str:
+        command = json.dumps([sys.executable, "-c", program])
+        text = f'[clusters.a]\nbootstrap.servers = "a:1"\nsasl.password_command = {command}\n'
+        return parse_clusters(text.encode(), tmp_path / "c.toml").named("a").resolved()["sasl.password"]
+
+    assert password("print('hunter2\\nsecond line')") == "hunter2"
+    for program in ("print('hunter2'); raise SystemExit(3)", "pass"):
+        with pytest.raises(ConfigError, match=r"sasl\.password_command") as error:
+            password(program)
+        assert "hunter2" not in str(error.value)
+
+
+def test_clusters_are_added_used_listed_and_checked(tmp_path: Path, kafka: Kafka) -> None:
+    path = tmp_path / "new" / "config.toml"
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["clusters", *arguments], env={"OTTLA_CLUSTERS": str(path)})
+
+    assert run("add", "here", "-b", kafka.bootstrap_servers).exit_code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    options = ["-b", "x:1", "--set", "security.protocol=SASL_SSL", "--set", "sasl.username=ops"]
+    options += ["--password-env", "P", "--read-only"]
+    assert run("add", "other", *options).exit_code == 0
+    assert run("use", "here").exit_code == 0
+    assert run("use", "other").exit_code == 0
+    listed = json.loads(run("list", "--format", "json").output)
+    assert listed["schema"] == "ottla.clusters.list/1"
+    assert [(each["name"], each["used"], each["read_only"], each["secrets"]) for each in listed["items"]] == [
+        ("here", False, False, {}),
+        ("other", True, True, {"sasl.password": "env"}),
+    ]
+    assert f"answered\t{kafka.bootstrap_servers}" in run("check", "here").output
+    assert run("add", "here", "-b", "x:1").exit_code == 2
+    refused = run("add", "bad", "-b", "x:1", "--set", "sasl.password=hunter2")
+    assert refused.exit_code == 2
+    assert "hunter2" not in refused.output + path.read_text()
+    assert run("check", "hre").exit_code == 2
+
+
+def test_a_properties_file_is_settings(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("# ours\nbootstrap.servers = a:1\n\nclient.id=me=you\n")
+    assert read_properties(path) == {"bootstrap.servers": "a:1", "client.id": "me=you"}
+    assert cluster_settings(None, read_properties(path), environ={})["bootstrap.servers"] == "a:1"
+    path.write_text("sasl.password hunter2")
+    with pytest.raises(ConfigError, match="line 1: wanted NAME=VALUE") as error:
+        read_properties(path)
+    assert "hunter2" not in str(error.value)
+
+
+ITEMS = [{"topic": "a\tb\x1b[31m", "bytes": 1234567, "tags": ["x"], "none": None}, {"topic": "日本", "bytes": 5}]
+COLUMNS = (Column("topic"), Column("bytes", right=True))
+
+
+def printed(format: Format, capsys: pytest.CaptureFixture[str], *, header: bool = False) -> str:
+    Output(format, header=header).items("topics.list/1", COLUMNS, ITEMS, of="all")
+    return capsys.readouterr().out
+
+
+def test_a_table_is_aligned_and_never_cut(capsys) -> None:
+    assert [each.rstrip() for each in printed(Format.TABLE, capsys).splitlines()] == [
+        "topic" + " " * 13 + "bytes",
+        "a\\tb\\x1b[31m  1,234,567",
+        "日本" + " " * 18 + "5",
+    ]
+
+
+def test_plain_is_one_line_per_item(capsys) -> None:
+    assert printed(Format.PLAIN, capsys) == "a\\tb\\x1b[31m\t1234567\n日本\t5\n"
+    assert printed(Format.PLAIN, capsys, header=True).splitlines()[0] == "topic\tbytes"
+
+
+def test_json_is_one_document_with_its_schema(capsys) -> None:
+    assert json.loads(printed(Format.JSON, capsys)) == {"schema": "ottla.topics.list/1", "of": "all", "items": ITEMS}
+    Output(Format.JSON).items("topics.list/1", COLUMNS, [])
+    assert json.loads(capsys.readouterr().out) == {"schema": "ottla.topics.list/1", "items": []}
+
+
+@given(st.text())
+def test_nothing_that_is_shown_moves_a_cursor(text: str) -> None:
+    shown = visible(text)
+    assert all(ord(each) >= 32 and not 0x7F <= ord(each) <= 0x9F for each in shown)
+    assert not set(shown) & set("\u202e\u2066\u2028")
+
+
+def test_progress_speaks_to_a_person_after_a_second() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    at = [0.0]
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        at[0] = 0.0
+        with Progress("read", total=100, stream=stream, now=lambda: at[0]) as progress:
+            progress.advance(10)
+            at[0] = 2.0
+            progress.advance(10)
+    assert terminal.getvalue() == "\r\x1b[Kread 20 of 100 (20 %), 10/s, 8 s left\r\x1b[K"
+    assert pipe.getvalue() == ""
+    assert line("read", 5, None, 0.0) == "read 5, 0/s"
+
+
+@pytest.mark.parametrize("path", [["topics", "lst"], ["dlq", "sow"], ["clusters", "chek"], ["broker", "strt"]])
+def test_every_level_suggests(path: list[str]) -> None:
+    ended = CliRunner().invoke(main, path)
+    assert ended.exit_code == 2
+    assert "Did you mean" in ended.output
+
+
+def test_every_group_suggests() -> None:
+    context = click.Context(main)
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert not isinstance(command, click.Group) or isinstance(command, CommandGroup), name
+
+
+def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
+    path = tmp_path / "many.toml"
+    path.write_text("".join(f'[clusters.c{number}]\nbootstrap.servers = "a:1"\n' for number in range(5_000)))
+    path.chmod(0o600)
+    command = [sys.executable, "-m", "ottla", "clusters", "list"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OTTLA_CLUSTERS": str(path)}
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(30) == 0
+
+
+def test_an_interrupt_is_130(monkeypatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ottla.cli.clusters.read_clusters", interrupted)
+    assert CliRunner().invoke(main, ["clusters", "list"]).exit_code == 130
