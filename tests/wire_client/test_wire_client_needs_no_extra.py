@@ -53,4 +53,4 @@ def test_quotas_are_set_and_listed_without_pyarrow() -> None:
         servers = ("--bootstrap-servers", cluster.bootstrap_servers)
         run_without_extras(command, "quotas", "set", "producer_byte_rate=1024", "--user", "alice", *servers)
         listed = run_without_extras(command, "quotas", "list", *servers)
-    assert listed.splitlines()[1].split() == ["alice", "producer_byte_rate", "1,024"]
+    assert listed.split() == ["alice", "producer_byte_rate", "1024"]

@@ -48,9 +48,9 @@ def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
 
     check_reachable(kafka)
     found = describe(kafka, _entity(**entity))
-    items = [
+    items: list[dict[str, Any]] = [
         {kind: quota.entity[kind] or DEFAULT for kind in KINDS if kind in quota.entity}
-        | {"quota": quota.name, "value": quota.value}
+        | {"quota": quota.name, "value": int(quota.value) if quota.value.is_integer() else quota.value}
         for quota in found
     ]
     columns = [*map(Column, KINDS), Column("quota"), Column("value", right=True, text=lambda value: f"{value:,.15g}")]

@@ -190,7 +190,11 @@ def test_clusters_are_added_used_listed_and_checked(tmp_path: Path, kafka: Kafka
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     options = ["-b", "x:1", "--set", "security.protocol=SASL_SSL", "--set", "sasl.username=ops"]
     options += ["--password-env", "P", "--read-only"]
-    assert run("add", "other", *options).exit_code == 0
+    unfinished = run("add", "other", *options)
+    assert unfinished.exit_code == 2
+    assert "sasl.mechanism" in unfinished.output
+    added = run("add", "other", *options, "--set", "sasl.mechanism=PLAIN")
+    assert added.exit_code == 0, added.output
     assert run("use", "here").exit_code == 0
     assert run("use", "other").exit_code == 0
     listed = json.loads(run("list", "--format", "json").output)
