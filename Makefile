@@ -11,11 +11,12 @@ FLIGHTS ?= 20000
 # compiles all of them again, and pytest rewrites 400 files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint torture contract spark-oldest clients bench bench-page soak clean client-suites
+.PHONY: help setup demo test check lint torture contract spark-oldest clients bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
 	@echo "make test     set up, then run lint, types, import contracts and all tests"
+	@echo "make check    lint, types, import contracts and the fast tests: under a minute"
 	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
 	@echo "make simulate clusters in a simulated world, from seeds (SEEDS=20 FIRST=1 BROKERS=3 MINUTES=2)"
 	@echo "make lint     ruff, mypy and import contracts alone"
@@ -47,6 +48,19 @@ lint: $(STAMP)
 	@$(VENV)/bin/mypy
 	@echo "==> import contracts"
 	@$(VENV)/bin/lint-imports
+
+# Before each commit: what decides (no client, few brokers), and what keeps pages and files true. Properties are tried
+# with few examples; `make test` tries them with more. JOBS=4 where there are more cores.
+FAST := tests/wire tests/serdes tests/sdk/consumer tests/sdk/failures tests/sdk/config tests/cli/shared \
+	tests/broker/raft/test_raft_machine.py tests/broker/time tests/broker/replication/test_leader_state.py \
+	tests/broker/storage/test_log.py tests/broker/storage/test_validator.py tests/broker/storage/test_retention.py \
+	tests/broker/groups/test_classic_group.py tests/broker/groups/test_assignors.py \
+	tests/broker/server/test_produce_and_fetch.py tests/broker/quotas/test_quota_policy.py \
+	tests/admin/test_facts.py tests/docs/test_repository_files.py tests/docs/test_comparison_page.py
+check: JOBS ?= 2
+check: lint
+	@echo "==> fast tests, in $(JOBS) processes"
+	@HYPOTHESIS_PROFILE=brisk $(PY) -m pytest -q -n $(JOBS) -m "not slow and not soak and not clients" $(FAST)
 
 # Long rounds of faults under an oracle, from a seed: make torture SECONDS=600 SEED=1 [SHELLS=threads RECORDS=... FAULTS=...]
 torture: SECONDS ?= 300

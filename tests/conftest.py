@@ -1,4 +1,4 @@
-"""Hypothesis profiles (`HYPOTHESIS_PROFILE=thorough` for long runs), and how tests are shared among processes."""
+"""Hypothesis profiles (HYPOTHESIS_PROFILE: `thorough`, `brisk` for `make check`), and how processes share the tests."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
 settings.register_profile("quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("brisk", settings.get_profile("quick"), max_examples=8)
 settings.register_profile("thorough", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
