@@ -10,14 +10,26 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from broker_embedded.common.config import BROKER_SETTINGS, TOPIC_SETTINGS, Definition, UpdateMode
+from broker_embedded.common.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Definition, UpdateMode
+from broker_embedded.common.group_bounds import BOUNDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "broker.md"
 BEGIN, END = "<!-- settings: written by tools/broker_settings.py -->\n", "<!-- end of settings -->\n"
 DEFINED_IN = ROOT / "broker_embedded" / "common"
+
+GROUPS = """
+### Of a group
+
+All can be set while the broker runs, also for a group that does not exist yet: `IncrementalAlterConfigs` of the
+resource `GROUP`, as `kafka-configs.sh --entity-type groups` sends it. A member hears of a change with its next
+heartbeat. A value outside of the broker's bounds (`group.consumer.min.session.timeout.ms` and its like) is refused;
+tests that want short sessions start the broker with a lower bound.
+
+"""
 
 CHANGES = {
     UpdateMode.READ_ONLY: "at start",
@@ -27,23 +39,31 @@ CHANGES = {
 
 
 def render() -> str:
-    """Both tables."""
+    """All tables."""
     product = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "broker_embedded").rglob("*.py")
         if path.parent != DEFINED_IN
     )
-    acted_on = {name for name in (*TOPIC_SETTINGS, *BROKER_SETTINGS) if _attribute_is_in(product, name)}
-    acted_on |= {each.synonym for name, each in TOPIC_SETTINGS.items() if name in acted_on and each.synonym}
+    named = (*TOPIC_SETTINGS, *BROKER_SETTINGS, *GROUP_SETTINGS)
+    acted_on = {name for name in named if _attribute_is_in(product, name)}
+    acted_on |= {name for names in BOUNDS.values() for name in names}
+    inherited = (*TOPIC_SETTINGS.items(), *GROUP_SETTINGS.items())
+    acted_on |= {each.synonym for name, each in inherited if name in acted_on and each.synonym}
     page = "\n### Of a broker\n\n| setting | type | default | can be set | what it does |\n|---|---|---|---|---|\n"
     page += "".join(_row(each, CHANGES[each.update_mode], name in acted_on) for name, each in BROKER_SETTINGS.items())
-    page += "\n### Of a topic\n\nAll can be set while the broker runs.\n\n"
-    page += "| setting | type | default | default from | what it does |\n|---|---|---|---|---|\n"
-    page += "".join(
-        _row(each, f"`{each.synonym}`" if each.synonym else "", name in acted_on)
-        for name, each in TOPIC_SETTINGS.items()
-    )
+    page += "\n### Of a topic\n\nAll can be set while the broker runs.\n\n" + _inherited(TOPIC_SETTINGS, acted_on)
+    page += GROUPS + _inherited(GROUP_SETTINGS, acted_on)
     return page + "\n"
+
+
+def _inherited(settings: Mapping[str, Definition], acted_on: set[str]) -> str:
+    """Settings of a resource that have their default from the broker."""
+    table = "| setting | type | default | default from | what it does |\n|---|---|---|---|---|\n"
+    return table + "".join(
+        _row(each, f"`{each.synonym}`" if each.synonym in BROKER_SETTINGS else "", name in acted_on)
+        for name, each in settings.items()
+    )
 
 
 def _attribute_is_in(product: str, name: str) -> bool:

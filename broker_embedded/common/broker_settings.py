@@ -304,8 +304,12 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int = setting(
         _INT, 45_000, "session timeout of a KIP-848 group", check=at_least(1), update=_CLUSTER
     )
-    group_consumer_min_session_timeout_ms: int = setting(_INT, 45_000, "lower bound of it", check=at_least(1))
-    group_consumer_max_session_timeout_ms: int = setting(_INT, 60_000, "upper bound of it", check=at_least(1))
+    group_consumer_min_session_timeout_ms: int = setting(
+        _INT, 45_000, "least consumer.session.timeout.ms of a group", check=at_least(1)
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        _INT, 60_000, "greatest consumer.session.timeout.ms of a group", check=at_least(1)
+    )
     group_consumer_heartbeat_interval_ms: int = setting(
         _INT,
         5_000,
@@ -313,8 +317,25 @@ class BrokerConfig:
         check=at_least(1),
         update=_CLUSTER,
     )
-    group_consumer_min_heartbeat_interval_ms: int = setting(_INT, 5_000, "lower bound of it", check=at_least(1))
-    group_consumer_max_heartbeat_interval_ms: int = setting(_INT, 15_000, "upper bound of it", check=at_least(1))
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        _INT, 5_000, "least consumer.heartbeat.interval.ms of a group", check=at_least(1)
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        _INT, 15_000, "greatest consumer.heartbeat.interval.ms of a group", check=at_least(1)
+    )
+    group_consumer_assignment_interval_ms: int = setting(
+        _INT,
+        0,
+        "shortest time between two assignments of a KIP-848 group (KIP-1263). Kafka's default is 1000; "
+        "0 here, so that a test's second consumer has its share at once",
+        check=at_least(0),
+    )
+    group_consumer_min_assignment_interval_ms: int = setting(
+        _INT, 0, "least consumer.assignment.interval.ms of a group", check=at_least(0)
+    )
+    group_consumer_max_assignment_interval_ms: int = setting(
+        _INT, 15_000, "greatest consumer.assignment.interval.ms of a group", check=at_least(0)
+    )
     group_consumer_max_size: int = setting(_INT, INT_MAX, "members of a KIP-848 group", check=at_least(1))
     group_consumer_assignors: tuple[str, ...] = setting(
         _LIST, ("uniform", "range"), "server-side assignors, the default first", check=each_of("uniform", "range")

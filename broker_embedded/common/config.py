@@ -1,4 +1,4 @@
-"""The broker's and the topics' settings, under Kafka's names with Kafka's defaults.
+"""The broker's, the topics' and the groups' settings, under Kafka's names with Kafka's defaults.
 
 Where a default differs from Kafka's, the doc text says so and why. `BrokerConfig` and `TopicConfig` are frozen:
 a dynamic change makes a new one. `attribute = name with "." written "_"`: `config.segment_bytes` is `segment.bytes`.
@@ -11,14 +11,17 @@ from typing import Any
 
 from broker_embedded.common.broker_settings import BROKER_SETTINGS, BrokerConfig, attribute_of
 from broker_embedded.common.config_definition import ConfigType, Definition, InvalidConfig, UpdateMode
+from broker_embedded.common.group_settings import GROUP_SETTINGS, GroupSettings
 from broker_embedded.common.topic_settings import TOPIC_SETTINGS, TopicConfig
 
 __all__ = [
     "BROKER_SETTINGS",
+    "GROUP_SETTINGS",
     "TOPIC_SETTINGS",
     "BrokerConfig",
     "ConfigType",
     "Definition",
+    "GroupSettings",
     "InvalidConfig",
     "TopicConfig",
     "UpdateMode",

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from broker_embedded.common.config import (
     BROKER_SETTINGS,
+    GROUP_SETTINGS,
     TOPIC_SETTINGS,
+    BrokerConfig,
     ConfigType,
     Definition,
     InvalidConfig,
     UpdateMode,
 )
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.group_bounds import check_group_settings
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord, ResourceType, SetConfig
 from ottla_wire.protocol import ErrorCode
 
 
-def change_configs(image: ClusterImage, change: ConfigChange) -> list[MetadataRecord]:
-    """The records of one resource's change; BrokerError if any part of it cannot be, then none of it happens."""
+def change_configs(image: ClusterImage, change: ConfigChange, *, config: BrokerConfig) -> list[MetadataRecord]:
+    """The records of one resource's change; BrokerError if any part of it cannot be, then none of it happens.
+
+    `config` has the bounds of what groups may be given.
+    """
     definitions = _definitions(image, change)
     before = dict(image.config_overrides(change.resource_type, change.resource_name))
     after: dict[str, str] = {} if change.replaces_all else dict(before)
@@ -43,6 +49,11 @@ def change_configs(image: ClusterImage, change: ConfigChange) -> list[MetadataRe
             after.pop(name, None)
         else:
             after[name] = value
+    if change.resource_type is ResourceType.GROUP:
+        try:
+            check_group_settings(config, after)
+        except InvalidConfig as error:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, error.told()) from None
     return [
         SetConfig(
             resource_type=change.resource_type, resource_name=change.resource_name, name=name, value=after.get(name)
@@ -53,12 +64,18 @@ def change_configs(image: ClusterImage, change: ConfigChange) -> list[MetadataRe
 
 
 def _may_be_unknown(change: ConfigChange, operation: ConfigOperation) -> bool:
-    """As Kafka, which keeps a broker's settings for plugins that it does not know of."""
+    """As Kafka, which keeps a broker's settings for plugins that it does not know of, and deletes what is not there."""
+    if change.resource_type is ResourceType.GROUP:
+        return operation is ConfigOperation.DELETE
     return change.resource_type is ResourceType.BROKER and operation in (ConfigOperation.SET, ConfigOperation.DELETE)
 
 
-_OF_KIND = {ResourceType.TOPIC: "topic ", ResourceType.BROKER: ""}
-_WRONG_VALUE = {ResourceType.TOPIC: ErrorCode.INVALID_CONFIG, ResourceType.BROKER: ErrorCode.INVALID_REQUEST}
+_OF_KIND = {ResourceType.TOPIC: "topic ", ResourceType.BROKER: "", ResourceType.GROUP: "group "}
+_WRONG_VALUE = {
+    ResourceType.TOPIC: ErrorCode.INVALID_CONFIG,
+    ResourceType.BROKER: ErrorCode.INVALID_REQUEST,
+    ResourceType.GROUP: ErrorCode.INVALID_CONFIG,
+}
 """What Kafka answers for a value that a setting cannot have."""
 _OF_THE_NODE = frozenset({"node.id", "broker.id", "process.roles", "listeners", "advertised.listeners", "log.dirs"})
 """What is decided when a node starts, without a definition of its own."""
@@ -80,6 +97,10 @@ def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definit
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
             )
         return BROKER_SETTINGS
+    if change.resource_type is ResourceType.GROUP:
+        if not name:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        return GROUP_SETTINGS
     raise BrokerError(
         ErrorCode.INVALID_REQUEST, f"settings of a {change.resource_type.name.lower()} cannot be changed here"
     )

@@ -297,7 +297,7 @@ class Controller:
 
     def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool) -> asyncio.Future[list[Outcome]]:
         def change(wanted: ConfigChange) -> Sequence[MetadataRecord]:
-            records = configs.change_configs(self._changes.image, wanted)
+            records = configs.change_configs(self._changes.image, wanted, config=self._config)
             named = {record.name for record in records if isinstance(record, SetConfig)}
             if elections.UNCLEAN_SETTING in named:  # who waits for a leader need not wait for another event
                 records += elections.elect_for_leaderless(

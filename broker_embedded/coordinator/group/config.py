@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.facts import fact
+from broker_embedded.common.group_bounds import group_settings
 
 from .classic.group import ClassicGroupConfig
 from .consumer.heartbeat import ConsumerGroupConfig
@@ -13,6 +16,7 @@ _MINUTE_MS = 60_000
 
 @fact
 class GroupConfig:
+    broker: BrokerConfig
     classic: ClassicGroupConfig
     consumer: ConsumerGroupConfig
     min_session_timeout_ms: int
@@ -24,18 +28,29 @@ class GroupConfig:
     @classmethod
     def of(cls, broker: BrokerConfig) -> GroupConfig:
         return cls(
+            broker=broker,
             classic=ClassicGroupConfig(
                 initial_rebalance_delay_ms=broker.group_initial_rebalance_delay_ms, max_size=broker.group_max_size
             ),
-            consumer=ConsumerGroupConfig(
-                session_timeout_ms=broker.group_consumer_session_timeout_ms,
-                heartbeat_interval_ms=broker.group_consumer_heartbeat_interval_ms,
-                max_size=broker.group_consumer_max_size,
-                assignors=broker.group_consumer_assignors,
-            ),
+            consumer=_consumer_config(broker, {}),
             min_session_timeout_ms=broker.group_min_session_timeout_ms,
             max_session_timeout_ms=broker.group_max_session_timeout_ms,
             offset_metadata_max_bytes=broker.offset_metadata_max_bytes,
             offsets_retention_ms=broker.offsets_retention_minutes * _MINUTE_MS,
             offsets_retention_check_interval_ms=broker.offsets_retention_check_interval_ms,
         )
+
+    def consumer_of(self, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
+        """What a KIP-848 group obeys that has these settings of its own."""
+        return _consumer_config(self.broker, overrides) if overrides else self.consumer
+
+
+def _consumer_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
+    group = group_settings(broker, overrides)
+    return ConsumerGroupConfig(
+        session_timeout_ms=group.consumer_session_timeout_ms,
+        heartbeat_interval_ms=group.consumer_heartbeat_interval_ms,
+        assignment_interval_ms=group.consumer_assignment_interval_ms,
+        max_size=broker.group_consumer_max_size,
+        assignors=broker.group_consumer_assignors,
+    )

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.metadata.records import ResourceType
 from ottla_wire.protocol import ErrorCode
 
 from ..runtime.errors import client_error
@@ -17,7 +18,7 @@ from ..runtime.reply import Reply
 from ..runtime.shard import CoordinatorRecord, ShardContext, Timer
 from .config import GroupConfig
 from .consumer.group import ConsumerGroup
-from .consumer.heartbeat import HeartbeatRequest, HeartbeatResponse, heartbeat
+from .consumer.heartbeat import ConsumerGroupConfig, HeartbeatRequest, HeartbeatResponse, heartbeat
 from .consumer.leave import expire, leave
 from .consumer.member import MemberState
 from .consumer.records import ConsumerRecord, GroupEpoch, MemberMetadata, Regex, encode
@@ -61,12 +62,12 @@ class ConsumerGroups:
     def on_loaded(self) -> None:
         """Every member has a whole session ahead, and who has to give partitions back its whole rebalance timeout."""
         now_ms = self._context.monotonic_ms()
-        config = self._config().consumer
         for group in list(self._groups.values()):
             if not group.members and group.epoch == 0:
                 # What compaction left of a group that was deleted: tombstones of its parts.
                 del self._groups[group.group_id]
                 continue
+            config = self._config_of(group)
             for member_id, member in group.members.items():
                 group.session_deadlines_ms[member_id] = now_ms + config.session_timeout_ms
                 if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
@@ -119,11 +120,16 @@ class ConsumerGroups:
         return heartbeat(
             group,
             request,
-            config=self._config().consumer,
+            config=self._config_of(group),
             image=image,
             now_ms=self._context.monotonic_ms(),
             wall_ms=self._context.now_ms(),
         )
+
+    def _config_of(self, group: ConsumerGroup) -> ConsumerGroupConfig:
+        """The settings as they are now: a change is seen by the next heartbeat."""
+        overrides = self._context.metadata().config_overrides(ResourceType.GROUP, group.group_id)
+        return self._config().consumer_of(overrides)
 
     def remove(self, group: ConsumerGroup) -> list[CoordinatorRecord]:
         """Take an empty group out of memory; the tombstones that take it out of the log."""

@@ -1,6 +1,6 @@
 """AlterConfigs (key 33), versions 0-2: replaces all settings of a resource; what is not named returns to its default.
 
-Superseded by IncrementalAlterConfigs. Topics and brokers only.
+Superseded by IncrementalAlterConfigs. Topics, brokers and groups only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DescribeConfigs (key 32), versions 1-4: settings of topics and brokers, where each comes from, and its synonyms.
+"""DescribeConfigs (key 32), versions 1-4: settings of topics, brokers and groups, where each is from, and its synonyms.
 
-Not done: broker loggers, client metrics and groups (they are described as empty).
+Not done: broker loggers and client metrics (they are described as empty).
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ def _views(ctx: RequestContext[Needs], resource: Message) -> list[SettingView]:
                 f"this is broker {ctx.services.node_id}; ask broker {name} about its settings",
             )
         return config_view.broker_settings(ctx.services, cluster_wide=not name)
+    if kind is ResourceType.GROUP:
+        if not name:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return config_view.group_settings(ctx.services, image.config_overrides(ResourceType.GROUP, name))
     return []
 
 

@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (key 44), versions 0-1: set, delete, append to or subtract from single settings.
 
-Changes take effect at once, in the running logs too. Not done: broker loggers, client metrics and groups are refused.
+Changes take effect at once, in the running logs too; a group's with the next heartbeat of a member. Not done: broker
+loggers and client metrics are refused.
 """
 
 from __future__ import annotations

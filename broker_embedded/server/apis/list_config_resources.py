@@ -27,6 +27,7 @@ def handle(ctx: RequestContext[HasMetadata], request: Message) -> Response:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"resource type {min(unknown)} is unknown")
     image = ctx.services.metadata.image
     names: dict[ResourceType, list[str]] = {
+        ResourceType.GROUP: sorted(name for kind, name in image.configs if kind is ResourceType.GROUP),
         ResourceType.TOPIC: sorted(image.topics),
         ResourceType.BROKER: [str(node) for node in sorted(image.brokers)],
         ResourceType.BROKER_LOGGER: [str(node) for node in sorted(image.brokers)],

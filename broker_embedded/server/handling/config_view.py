@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from broker_embedded.common.config import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigType, UpdateMode
+from broker_embedded.common.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, ConfigType, UpdateMode
 from broker_embedded.common.facts import fact
+from broker_embedded.common.group_settings import INTERNAL_GROUP_SETTINGS
 from broker_embedded.metadata.records import ResourceType
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 Synonym = tuple[str, str | None, ConfigSource]
@@ -92,6 +94,34 @@ def topic_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[S
                 name=name,
                 value=places[0][1] if places else definition.format(definition.default),
                 source=places[0][2] if places else ConfigSource.DEFAULT,
+                read_only=False,
+                type=definition.type,
+                doc=definition.doc,
+                synonyms=places,
+            )
+        )
+    return views
+
+
+def group_settings(broker: ConfigPlaces, overrides: Mapping[str, str]) -> list[SettingView]:
+    """The settings of a group that has `overrides`; the group need not exist."""
+    views = []
+    for name, definition in GROUP_SETTINGS.items():
+        if name in INTERNAL_GROUP_SETTINGS and name not in overrides:
+            continue
+        places: list[Synonym] = []
+        if name in overrides:
+            places.append((name, overrides[name], ConfigSource.GROUP))
+        if definition.synonym in BROKER_SETTINGS:
+            places += _broker_places(broker, definition.synonym)
+        else:
+            default = definition.format(definition.default)
+            places.append((definition.synonym or name, default, ConfigSource.DEFAULT))
+        views.append(
+            SettingView(
+                name=name,
+                value=places[0][1],
+                source=places[0][2],
                 read_only=False,
                 type=definition.type,
                 doc=definition.doc,

@@ -43,7 +43,7 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup:
-    """Changed by `replay` alone, except for deadlines, which are not kept."""
+    """Changed by `replay` alone, except for deadlines and the time of the assignment, which are not kept."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -61,6 +61,8 @@ class ConsumerGroup:
         self.session_deadlines_ms: dict[str, int] = {}
         self.rebalance_deadlines_ms: dict[str, tuple[int, int]] = {}
         """member id -> (deadline, member epoch): give partitions back by then."""
+        self.assigned_at_ms: int | None = None
+        """When the target was computed, if this broker did it."""
         self.checked_image: object = None
         """The metadata image that `topics` and `regexes` were last compared with."""
 
@@ -91,6 +93,10 @@ class ConsumerGroup:
         instance_id = member.subscription.instance_id
         previous = self.static_members.get(instance_id) if instance_id is not None else None
         return self.targets.get(previous, NOTHING) if previous is not None else NOTHING
+
+    def may_assign(self, now_ms: int, interval_ms: int) -> bool:
+        """Whether the last target is old enough for the next one."""
+        return self.assigned_at_ms is None or now_ms - self.assigned_at_ms >= interval_ms
 
     def is_owned(self, partition: TopicIdPartition) -> bool:
         return partition in self._owners

@@ -38,10 +38,12 @@ from .target import compute_target, group_changes, regex_changes, unused_regexes
 
 @fact
 class ConsumerGroupConfig:
-    """The broker's settings that a KIP-848 group obeys."""
+    """The settings that a KIP-848 group obeys, its own or the broker's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 0
+    """The next target waits for so long after the last one (KIP-1263)."""
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first is the default."""
@@ -163,7 +165,8 @@ def heartbeat(
         recorder.add(regex)
     for change in group_changes(group, image=image, force=must_assign):
         recorder.add(change)
-    if group.epoch > group.assignment_epoch:
+    if group.epoch > group.assignment_epoch and group.may_assign(now_ms, config.assignment_interval_ms):
+        group.assigned_at_ms = now_ms
         for change in compute_target(group, ASSIGNORS[group.assignor(config.assignors[0])]):
             recorder.add(change)
 
