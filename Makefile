@@ -62,7 +62,8 @@ check: lint
 	@echo "==> fast tests, in $(JOBS) processes"
 	@HYPOTHESIS_PROFILE=brisk $(PY) -m pytest -q -n $(JOBS) -m "not slow and not soak and not clients" $(FAST)
 
-# Long rounds of faults under an oracle, from a seed: make torture SECONDS=600 SEED=1 [SHELLS=threads RECORDS=... FAULTS=...]
+# Long rounds of faults under an oracle, from a seed: make torture SECONDS=600 SEED=1 [SHELLS=threads RECORDS=... FAULTS=...
+# RETRY_TOPICS=yes]
 torture: SECONDS ?= 300
 torture: SEED ?= 1
 torture: SHELLS ?= threads,asyncio
@@ -71,7 +72,7 @@ torture: FAULTS ?= 18
 torture: $(STAMP)
 	@$(PY) -m pytest -m soak
 	@PYTHONPATH=tests/torture $(PY) -m torture_kit --seconds $(SECONDS) --seed $(SEED) --shells $(SHELLS) \
-		--records $(RECORDS) --faults $(FAULTS)
+		--records $(RECORDS) --faults $(FAULTS) $(if $(RETRY_TOPICS),--retry-topics)
 
 # The Spark tests once more, with all that can be had beside PySpark only for some of its versions.
 spark-oldest: setup

@@ -192,6 +192,31 @@ def test_what_a_member_did_before_it_was_thrown_out_may_come_again():
     assert judge(PLAN, evidence) == []
 
 
+def test_what_came_out_of_a_retry_topic_may_be_committed_in_its_own():
+    evidence = good_evidence()
+    first = deliver_again(evidence, after_s=1)
+    evidence.deliveries[FIRST.name].remove(first)
+    commits = evidence.commits[FIRST.group, FIRST.source, first.partition]
+    commits.insert(0, Committed(first.at_s + 0.5, first.offset + 1, ""))
+    name = (FIRST.name, first.partition, first.offset)
+    evidence.retried[name] = [first.at_s + 2]
+    assert any("was committed" in violation for violation in judge(PLAN, evidence)), "it was not there yet"
+    evidence.retried[name] = [first.at_s + 0.4]
+    assert judge(PLAN, evidence) == []
+
+
+def test_a_copy_in_a_retry_topic_explains_a_repeat_only_if_its_writer_may_have_ended_before_the_commit():
+    evidence = good_evidence()
+    first = deliver_again(evidence, after_s=1)
+    evidence.retried[FIRST.name, first.partition, first.offset] = [first.at_s - 0.5]
+    assert any("nothing had happened" in violation for violation in judge(PLAN, evidence))
+    kill_s = first.at_s - 0.4
+    evidence.incidents.append(Incident(kind="kill", member=f"{FIRST.name}-0", from_s=kill_s, until_s=kill_s))
+    assert judge(PLAN, evidence) == []
+    evidence.incidents[-1] = replace(evidence.incidents[-1], member=f"{PLAN.stages[1].name}-0")
+    assert any("nothing had happened" in violation for violation in judge(PLAN, evidence)), "of another stage"
+
+
 def left_uncommitted_from(evidence: Evidence, *, count: int) -> Delivery:
     """The last records of a partition are not committed. The delivery of the first of them."""
     deliveries = [one for one in evidence.deliveries[FIRST.name] if one.partition == 0]

@@ -22,13 +22,20 @@ def main() -> int:
     parser.add_argument("--shells", default="threads,asyncio", help="which shells take turns")
     parser.add_argument("--records", type=int, default=4_000, help="inputs of a round")
     parser.add_argument("--faults", type=int, default=18, help="faults of a round")
+    parser.add_argument("--retry-topics", action="store_true", help="what fails goes through retry topics")
     options = parser.parse_args()
     until_s = time.monotonic() + options.seconds
     seed = options.seed
     rounds = 0
     while rounds == 0 or time.monotonic() < until_s:
         for shell in options.shells.split(","):
-            plan = Plan.draw(seed=seed, shell=shell, records=options.records, faults=options.faults)
+            plan = Plan.draw(
+                seed=seed,
+                shell=shell,
+                records=options.records,
+                faults=options.faults,
+                has_retry_topics=options.retry_topics,
+            )
             directory = Path(tempfile.mkdtemp(prefix="torture-"))
             verdict = run_round(plan, directory)
             if not verdict.is_kept:

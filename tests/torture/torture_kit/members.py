@@ -47,6 +47,7 @@ class Member:
             "ordering": stage.ordering,
             "concurrency": stage.concurrency,
             "is_batch": stage.is_batch,
+            "retry_delays_s": stage.retry_delays_s,
             "servers": link.bootstrap_servers,
             "journal": str(self.journal),
             "commit_every_s": plan.commit_every_s,

@@ -14,6 +14,7 @@ docs/explanation/guarantees.md:
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -78,6 +79,8 @@ class Evidence:
     log_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     deliveries: dict[str, list[Delivery]] = field(default_factory=dict)
     """By stage."""
+    retried: dict[tuple[str, int, int], list[float]] = field(default_factory=dict)
+    """Stage, partition and offset → when it was put into a retry topic, in seconds."""
     incidents: list[Incident] = field(default_factory=list)
 
     def add_events(self, events: Iterable[MemberEvent], session_timeout_s: float) -> None:
@@ -181,6 +184,9 @@ def unexplained(plan: Plan, stage: StagePlan, evidence: Evidence) -> Iterator[st
                 f"{stage.name}: {stage.source}-{partition} offset {offset} ({first.key} {first.sequence}) was sent on "
                 f"by {first.send_id} at {first.at_s:.3f} and again by {second.send_id} at {second.at_s:.3f}"
             )
+            copies = evidence.retried.get((stage.name, partition, offset), [])
+            if _has_copy_of_a_disturbed_member(plan, stage, copies, evidence.incidents, bound_s):
+                continue
             if not reasons:
                 yield f"{what}, and nothing had happened to {first.member}"
             elif all(first.at_s < incident.from_s - bound_s for incident in reasons):
@@ -195,7 +201,10 @@ def committed_again(stage: StagePlan, evidence: Evidence) -> Iterator[str]:
     for (partition, offset), deliveries in _by_record(evidence.deliveries.get(stage.name, [])).items():
         commits = evidence.commits.get((stage.group, stage.source, partition), [])
         times = [commit.at_s for commit in commits]
+        retried_s = min(evidence.retried.get((stage.name, partition, offset), []), default=math.inf)
         for delivery in deliveries:
+            if delivery.at_s >= retried_s:
+                continue  # out of a retry topic: in its own one it was done when that took it
             # 5 ms: the clocks of broker and member are one clock, but each reads it at its own moment.
             index = bisect_left(times, delivery.at_s - 0.005) - 1
             if index < 0 or _is_cut_off(delivery, evidence.incidents):
@@ -241,6 +250,20 @@ def _explains(incident: Incident, first: Delivery, again: Delivery, session_time
         return incident.until_s + AFTERMATH_S >= first.at_s
     # A member that was cut off goes on with what it has in flight until it hears that it was thrown out.
     return incident.member == again.member and incident.until_s + session_timeout_s + AFTERMATH_S >= again.at_s
+
+
+def _has_copy_of_a_disturbed_member(
+    plan: Plan, stage: StagePlan, copies: Iterable[float], incidents: Iterable[Incident], bound_s: float
+) -> bool:
+    """Whether a member put it into a retry topic, and may have ended before it committed that: the next owner has the
+    record and the copy, and nothing need have happened to it."""
+    after_s = plan.session_timeout_ms / 1_000 + AFTERMATH_S
+    return any(
+        incident.from_s - bound_s <= copy_s <= incident.until_s + after_s
+        for copy_s in copies
+        for incident in incidents
+        if incident.member.startswith(f"{stage.name}-")
+    )
 
 
 def _is_left_by_another(stage: StagePlan, evidence: Evidence, partition: int, committed: int) -> bool:

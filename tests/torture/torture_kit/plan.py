@@ -98,6 +98,8 @@ class StagePlan:
     ordering: str
     concurrency: int
     is_batch: bool
+    retry_delays_s: tuple[float, ...] = ()
+    """Of its retry topics; without them a record is tried again in place."""
 
     @property
     def group(self) -> str:
@@ -128,8 +130,11 @@ class Plan:
     drain_s: float = 8.0
 
     @classmethod
-    def draw(cls, *, seed: int, shell: str, records: int, faults: int) -> Plan:
-        """The round of a seed in a shell (``"threads"`` or ``"asyncio"``)."""
+    def draw(cls, *, seed: int, shell: str, records: int, faults: int, has_retry_topics: bool = False) -> Plan:
+        """The round of a seed in a shell (``"threads"`` or ``"asyncio"``).
+
+        With `has_retry_topics` what fails in a stage goes through two retry topics; batches are tried again in place.
+        """
         random = Random(f"{seed}/{shell}")
         names = ("enrich", "total", "report")
         topics = ("orders", "enriched", "totals", "reports")
@@ -143,6 +148,7 @@ class Plan:
                 ordering=shapes[index][0],
                 concurrency=shapes[index][1],
                 is_batch=shapes[index][2],
+                retry_delays_s=(0.2, 0.5) if has_retry_topics and not shapes[index][2] else (),
             )
             for index, name in enumerate(names)
         )
@@ -151,7 +157,7 @@ class Plan:
             protocol = random.choice(["cooperative-sticky", "range", "consumer"])
             if protocol == "consumer":
                 settings["group.protocol"] = "consumer"
-            else:
+            elif not has_retry_topics:  # these come with the range assignor, which the app sets itself
                 settings["partition.assignment.strategy"] = protocol
         # Every kind once before any comes twice: a short round has seen them all.
         kinds: list[Kind] = []
@@ -203,7 +209,8 @@ class Plan:
 
     def __str__(self) -> str:
         stages = ", ".join(
-            f"{stage.name} (ordering {stage.ordering}, concurrency {stage.concurrency}{', batches' * stage.is_batch})"
+            f"{stage.name} (ordering {stage.ordering}, concurrency {stage.concurrency}{', batches' * stage.is_batch}"
+            f"{', retry topics' * bool(stage.retry_delays_s)})"
             for stage in self.stages
         )
         faults = "\n".join(

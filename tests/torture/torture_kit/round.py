@@ -20,6 +20,8 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla import Producer
 from ottla.failures import describe_dead_letter
+from ottla.failures.retry_headers import original_of
+from ottla.failures.retry_topics import retry_topic_name
 from ottla.sync.admin.topic_reader import TopicReader
 from ottla.sync.admin.topics import create_topic
 from torture_kit.journal import Delivery, MemberEvent, read_journal
@@ -68,6 +70,8 @@ class Verdict:
         again = (
             f"again: make torture SEED={self.plan.seed} SHELLS={self.plan.shell} RECORDS={self.plan.records} "
             f"FAULTS={len(self.plan.faults)} SECONDS=1"
+            + " RETRY_TOPICS=yes"
+            * any(stage.retry_delays_s for stage in self.plan.stages)
         )
         return "\n".join(["", str(self.plan), "", *lines, "", *shown, *more, "", self.account(), again])
 
@@ -309,6 +313,11 @@ class _Chain:
                 evidence.log_ends[topic, record.partition] = max(end, record.offset + 1)
         for stage in plan.stages:
             evidence.dead[stage.name] = [_dead_letter(record) for record in self._read(stage.dead_letter_topic)]
+            for number in range(1, len(stage.retry_delays_s) + 1):
+                for record in self._read(retry_topic_name(stage.source, stage.group, number)):
+                    original = original_of(record)
+                    name_at = (stage.name, original.partition, original.offset)
+                    evidence.retried.setdefault(name_at, []).append(record.timestamp_ms / 1_000)
         for record in self._read("__consumer_offsets"):
             found = _commit(record.raw_key, record.raw_value)
             if found is not None:

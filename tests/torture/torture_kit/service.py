@@ -15,7 +15,7 @@ import signal
 import time
 from typing import Any
 
-from ottla import App, AsyncProducer, CommitPolicy, InvalidRecord, Json, Producer, RetryPolicy
+from ottla import App, AsyncProducer, CommitPolicy, InvalidRecord, Json, Producer, RetryPolicy, RetryTopics
 from ottla.telemetry import Hooks
 from torture_kit.journal import Journal
 from torture_kit.plan import Fate, fate_of, work_s
@@ -92,6 +92,7 @@ declared = app.handler(
     concurrency=ME["concurrency"],
     batch=ME["is_batch"],
     name=ME["stage"],
+    retry_topics=RetryTopics(delays_s=tuple(ME["retry_delays_s"])) if ME["retry_delays_s"] else None,
 )
 
 if ME["shell"] == "threads":
