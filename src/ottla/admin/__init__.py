@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.admin.lag import PartitionLag as PartitionLag
     from ottla.admin.rates import Rates as Rates
     from ottla.admin.rates import rates_between as rates_between
+    from ottla.admin.replicas import ReplicaMove as ReplicaMove
     from ottla.admin.resets import OffsetMove as OffsetMove
     from ottla.admin.resets import ResetPlan as ResetPlan
     from ottla.admin.settings import SettingChange as SettingChange
@@ -61,6 +62,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.admin.facts_file": ["dump_facts", "load_facts", "read_facts_file", "save_facts"],
         "ottla.admin.lag": ["GroupLag", "PartitionLag"],
         "ottla.admin.rates": ["Rates", "rates_between"],
+        "ottla.admin.replicas": ["ReplicaMove"],
         "ottla.admin.resets": ["OffsetMove", "ResetPlan"],
         "ottla.admin.settings": ["SettingChange"],
         "ottla.config": ["TopicSpec"],

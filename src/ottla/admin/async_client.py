@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ottla.admin import groups as group_steps
+from ottla.admin import replicas as replica_steps
 from ottla.admin import resets as reset_steps
 from ottla.admin import settings as setting_steps
 from ottla.admin import topics as topic_steps
@@ -21,6 +22,7 @@ from ottla.admin.facts_file import read_bounded, write_whole
 from ottla.admin.lag import GroupLag
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, read_facts
+from ottla.admin.replicas import ReplicaMove
 from ottla.admin.resets import ResetPlan, dump_undo, load_undo
 from ottla.admin.settings import SettingChange
 from ottla.config import TopicSpec
@@ -130,6 +132,18 @@ class AsyncAdmin:
         """As `Admin.delete_records`."""
         return await self._carrier.run_async(topic_steps.delete_records(before))
 
+    async def plan_replicas(self, topic: str, factor: int) -> tuple[ReplicaMove, ...]:
+        """As `Admin.plan_replicas`."""
+        return await self._carrier.run_async(replica_steps.plan_replicas(topic, factor, at_ms=self._now_ms()))
+
+    async def alter_replicas(self, moves: Sequence[ReplicaMove], *, wait: bool = True) -> None:
+        """As `Admin.alter_replicas`."""
+        await self._carrier.run_async(replica_steps.alter_replicas(moves, wait=wait))
+
+    async def elect_leaders(self, places: Collection[TopicPartition] | None = None) -> tuple[TopicPartition, ...]:
+        """As `Admin.elect_leaders`."""
+        return await self._carrier.run_async(replica_steps.elect_leaders(places))
+
     # Groups
 
     async def list_groups(self) -> tuple[GroupFact, ...]:
@@ -155,6 +169,10 @@ class AsyncAdmin:
         """As `Admin.plan_reset`."""
         steps = reset_steps.plan_reset(group, to=to, shift=shift, topics=topics, at_ms=self._now_ms())
         return await self._carrier.run_async(steps)
+
+    async def plan_copy(self, group: str, to: str) -> ResetPlan:
+        """As `Admin.plan_copy`."""
+        return await self._carrier.run_async(reset_steps.plan_copy(group, to, at_ms=self._now_ms()))
 
     async def plan_restore(self, file: str | Path) -> ResetPlan:
         """As `Admin.plan_restore`."""

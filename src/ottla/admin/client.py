@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ottla.admin import groups as group_steps
+from ottla.admin import replicas as replica_steps
 from ottla.admin import resets as reset_steps
 from ottla.admin import settings as setting_steps
 from ottla.admin import topics as topic_steps
@@ -19,6 +20,7 @@ from ottla.admin.facts_file import read_bounded, write_whole
 from ottla.admin.lag import GroupLag
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, Wanted, read_facts
+from ottla.admin.replicas import ReplicaMove
 from ottla.admin.resets import ResetPlan, dump_undo, load_undo
 from ottla.admin.settings import SettingChange
 from ottla.config import TopicSpec, admin_settings
@@ -162,6 +164,27 @@ class Admin:
         """
         return self._carrier.run(topic_steps.delete_records(before))
 
+    def plan_replicas(self, topic: str, factor: int) -> tuple[ReplicaMove, ...]:
+        """What gives each partition of a topic so many replicas, and nothing done; those that stay do not move.
+
+        Raises `UnknownTopic`, and `InputError` where the cluster has fewer brokers that are up.
+        """
+        return self._carrier.run(replica_steps.plan_replicas(topic, factor, at_ms=self._now_ms()))
+
+    def alter_replicas(self, moves: Sequence[ReplicaMove], *, wait: bool = True) -> None:
+        """Move replicas; with `wait` until the new ones are in sync. Raises `PartlyDone` when some were refused.
+
+        What is not done within the time of one operation raises `PartitionUnavailable`, and goes on.
+        """
+        self._carrier.run(replica_steps.alter_replicas(moves, wait=wait))
+
+    def elect_leaders(self, places: Collection[TopicPartition] | None = None) -> tuple[TopicPartition, ...]:
+        """Let the preferred replica of partitions lead (None: of all). Returns those that have another leader now.
+
+        Raises `PartlyDone` where some of them cannot lead.
+        """
+        return self._carrier.run(replica_steps.elect_leaders(places))
+
     # Groups
 
     def list_groups(self) -> tuple[GroupFact, ...]:
@@ -193,6 +216,10 @@ class Admin:
         """
         steps = reset_steps.plan_reset(group, to=to, shift=shift, topics=topics, at_ms=self._now_ms())
         return self._carrier.run(steps)
+
+    def plan_copy(self, group: str, to: str) -> ResetPlan:
+        """What it would do to put group `to` where `group` is, and nothing done. Raises `UnknownGroup`."""
+        return self._carrier.run(reset_steps.plan_copy(group, to, at_ms=self._now_ms()))
 
     def plan_restore(self, file: str | Path) -> ResetPlan:
         """What it would do to put a group back where it was when the undo file was written, and nothing done.

@@ -126,6 +126,15 @@ def plan_reset(
     return _plan(found, facts, wanted, at_ms)
 
 
+def plan_copy(group: str, to: str, *, at_ms: int) -> Asking[ResetPlan]:
+    """What it would do to put group `to` where another one is, on all that this has committed."""
+    (source,) = yield from describe_groups([group], at_ms=at_ms)
+    target = yield from _described(to, at_ms)
+    facts = yield from _topics_of(source, None, at_ms)
+    places = {place: offset for place, offset in _committed(source).items() if place in facts.by_partition}
+    return _plan(target, facts, places, at_ms)
+
+
 def plan_restore(saved: SavedOffsets, *, at_ms: int) -> Asking[ResetPlan]:
     """What it would do to put a group back where it was when a file was written."""
     places: dict[TopicPartition, int | None] = {

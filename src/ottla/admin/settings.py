@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ottla.admin.asking import Ask, Asking, changing, problem_of, reading
-from ottla.admin.facts import SettingFact
+from ottla.admin.facts import SettingFact, whole_number
 from ottla.admin.messages import settings_of
 from ottla.admin.names import BROKER, SOURCES, TOPIC
 from ottla.errors import InputError, UnknownTopic
@@ -91,11 +91,24 @@ def _change(name: str, before: Any, value: object | None, own: str) -> SettingCh
     if value is not None:
         text = None if before is not None and before.is_sensitive else setting_text(value)
         return SettingChange(name=name, old=old, old_source=old_source, new=text, new_source=own)
-    rest = [] if before is None else [each for each in before.synonyms if SOURCES.get(each.source) != own]
-    new, new_source = (rest[0].value, SOURCES.get(rest[0].source, "UNKNOWN")) if rest else (None, "DEFAULT_CONFIG")
+    below = [] if before is None else [each for each in before.synonyms if SOURCES.get(each.source) != own]
+    rest = [(_in_unit_of(name, each), each.source) for each in below if each.value is not None]
+    new, new_source = (rest[0][0], SOURCES.get(rest[0][1], "UNKNOWN")) if rest else (None, "DEFAULT_CONFIG")
     if old_source != own:  # it was not set here, so nothing changes
         new, new_source = old, old_source
     return SettingChange(name=name, old=old, old_source=old_source, new=new, new_source=new_source)
+
+
+def _in_unit_of(name: str, synonym: Any) -> str | None:
+    """The value of a synonym as the setting has it: `log.retention.hours` is one of `retention.ms`."""
+    unit_ms = next((size for ending, size in _LARGER_UNITS.items() if synonym.name.endswith(ending)), None)
+    if unit_ms is None or not name.endswith(".ms"):
+        return str(synonym.value)
+    number = whole_number(SettingFact(value=synonym.value, source=""))
+    return None if number is None else str(number if number < 0 else number * unit_ms)
+
+
+_LARGER_UNITS: Final = {".minutes": 60_000, ".hours": 3_600_000}
 
 
 def _describe(kind: int, name: str, settings: list[str] | None) -> Asking[Any]:

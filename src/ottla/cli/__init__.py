@@ -29,7 +29,7 @@ COMMANDS = {
     "dlq": ("ottla.cli.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
     "pipeline": ("ottla.cli.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
     "quotas": ("ottla.cli.quotas:quotas", "Show and change how much clients may use."),
-    "topics": ("ottla.cli.topics:topics", "List and create topics."),
+    "topics": ("ottla.cli.operations.topics:topics", "See, create, change, empty and delete topics."),
     "run": ("ottla.cli.run:run", "Run a service: ottla run module:app."),
 }
 

@@ -80,7 +80,7 @@ def reaches_a_cluster(command: F) -> F:
     ) -> Any:
         ctx = click.get_current_context()
         ctx.meta[_TIMEOUT] = timeout_s
-        named = _chosen(bootstrap_servers, cluster)
+        named = choose_cluster(bootstrap_servers, cluster)
         ctx.meta[_CLUSTER] = named
         given = {} if config_file is None else read_properties(config_file)
         kafka = cluster_settings(bootstrap_servers, {**given, **settings}, named=named)
@@ -151,7 +151,7 @@ def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
 
 def check_reachable(kafka: Settings) -> None:
     """Raise what is wrong at the address: nobody listens, another protocol, a login that is refused."""
-    from ottla.sync.client.reachable import check_answering
+    from ottla.wire_client.listening import check_answering
 
     check_answering(kafka["bootstrap.servers"], kafka, timeout_s=min(_ANSWER_S, timeout_s()))
 
@@ -200,7 +200,7 @@ def read_properties(path: Path) -> dict[str, str]:
     return found
 
 
-def _chosen(bootstrap_servers: str | None, cluster: str | None) -> NamedCluster | None:
+def choose_cluster(bootstrap_servers: str | None, cluster: str | None) -> NamedCluster | None:
     if bootstrap_servers is not None:
         if cluster is not None:
             raise ConfigError(f"found -b {bootstrap_servers} and --cluster {cluster}, wanted one of them")

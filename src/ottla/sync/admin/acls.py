@@ -15,7 +15,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from ottla.config import Asking, Settings, principal_of
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.sync.client.guarded import AdminClient
-from ottla.sync.client.reachable import addresses_of, first_answering
+from ottla.wire_client.listening import addresses_of, first_answering
 
 T = TypeVar("T")
 

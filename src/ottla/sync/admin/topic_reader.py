@@ -27,7 +27,7 @@ from ottla.records import Record, TimestampType
 from ottla.serdes import SerdeContext, as_serde
 from ottla.sync.client.guarded import Consumer
 from ottla.sync.client.headers import HeaderReader
-from ottla.sync.client.reachable import addresses_of, check_answering
+from ottla.wire_client.listening import addresses_of, check_answering
 
 _TIMESTAMP_TYPES: Final = {
     TIMESTAMP_CREATE_TIME: TimestampType.CREATE_TIME,

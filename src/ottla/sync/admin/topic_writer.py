@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import Producer  # an instrumentor replaces the packa
 from ottla.errors import DeliveryError, UndeliveredRecord
 from ottla.records import Headers
 from ottla.serdes import SerdeContext, as_serde, serde_of
-from ottla.sync.client.reachable import addresses_of, check_answering
+from ottla.wire_client.listening import addresses_of, check_answering
 
 
 def write_all(

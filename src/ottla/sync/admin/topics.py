@@ -13,7 +13,8 @@ from ottla.config import Settings
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.guarded import AdminClient
-from ottla.sync.client.reachable import addresses_of, check_answering, metadata_of
+from ottla.sync.client.reachable import metadata_of
+from ottla.wire_client.listening import addresses_of, check_answering
 
 
 def create_topic(

@@ -46,7 +46,7 @@ from ottla.producer.tracing import context_adder
 from ottla.records import Headers
 from ottla.serdes.base import SerdeOf
 from ottla.sync.client.callbacks import guarded
-from ottla.sync.client.reachable import first_answering, metadata_of
+from ottla.sync.client.reachable import metadata_of
 from ottla.sync.client.throttled import on_throttle
 from ottla.sync.produce.bulk import Bulk, send_bulk
 from ottla.sync.produce.cluster_watch import ClusterWatch
@@ -58,6 +58,7 @@ from ottla.sync.produce.reports import SERVE_EVERY, ReportService
 from ottla.sync.produce.transaction import Transaction, TransactionRunner
 from ottla.telemetry import Throttling, log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
+from ottla.wire_client.listening import first_answering
 
 __all__ = ["Outgoing", "Producer"]
 

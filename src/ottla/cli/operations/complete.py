@@ -1,0 +1,89 @@
+"""Completion of topics and groups in a shell, from a file that is asked again after a minute.
+
+A TAB must not hang, ask for a password or write to the terminal: one question with a short timeout, no secret of a
+named cluster, and nothing at all where something is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ottla.admin import Admin
+    from ottla.config import Settings
+
+_KEPT_S: Final = 60.0
+_TIMEOUT_S: Final = 2.0
+_MOST_NAMES: Final = 5_000
+
+
+def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The topics that begin so."""
+    return _complete(ctx, incomplete, "topics", lambda admin: [each.name for each in admin.list_topics()])
+
+
+def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The groups that begin so."""
+    return _complete(ctx, incomplete, "groups", lambda admin: [each.group_id for each in admin.list_groups()])
+
+
+def _complete(
+    ctx: click.Context, incomplete: str, what: str, ask: Callable[[Admin], list[str]]
+) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from ottla.cli.shared.visible import visible
+
+    names: list[str] = []
+    with contextlib.suppress(Exception):  # whatever is wrong, a shell that completes says nothing
+        names = _names(_settings(ctx), what, ask)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete) and visible(name) == name]
+
+
+def _settings(ctx: click.Context) -> Settings:
+    from ottla.cli.shared.cluster_options import choose_cluster, cluster_settings, read_properties
+
+    given = ctx.params
+    named = choose_cluster(given.get("bootstrap_servers"), given.get("cluster"))
+    if named is not None and named.secrets:
+        raise LookupError("its password would have to be asked for")
+    file = given.get("config_file")
+    settings = {**({} if file is None else read_properties(Path(file))), **(given.get("settings") or {})}
+    return cluster_settings(given.get("bootstrap_servers"), settings, named=named)
+
+
+def _names(kafka: Settings, what: str, ask: Callable[[Admin], list[str]]) -> list[str]:
+    path = _cache_folder() / f"{what}-{_key(kafka)}.json"
+    with contextlib.suppress(OSError, ValueError):
+        if 0 <= time.time() - path.stat().st_mtime < _KEPT_S:
+            return [str(name) for name in json.loads(path.read_text("utf-8"))]
+    from ottla.admin import Admin
+
+    with Admin(settings=dict(kafka), timeout_s=_TIMEOUT_S) as admin:
+        names = sorted(ask(admin))[:_MOST_NAMES]
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = path.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps(names), "utf-8")
+        beside.replace(path)
+    return names
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
+
+
+def _key(kafka: Settings) -> str:
+    told: list[Any] = [kafka.get("bootstrap.servers"), kafka.get("sasl.username"), kafka.get("security.protocol")]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]

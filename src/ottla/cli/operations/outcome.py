@@ -1,0 +1,46 @@
+"""How a changing command ends: 2 where nothing was begun, 1 where something was done and something failed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+import click
+
+from ottla.cli.shared.output import say
+from ottla.cli.shared.visible import visible
+from ottla.errors import OttlaError, RetriableError
+
+SOMETHING_FAILED = 1
+
+
+@contextlib.contextmanager
+def changing() -> Iterator[None]:
+    """Around the change itself. What is refused as a whole changed nothing, and ends with 2.
+
+    A change of which a part was made ends with 1, and so does one that a broker did not live to confirm.
+    """
+    from ottla.admin.errors import PartlyDone
+
+    try:
+        yield
+    except PartlyDone as error:
+        for name in error.done:
+            say(f"done: {visible(name)}")
+        for failure in error.failed.values():
+            complain(failure)
+        fail()
+    except RetriableError as error:
+        complain(error)
+        fail()
+
+
+def complain(error: OttlaError) -> None:
+    """One line about an error on stderr, as commands that end with it write it."""
+    say(f"ottla: {type(error).__name__}: {visible(str(error))}")
+
+
+def fail() -> NoReturn:
+    """Done, but something failed or was found."""
+    raise click.exceptions.Exit(SOMETHING_FAILED)

@@ -1,0 +1,212 @@
+"""`ottla topics create`, `set`, `unset`, `add-partitions` and `set-replicas`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.operations.amounts import parse_settings
+from ottla.cli.operations.complete import complete_topics
+from ottla.cli.operations.outcome import SOMETHING_FAILED, changing
+from ottla.cli.operations.setting_changes import show_changes
+from ottla.cli.shared.cluster_options import chosen_cluster, open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin, TopicFact, TopicSpec
+    from ottla.config import Settings
+
+
+@click.command()
+@click.argument("words", metavar="TOPIC... [NAME=VALUE...]", nargs=-1, required=True)
+@click.option("-p", "--partitions", type=click.IntRange(1), help="The cluster's own number if left out.")
+@click.option("-r", "--replication-factor", type=click.IntRange(1), help="The cluster's own if left out.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Until every partition has a leader.")
+@reaches_a_cluster
+@changes
+def create(
+    words: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    wait: bool,
+    kafka: Settings,
+    consent: Consent,
+) -> None:
+    """Create topics with settings, as retention.ms=7d. A topic that exists stays as it is.
+
+    \b
+    The exit code is 1 if one exists otherwise than asked for.
+    Examples:
+      ottla topics create orders
+      ottla topics create orders payments -p 6 -r 1 retention.ms=7d max.message.bytes=2MiB
+      ottla topics create orders --partitions 6 --dry-run
+    """
+    from ottla.admin import Part, TopicSpec
+    from ottla.records import topic_problem
+
+    names = list(dict.fromkeys(word for word in words if "=" not in word))
+    config = parse_settings([word for word in words if "=" in word], example="retention.ms=7d")
+    if not names:
+        raise InputError("found only settings, wanted the name of a topic as well")
+    for name in names:
+        problem = topic_problem(name)
+        if problem is not None:
+            raise InputError(problem)
+    spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=config)
+    with open_admin(kafka) as admin:
+        there = admin.facts({Part.TOPICS, Part.TOPIC_SETTINGS}, topics=names, topic_settings=list(config) or None)
+        existing = there.by_topic
+        new = [name for name in names if name not in existing]
+        if new and _asks_for_all():
+            consent.agree(f"Create {', '.join(new)}?")
+        with changing():
+            created = admin.create_topics(dict.fromkeys(new, spec), dry_run=consent.is_dry_run, wait=wait)
+    differs = False
+    for name in names:
+        if name in created:
+            shape = "{} partitions, {} replicas".format(*created[name])
+            click.echo(f"{name}: {'would be created' if consent.is_dry_run else 'created'}: {shape}")
+            continue
+        otherwise = _otherwise(existing[name], spec)
+        differs = differs or bool(otherwise)
+        click.echo(f"{name}: exists{', ' + otherwise if otherwise else ''}; not changed")
+    if differs:
+        raise click.exceptions.Exit(SOMETHING_FAILED)
+
+
+@click.command("set")
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("pairs", metavar="NAME=VALUE...", nargs=-1, required=True)
+@reaches_a_cluster
+@prints
+@changes
+def set_settings(topic: str, pairs: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
+    """Set settings of TOPIC; those that are not named stay.
+
+    \b
+    Examples:
+      ottla topics set orders retention.ms=7d --dry-run
+      ottla topics set orders retention.ms=3d segment.bytes=256MiB --yes
+      ottla topics set orders cleanup.policy=compact --yes
+    """
+    values = parse_settings(pairs, example="retention.ms=7d")
+    with open_admin(kafka) as admin:
+        _change_settings(admin, topic, values, out, consent)
+
+
+@click.command("unset")
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@reaches_a_cluster
+@prints
+@changes
+def unset_settings(topic: str, names: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
+    """Let settings of TOPIC be what they are for the cluster.
+
+    \b
+    Examples:
+      ottla topics unset orders retention.ms --dry-run
+      ottla topics unset orders retention.ms --yes
+      ottla topics unset orders retention.ms segment.bytes --yes
+    """
+    with open_admin(kafka) as admin:
+        _change_settings(admin, topic, dict.fromkeys(names), out, consent)
+
+
+@click.command("add-partitions")
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("total", type=click.IntRange(1))
+@reaches_a_cluster
+@changes
+def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) -> None:
+    """Give TOPIC more partitions: TOTAL in all. They cannot be taken away again.
+
+    Records of one key go to another partition from then on, and are not in order with those before.
+
+    \b
+    Examples:
+      ottla topics add-partitions orders 12 --dry-run
+      ottla topics add-partitions orders 12 --yes
+    """
+    with open_admin(kafka) as admin:
+        (fact,) = admin.describe_topics(topic, parts=())
+        before = len(fact.partitions)
+        if total == before:
+            say(f"{topic} has {before} partitions already; nothing to change")
+            return
+        admin.add_partitions(topic, total, dry_run=True)
+        click.echo(f"{topic}: partitions {before} → {total}")
+        say("records of one key go to other partitions from then on, and are not in order with those before")
+        if not consent.agree(f"Add {total - before} partitions to {topic}?"):
+            return
+        with changing():
+            admin.add_partitions(topic, total)
+    say(f"{topic} has {total} partitions")
+
+
+@click.command("set-replicas")
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("factor", type=click.IntRange(1))
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Until all new replicas are in sync.")
+@reaches_a_cluster
+@prints
+@changes
+def set_replicas(topic: str, factor: int, wait: bool, kafka: Settings, out: Output, consent: Consent) -> None:
+    """Give each partition of TOPIC so many replicas.
+
+    Those that stay do not move. New ones go to brokers with the fewest replicas, in other racks first.
+
+    \b
+    Examples:
+      ottla topics set-replicas orders 1 --dry-run
+      ottla topics set-replicas orders 1 --yes
+    """
+    with open_admin(kafka) as admin:
+        moves = admin.plan_replicas(topic, factor)
+        items = [{"partition": each.partition, "old": list(each.old), "new": list(each.new)} for each in moves]
+        columns = (Column("partition", right=True), Column("old"), Column("new"))
+        out.items("topics.set-replicas/1", columns, items, empty=f"{topic} has {factor} replicas; nothing to change")
+        if not moves or not consent.agree(f"Change the replicas of {len(moves)} partitions of {topic}?"):
+            return
+        with changing():
+            admin.alter_replicas(moves, wait=wait)
+    say(f"{topic} has {factor} replicas" if wait else f"{topic}: begun")
+
+
+def _asks_for_all() -> bool:
+    """Whether the named cluster wants its name typed before anything changes."""
+    cluster = chosen_cluster()
+    return cluster is not None and cluster.confirm
+
+
+def _change_settings(
+    admin: Admin, topic: str, values: dict[str, str] | dict[str, None], out: Output, consent: Consent
+) -> None:
+    planned = admin.alter_topic_settings(topic, values, dry_run=True)
+    if not show_changes(out, "topics.set/1", planned) or not consent.agree(f"Change the settings of {topic}?"):
+        return
+    with changing():
+        admin.alter_topic_settings(topic, values)
+    say(f"{topic}: changed")
+
+
+def _otherwise(fact: TopicFact, spec: TopicSpec) -> str:
+    """In what a topic differs from what was asked for."""
+    found: Sequence[tuple[str, object, object]] = (
+        ("partitions", len(fact.partitions), spec.partitions),
+        ("replicas", fact.replication_factor, spec.replication_factor),
+        *(
+            (name, setting.value, wanted)
+            for name, wanted in spec.config_texts.items()
+            if (setting := fact.settings.get(name)) is not None
+        ),
+    )
+    return ", ".join(
+        f"with {there} {name} and not {wanted}" if isinstance(there, int) else f"with {name}={there} and not {wanted}"
+        for name, there, wanted in found
+        if wanted is not None and wanted != there
+    )

@@ -1,0 +1,263 @@
+"""`ottla topics list` and `show`: only what is shown is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.amounts import bytes_text
+from ottla.cli.operations.complete import complete_topics
+from ottla.cli.operations.notes import say_not_read
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.output import Column, Format, Output, prints
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin, ClusterFacts, PartitionFact, TopicFact
+    from ottla.config import Settings
+
+_SORTS = ("name", "partitions", "records", "bytes", "rate")
+
+
+@click.command("list")
+@click.argument("pattern", required=False, shell_complete=complete_topics)
+@reaches_a_cluster
+@prints
+@click.option("--internal", is_flag=True, help="Also those of Kafka itself, as __consumer_offsets.")
+@click.option(
+    "--sort",
+    type=click.Choice(_SORTS),
+    default="name",
+    show_default=True,
+    help="Largest first. records, bytes (of all replicas) and rate (bytes per second) add their column.",
+)
+@click.option(
+    "--over",
+    "seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long --sort rate measures.",
+)
+def list_topics(kafka: Settings, out: Output, pattern: str | None, internal: bool, sort: str, seconds: float) -> None:
+    """Show topics, all of them or those that PATTERN matches, as 'orders*'.
+
+    PROBLEMS says how many partitions have no leader, or fewer replicas in sync than they should.
+
+    \b
+    Examples:
+      ottla topics list
+      ottla topics list 'orders*' --sort bytes
+      ottla topics list --format json
+    """
+    with open_admin(kafka) as admin:
+        facts, rates = _read(admin, sort, seconds)
+    items = [
+        _item(facts, topic, sort, rates)
+        for topic in facts.topics
+        if (internal or not (topic.is_internal or topic.name.startswith("__")))
+        and (pattern is None or fnmatchcase(topic.name, pattern))
+    ]
+    items.sort(key=lambda item: item["topic"])
+    columns = [Column("topic"), Column("partitions", right=True), Column("replicas", right=True)]
+    if sort != "name":
+        items.sort(key=lambda item: -1 if item[_FIELD[sort]] is None else item[_FIELD[sort]], reverse=True)
+    if sort in ("records", "bytes", "rate"):
+        text = None if sort == "records" else bytes_text
+        columns.append(Column(_FIELD[sort], right=True, text=text))
+    columns.append(Column("problems"))
+    out.items("topics.list/1", columns, items, empty="no topics")
+    say_not_read(facts)
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@reaches_a_cluster
+@prints
+@click.option("--partitions", "with_partitions", is_flag=True, help="Each partition: leader, replicas, offsets, bytes.")
+@click.option("--settings", "all_settings", is_flag=True, help="All settings, not only those set on the topic.")
+@click.option("--groups", "with_groups", is_flag=True, help="The groups that read it, and their lag.")
+def show(
+    topic: str, kafka: Settings, out: Output, with_partitions: bool, all_settings: bool, with_groups: bool
+) -> None:
+    """Show TOPIC: its size, its settings, its partitions and who reads it.
+
+    \b
+    Examples:
+      ottla topics show orders
+      ottla topics show orders --partitions
+      ottla topics show orders --groups --format json
+    """
+    from ottla.admin import Part
+
+    with open_admin(kafka) as admin:
+        (found,) = admin.describe_topics(topic)
+        facts = admin.facts({Part.OFFSETS, Part.LOG_DIRS}, topics=[topic])
+        settings = {} if any(each.part == Part.TOPIC_SETTINGS for each in facts.not_read) else _settings(admin, topic)
+        groups = _groups(admin, topic) if with_groups else None
+    fact = facts.by_topic.get(topic, found)
+    chosen = {name: each for name, each in settings.items() if all_settings or each["source"] == "DYNAMIC_TOPIC_CONFIG"}
+    item: dict[str, Any] = {
+        "topic": topic,
+        "id": fact.topic_id,
+        "internal": fact.is_internal,
+        "partitions": len(fact.partitions),
+        "replicas": fact.replication_factor,
+        "records": _sum(each.records for each in fact.partitions),
+        "bytes": facts.topic_bytes(topic),
+        "retention_bytes_limit": _limit(fact, settings),
+        "problems": problems_of(fact.partitions),
+    }
+    partitions = [_partition(facts, topic, each) for each in fact.partitions]
+    if out.format is Format.JSON:
+        more: dict[str, Any] = {"settings": chosen, "partition_list": partitions}
+        out.one("topics.show/1", item | more | ({} if groups is None else {"groups": groups}))
+    else:
+        _print(out, item, chosen, partitions if with_partitions else None, groups)
+    say_not_read(facts)
+
+
+def problems_of(partitions: Sequence[PartitionFact]) -> str | None:
+    """What is wrong with partitions by the metadata alone; None if nothing is."""
+    leaderless = sum(each.leader is None for each in partitions)
+    behind = sum(len(each.in_sync) < len(each.replicas) for each in partitions)
+    told = [f"{leaderless} without a leader"] if leaderless else []
+    told += [f"{behind} under-replicated"] if behind else []
+    return ", ".join(told) or None
+
+
+_FIELD = {"partitions": "partitions", "records": "records", "bytes": "bytes", "rate": "bytes_per_second"}
+
+
+def _read(admin: Admin, sort: str, seconds: float) -> tuple[ClusterFacts, dict[str, float] | None]:
+    from ottla.admin import Part, rates_between
+
+    parts = {
+        "records": {Part.OFFSETS},
+        "bytes": {Part.TOPICS, Part.LOG_DIRS},
+        "rate": {Part.OFFSETS, Part.LOG_DIRS},
+    }.get(sort, {Part.TOPICS})
+    facts = admin.facts(parts)
+    if sort != "rate":
+        return facts, None
+    from ottla.cli.operations.notes import wait
+
+    before = facts
+    wait(seconds, "measuring")
+    facts = admin.facts(parts)
+    rates: dict[str, float] = {}
+    for place, rate in rates_between(before, facts).bytes_in.items():
+        rates[place.topic] = rates.get(place.topic, 0.0) + rate
+    return facts, rates
+
+
+def _item(facts: ClusterFacts, topic: TopicFact, sort: str, rates: dict[str, float] | None) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "topic": topic.name,
+        "partitions": len(topic.partitions),
+        "replicas": topic.replication_factor,
+        "problems": problems_of(topic.partitions),
+        "internal": topic.is_internal,
+    }
+    if sort == "records":
+        item["records"] = _sum(each.records for each in topic.partitions)
+    if sort in ("bytes", "rate"):
+        item["bytes"] = facts.topic_bytes(topic.name)
+    if rates is not None:
+        rate = rates.get(topic.name)
+        item["bytes_per_second"] = None if rate is None else round(rate)
+    return item
+
+
+def _settings(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
+    from ottla.wire_client.errors import BrokerRefused
+
+    try:
+        found = admin.topic_settings(topic)
+    except BrokerRefused:  # who may describe a topic may not always describe its settings
+        return {}
+    return {
+        name: {"value": each.value, "source": each.source, "sensitive": each.is_sensitive}
+        for name, each in sorted(found.items())
+    }
+
+
+def _groups(admin: Admin, topic: str) -> list[dict[str, Any]]:
+    found = []
+    for group in admin.group_lag():
+        mine = [each for each in group.partitions if each.topic == topic]
+        if mine:
+            found.append({"group": group.group_id, "state": group.state, "lag": _sum(each.lag for each in mine)})
+    return found
+
+
+def _partition(facts: ClusterFacts, topic: str, each: PartitionFact) -> dict[str, Any]:
+    from ottla.records import TopicPartition
+
+    return {
+        "partition": each.partition,
+        "leader": each.leader,
+        "replicas": list(each.replicas),
+        "in_sync": list(each.in_sync),
+        "first_offset": each.log_start,
+        "end_offset": each.high_watermark,
+        "bytes": facts.partition_bytes.get(TopicPartition(topic, each.partition)),
+    }
+
+
+def _limit(topic: TopicFact, settings: dict[str, dict[str, Any]]) -> int | None:
+    """What retention.bytes lets it grow to on all brokers together: it is a limit of one partition."""
+    from ottla.admin.facts import SettingFact, whole_number
+
+    given = settings.get("retention.bytes")
+    each = None if given is None else whole_number(SettingFact(value=given["value"], source=given["source"]))
+    if each is None or each < 0:
+        return None
+    return each * sum(len(partition.replicas) for partition in topic.partitions)
+
+
+def _print(
+    out: Output,
+    item: dict[str, Any],
+    settings: dict[str, dict[str, Any]],
+    partitions: list[dict[str, Any]] | None,
+    groups: list[dict[str, Any]] | None,
+) -> None:
+    """A table has all of it one below the other. Plain is one line per item: what was asked for last, or the topic."""
+    is_table = out.format is Format.TABLE
+    if is_table or (partitions is None and groups is None):
+        texts = (
+            {name: bytes_text(item[name]) or None for name in ("bytes", "retention_bytes_limit")} if is_table else {}
+        )
+        plain_settings = {name: each["value"] for name, each in settings.items()}
+        out.one("topics.show/1", {**item, **texts, **plain_settings})
+    if partitions is not None:
+        columns = [
+            Column("partition", right=True),
+            Column("leader", right=True, text=lambda leader: "none" if leader is None else str(leader)),
+            Column("replicas"),
+            Column("in_sync"),
+            Column("first_offset", right=True),
+            Column("end_offset", right=True),
+            Column("bytes", right=True, text=bytes_text),
+        ]
+        _gap(is_table)
+        out.items("topics.partitions/1", columns, partitions)
+    if groups is not None:
+        _gap(is_table)
+        columns = [Column("group"), Column("state"), Column("lag", right=True)]
+        out.items("topics.groups/1", columns, groups, empty="no group has committed for it")
+
+
+def _gap(is_table: bool) -> None:
+    if is_table:
+        click.echo()
+
+
+def _sum(values: Any) -> int | None:
+    """The sum, None where one of them is not known."""
+    found = list(values)
+    return None if any(each is None for each in found) else sum(found)

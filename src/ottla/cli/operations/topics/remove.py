@@ -1,0 +1,151 @@
+"""`ottla topics delete` and `trim`: what is gone afterwards is shown before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.amounts import bytes_text
+from ottla.cli.operations.complete import complete_topics
+from ottla.cli.operations.notes import say_not_read
+from ottla.cli.operations.outcome import changing
+from ottla.cli.operations.places import parse_place
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.errors import InputError, UnknownTopic
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin, ClusterFacts
+    from ottla.config import Settings
+    from ottla.records import TopicPartition
+
+
+@click.command()
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option("--internal", is_flag=True, help="Also topics of Kafka itself, whose names begin with __.")
+@reaches_a_cluster
+@prints
+@changes
+def delete(topics: tuple[str, ...], internal: bool, kafka: Settings, out: Output, consent: Consent) -> None:
+    """Delete topics with all their records.
+
+    Shows the records, bytes and groups of each, and wants the name typed.
+
+    \b
+    Examples:
+      ottla topics delete orders --dry-run
+      ottla topics delete orders --yes
+    """
+    names = list(dict.fromkeys(topics))
+    for name in names:
+        if name.startswith("__") and not internal:
+            raise InputError(f"{name} is a topic of Kafka itself: --internal if it is meant")
+    with open_admin(kafka) as admin:
+        facts = _facts(admin, names)
+        unknown = [name for name in names if name not in facts.by_topic]
+        if len(unknown) == len(names):
+            raise UnknownTopic(f"{', '.join(unknown)}: the cluster has no such topic")
+        columns = (
+            Column("topic"),
+            Column("partitions", right=True),
+            Column("records", right=True),
+            Column("bytes", right=True, text=bytes_text),
+            Column("groups"),
+        )
+        out.items("topics.delete/1", columns, [_doomed(facts, name) for name in names if name in facts.by_topic])
+        say_not_read(facts)
+        typed = names[0] if len(names) == 1 else f"{len(names)} topics"
+        if not consent.agree(f"Delete {typed} with all records?", name=typed):
+            return
+        with changing():
+            admin.delete_topics(*names)
+    say(f"deleted: {', '.join(names)}")
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--before",
+    "positions",
+    multiple=True,
+    required=True,
+    metavar="TIME|latest|P:O",
+    help="A time (2026-11-22T10:00, -2h), latest for all records, or PARTITION:OFFSET, which may be repeated.",
+)
+@reaches_a_cluster
+@prints
+@changes
+def trim(topic: str, positions: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
+    """Delete the oldest records of TOPIC: all before a time or an offset. A time without a zone is UTC.
+
+    \b
+    Examples:
+      ottla topics trim orders --before -7d --dry-run
+      ottla topics trim orders --before 0:1 --before 1:0 --yes
+      ottla topics trim orders --before latest --yes
+    """
+    with open_admin(kafka) as admin:
+        before = _before(admin, topic, positions)
+        items = [
+            {
+                "partition": place.partition,
+                "first_offset": first,
+                "new_first_offset": new,
+                "deleted": max(0, new - first),
+            }
+            for place, (first, new) in sorted(before.items())
+        ]
+        columns = [Column(name, right=True) for name in ("partition", "first_offset", "new_first_offset", "deleted")]
+        out.items("topics.trim/1", columns, items)
+        count = sum(item["deleted"] for item in items)
+        if not count:
+            say("nothing to delete")
+            return
+        if not consent.agree(f"Delete up to {count:,} records of {topic}?", name=topic):
+            return
+        with changing():
+            admin.delete_records({place: new for place, (first, new) in before.items() if new > first})
+    say(f"{topic}: {count:,} records deleted at most; offsets may have gaps")
+
+
+def _facts(admin: Admin, names: list[str]) -> ClusterFacts:
+    from ottla.admin import Part
+
+    return admin.facts({Part.OFFSETS, Part.LOG_DIRS, Part.GROUPS, Part.GROUP_OFFSETS}, topics=names)
+
+
+def _doomed(facts: ClusterFacts, name: str) -> dict[str, Any]:
+    fact = facts.by_topic[name]
+    records = [each.records for each in fact.partitions]
+    groups = [group.group_id for group in facts.groups if any(each.topic == name for each in group.offsets or ())]
+    return {
+        "topic": name,
+        "partitions": len(fact.partitions),
+        "records": None if None in records else sum(each or 0 for each in records),
+        "bytes": facts.topic_bytes(name),
+        "groups": groups,
+    }
+
+
+def _before(admin: Admin, topic: str, positions: tuple[str, ...]) -> dict[TopicPartition, tuple[int, int]]:
+    """(first offset, offset before which records go) of each partition that is concerned."""
+    from ottla.records import TopicPartition
+
+    places = [parse_place(each) for each in positions]
+    if len(positions) == 1 and places[0] is None:
+        return admin.records_before(topic, positions[0])
+    wanted: dict[int, int] = {}
+    for text, place in zip(positions, places, strict=True):
+        if place is None or place[0] in wanted:
+            raise InputError(f"--before: found {text!r} beside others, wanted one time, or P:O of different partitions")
+        wanted[place[0]] = place[1]
+    ends = admin.records_before(topic, "latest", partitions=list(wanted))
+    found = {}
+    for partition, offset in wanted.items():
+        first, end = ends[TopicPartition(topic, partition)]
+        if offset > end:
+            raise InputError(f"{topic}-{partition}: found offset {offset}, wanted at most {end}, the end of the log")
+        found[TopicPartition(topic, partition)] = (first, max(first, offset))
+    return found
