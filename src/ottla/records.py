@@ -138,6 +138,11 @@ def _made_when_asked_for() -> None:
 _made_when_asked_for()
 
 
+def with_headers(records: Sequence[Record[Any]]) -> list[Record[Any]]:
+    """Those of the records that have headers. It makes no list for those that have none."""
+    return [record for record in records if record._headers]  # type: ignore[attr-defined]
+
+
 def last_header(headers: Headers, name: str) -> bytes | None:
     """The last value under `name`, or None when there is none or it is null."""
     for header_name, value in reversed(headers):

@@ -162,8 +162,25 @@ def test_redrive_sends_the_original_bytes_back_once(ottla, kafka: Kafka, dead: s
         (b"key-%d" % offset, b"\xff\x00%d" % offset) for offset in range(3)
     ]
     assert {tuple(record.headers) for record in records} == {
-        (("trace", b"abc"), ("trace", None), ("ottla-redriven", b"1"))
+        (("trace", b"abc"), ("trace", None), ("ottla-redriven", b"1"), ("ottla-redriven-timestamp", b"1700000000000"))
     }
+
+
+def test_a_redrive_can_take_off_when_records_expire(ottla, kafka: Kafka, dead: str, origin: str):
+    expired = build_dead_letter(
+        topic=origin,
+        partition=0,
+        offset=9,
+        timestamp_ms=1_700_000_000_000,
+        key=b"key-9",
+        value=b"9",
+        headers=[("ottla-expires-at", b"1700000000001"), ("trace", b"abc")],
+        reason=DeadLetterReason(kind="expired"),
+    )
+    kafka.produce(dead, [expired.value], headers=expired.headers, partition=0)
+    assert "1 sent" in ottla("redrive", dead, "--kind", "expired", "--without-expiry").output
+    (record,) = kafka.consume_all(origin)
+    assert record.headers == [("trace", b"abc"), ("ottla-redriven", b"1")]
 
 
 def test_a_filter_sends_only_what_it_means_and_has_a_memory_of_its_own(ottla, kafka: Kafka, dead: str, origin: str):

@@ -73,5 +73,16 @@ def test_the_consuming_page_is_true(run_page, kafka: Kafka, make_topic, run_app)
         names["invoices"].close()
 
 
+def test_the_expiry_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    quotes, dead = make_topic("quotes"), make_topic("dead")
+    names = run_page("expiry.md", quotes=quotes, **{"quotes.dead-letters": dead})
+    names["seen"].clear()
+    run_app(names["app"])
+    wait_until(lambda: len(names["seen"]) == 2, 30, what="the two that are good")
+    wait_until(lambda: len(kafka.consume_all(dead)) == 1, 30, what="the dead letter of the third")
+    assert [symbol for symbol, _ in names["seen"]] == ["ENI", "ENEL"]
+    assert 0 < names["seen"][0][1] <= 30
+
+
 def test_the_dead_letters_page_is_true(run_page):
     assert run_page("dead-letters.md")["app"].dead_letter_topic == "orders.dead-letters"

@@ -47,6 +47,27 @@ def encoded(serde, *values):
     return [serde.serialize(v, SerdeContext("sales")) if not isinstance(v, bytes | None) else v for v in values]
 
 
+def test_when_rows_expire_is_a_column_and_no_row_is_dropped(topics, kafka, make_topic):
+    topic = make_topic()
+    ms = 1_700_000_000_123
+    given = [[], [b"%d" % ms], [b"1", b"%d" % ms], [b"soon"], [None], [b"9" * 18], [b"9" * 40], [b""]]
+    for number, values in enumerate(given):
+        headers = [("trace", b"x"), *(("ottla-expires-at", value) for value in values)]
+        kafka.produce(topic, [b"%d" % number], headers=headers)
+    frame = decode(topics.read(topic, includeHeaders=True), value=Json(int), expiry=True)
+    rows = {row.value: row for row in frame.selectExpr("value", "_error", "unix_millis(_expires_at) ms").collect()}
+    assert {number: row.ms for number, row in rows.items()} == {
+        number: ms if number in (1, 2) else None for number in range(len(given))
+    }
+    good, _ = split(frame)
+    assert good.where("_expires_at is null or _expires_at > current_timestamp()").count() == len(given) - 2
+
+
+def test_expiry_needs_the_headers(topics, make_topic):
+    with pytest.raises(ConfigError, match="includeHeaders"):
+        decode(topics.read(make_topic()), value=Json(int), expiry=True)
+
+
 def test_good_rows_are_columns_and_bad_rows_keep_their_bytes(topics, kafka, make_topic):
     topic = make_topic()
     avro = encoded(Avro(Sale), Sale("a", 5, None), b"\x00", None, b"", Sale("b", -7, "n"))

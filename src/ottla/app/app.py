@@ -33,7 +33,7 @@ from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, plans_by_top
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.budget import DeadLetterBudget
-from ottla.failures.outcomes import Outcome
+from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.producer.signature import Key, ProducerOptions
@@ -170,6 +170,9 @@ class App:
         fair_by: FairBy = "records",
         weight_of: Callable[[TopicPartition], int] | None = None,
         budget: DeadLetterBudget | None = None,
+        ttl_s: float | None = None,
+        on_expired: Skip | Dead | None = None,
+        expires_grace_s: float = 0.0,
         name: str | None = None,
     ) -> Callable[[F], F]:
         """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work.
@@ -182,6 +185,11 @@ class App:
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
         that failed goes through them when its retries in place are used up. With `retry_topics` and no `retry` there
         are none in place.
+
+        A record that has expired is not handed to the handler. It expires at the time in its header
+        `ottla-expires-at` (`send(expires_after=...)` writes it), and `ttl_s` seconds after its timestamp; the earlier
+        counts, `expires_grace_s` is added. ``on_expired=Skip()``, the default, passes over it,
+        ``on_expired=Dead("too old")`` writes it to the dead letter topic.
         """
         for topic in topics:
             if not isinstance(topic, str):
@@ -217,6 +225,9 @@ class App:
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,
                 budget=budget or self._budget,
+                ttl_s=ttl_s,
+                on_expired=on_expired,
+                expires_grace_s=expires_grace_s,
             )
             self._add(route)
             return function

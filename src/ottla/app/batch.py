@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 from ottla.app.returned import ForEach, Returned, read_batch, read_returned
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -11,24 +11,43 @@ from ottla.failures.exceptions import Failure
 from ottla.failures.outcomes import Ack, Dead, Retry, Skip
 from ottla.records import Malformed
 
+_SKIP: Final = Skip()
+
 
 class Batch:
     """The records of one run that go to the handler; malformed ones have failed before.
 
     `keeps_key_order` says that a record that the handler asks to have again holds back the later records of its key.
-    They were in its hands already, so they come once more behind it, whatever it said about them.
+    They were in its hands already, so they come once more behind it, whatever it said about them. `expired` are the
+    offsets of records that have expired: they do not go to the handler, `on_expired` is what becomes of them.
     """
 
-    __slots__ = ("_failures", "_keeps_key_order", "_run", "records")
+    __slots__ = ("_expired", "_failures", "_keeps_key_order", "_run", "records")
 
-    def __init__(self, run: Run, *, is_checked: bool, keeps_key_order: bool) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        is_checked: bool,
+        keeps_key_order: bool,
+        expired: Collection[int] = (),
+        on_expired: Skip | Dead = _SKIP,
+    ) -> None:
         self._run = run
         self._keeps_key_order = keeps_key_order
         self._failures: list[tuple[AnyRecord, Failure]] = []
+        self._expired: list[AnyRecord] = []
         self.records: list[AnyRecord] = run.records
+        if expired:
+            late = [record for record in run.records if record.offset in expired]
+            self.records = [record for record in run.records if record.offset not in expired]
+            if isinstance(on_expired, Dead):
+                self._failures += [(record, Failure.of_expiry(on_expired)) for record in late]
+            else:
+                self._expired = late
         if is_checked:
-            self.records = []
-            for record in run.records:
+            unchecked, self.records = self.records, []
+            for record in unchecked:
                 malformed = malformed_part(record)
                 if malformed is None:
                     self.records.append(record)
@@ -41,7 +60,7 @@ class Batch:
         if self._run.is_cancelled:
             return RunResult(done=(), untouched=self._run.records)
         if not self.records:
-            return RunResult(done=(), failures=self._failures, malformed=len(self._failures))
+            return self._with_own(done=())
         return None
 
     def read(self, returned: Any) -> list[Returned]:
@@ -53,12 +72,11 @@ class Batch:
 
     def raised(self, failure: Failure) -> RunResult:
         """The handler raised, or what it sent on for all records together failed."""
-        malformed = len(self._failures)
         if isinstance(failure.outcome, Ack | Skip):
             skipped = len(self.records) if isinstance(failure.outcome, Skip) else 0
-            return RunResult(done=self.records, failures=self._failures, skipped=skipped, malformed=malformed)
-        failures = [*self._failures, *((record, failure) for record in self.records)]
-        return RunResult(done=(), failures=failures, is_batch_failure=True, malformed=malformed)
+            return self._with_own(done=self.records, skipped=skipped)
+        failures = [(record, failure) for record in self.records]
+        return self._with_own(done=(), failures=failures, is_batch_failure=True)
 
     def result(self, returned: Any, answers: Sequence[Failure | None]) -> RunResult:
         """The result of what `read` found, with the promises in it settled: None for what is done."""
@@ -66,16 +84,14 @@ class Batch:
             return self._result_of_each(returned, answers)
         (answer,) = answers
         if answer is None:
-            done = self.records if self._failures else None
-            return RunResult(done=done, failures=self._failures, malformed=len(self._failures))
+            return self._with_own(done=self.records) if self._failures else RunResult(expired=self._expired)
         result = self.raised(answer)
         if isinstance(returned, Dead):
             result.is_batch_failure = False  # All of them, says the handler: none is to be looked at alone.
         return result
 
     def _result_of_each(self, returned: Sequence[Any], answers: Sequence[Failure | None]) -> RunResult:
-        malformed = len(self._failures)
-        failures = list(self._failures)
+        failures: list[tuple[AnyRecord, Failure]] = []
         done: list[AnyRecord] = []
         untouched: list[AnyRecord] = []
         keys_to_retry: set[bytes] = set()
@@ -94,7 +110,27 @@ class Batch:
             else:
                 skipped += answer is not None and isinstance(answer.outcome, Skip)
                 done.append(record)
-        return RunResult(done=done, failures=failures, untouched=untouched, malformed=malformed, skipped=skipped)
+        return self._with_own(done=done, failures=failures, untouched=untouched, skipped=skipped)
+
+    def _with_own(
+        self,
+        *,
+        done: Sequence[AnyRecord],
+        failures: Sequence[tuple[AnyRecord, Failure]] = (),
+        untouched: Sequence[AnyRecord] = (),
+        skipped: int = 0,
+        is_batch_failure: bool = False,
+    ) -> RunResult:
+        """The result of the handler's records, with those that it did not get."""
+        return RunResult(
+            done=[*self._expired, *done],
+            failures=[*self._failures, *failures],
+            untouched=untouched,
+            is_batch_failure=is_batch_failure,
+            expired=self._expired,
+            skipped=skipped,
+            malformed=sum(not failure.is_expiry for _, failure in self._failures),
+        )
 
 
 def malformed_part(record: AnyRecord) -> Malformed | None:

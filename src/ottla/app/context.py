@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.clock import Clock, SystemClock
 from ottla.records import TopicPartition
 
 
 class Context:
-    """One delivery. Made once per run, so it says nothing about a single record.
+    """One delivery. Made once per run; of a single record it says only how much time it has left.
 
     `attempt` is 1 for the first delivery; `state` is the app's own dictionary, shared by all its handlers.
     """
 
-    __slots__ = ("attempt", "group", "handler", "state", "topic_partition")
+    __slots__ = ("_clock", "attempt", "expires_ms", "group", "handler", "state", "topic_partition")
 
     def __init__(
-        self, *, group: str, handler: str, topic_partition: TopicPartition, attempt: int, state: dict[str, Any]
+        self,
+        *,
+        group: str,
+        handler: str,
+        topic_partition: TopicPartition,
+        attempt: int,
+        state: dict[str, Any],
+        clock: Clock | None = None,
     ) -> None:
         self.group = group
         self.handler = handler
         self.topic_partition = topic_partition
         self.attempt = attempt
         self.state = state
+        self.expires_ms: int | None = None
+        """When the record that is handled now expires, in epoch milliseconds; the first of a batch. None: never."""
+        self._clock = clock
+
+    def time_left_s(self) -> float | None:
+        """Seconds until the record expires, not less than 0; None for a record that does not. Call it in the handler:
+        afterwards it tells of another record."""
+        if self.expires_ms is None:
+            return None
+        return max(0, self.expires_ms - (self._clock or SystemClock()).now_ms()) / 1_000
 
     @property
     def is_retry(self) -> bool:

@@ -22,10 +22,12 @@ from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_asy
 from ottla.app.progress import Progress
 from ottla.app.raised import failure_of_raised
 from ottla.app.returned import failure_in, is_open, promises_in, read_returned
+from ottla.clock import Clock, SystemClock
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.errors import RegistryUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.outcomes import Ack, Skip
 from ottla.records import Malformed, TopicPartition
 from ottla.serdes import Bytes, Serde, SerdeContext
@@ -41,8 +43,10 @@ class Invoker:
 
     __slots__ = (
         "_bytes_only",
+        "_clock",
         "_contexts",
         "_exceptions",
+        "_expiry",
         "_group",
         "_is_batch",
         "_keeps_key_order",
@@ -69,6 +73,8 @@ class Invoker:
         state: dict[str, Any],
         is_at_most_once: bool = False,
         origins: Mapping[str, str] | None = None,
+        expiry: Expiry = NEVER,
+        clock: Clock | None = None,
     ) -> None:
         self.name = name
         self.binding = binding
@@ -76,6 +82,8 @@ class Invoker:
         self._value = value
         self._key = key
         self._exceptions = exceptions
+        self._expiry = expiry
+        self._clock = clock or SystemClock()
         self._ordering = ordering
         self._is_batch = is_batch
         self._keeps_key_order = ordering is not Ordering.UNORDERED and not is_at_most_once
@@ -128,6 +136,9 @@ class Invoker:
         if self._is_batch:
             return self._deliver_batch(run, has_malformed)
         context = self._context(run)
+        deadlines = self._expiry.deadlines(run.records)
+        if deadlines is not None:
+            return self._rest(run, -1, context, Progress(run, self._ordering), deadlines)
         call = self.binding.call
         is_checked = has_malformed and not self.binding.wants_malformed
         index = skipped = 0
@@ -164,6 +175,7 @@ class Invoker:
             return await self._deliver_batch_async(run, has_malformed)
         progress = Progress(run, self._ordering)
         progress.breathe_at_s = monotonic() + _YIELD_EVERY_S
+        progress.deadlines = self._expiry.deadlines(run.records)
         feed = iter(run.records)
         is_checked = has_malformed and not self.binding.wants_malformed
         while await call_in_own_context(self._deliver_some, feed, progress, is_checked, yield_now):
@@ -189,8 +201,12 @@ class Invoker:
         context = self._context(progress.run)
         call = self.binding.call
         breathe_at_s = progress.breathe_at_s
+        deadlines = progress.deadlines
         for record in feed:
             if not progress.takes(record):
+                continue
+            if deadlines is not None and self._has_expired(record, deadlines, context):
+                progress.has_expired(record, self._expiry.outcome)
                 continue
             if is_checked and (malformed := malformed_part(record)) is not None:
                 progress.failed(record, Failure.of_malformed(malformed))
@@ -230,10 +246,21 @@ class Invoker:
         progress.failed(run.records[index], failure)
         return self._rest(run, index, context, progress)
 
-    def _rest(self, run: Run, index: int, context: Context, progress: Progress) -> RunResult | Confirming:
+    def _rest(
+        self,
+        run: Run,
+        index: int,
+        context: Context,
+        progress: Progress,
+        deadlines: Mapping[int, int] | None = None,
+    ) -> RunResult | Confirming:
+        """Deliver what is behind the record at `index`, with an account of each record."""
         call = self.binding.call
         for record in run.records[index + 1 :]:
             if not progress.takes(record):
+                continue
+            if deadlines is not None and self._has_expired(record, deadlines, context):
+                progress.has_expired(record, self._expiry.outcome)
                 continue
             malformed = malformed_part(record)
             if malformed is not None and not self.binding.wants_malformed:
@@ -256,12 +283,13 @@ class Invoker:
         return _confirming([promise for _, promises in progress.pending for promise in promises], finish)
 
     def _deliver_batch(self, run: Run, has_malformed: bool) -> RunResult | Confirming:
-        batch = self._batch(run, has_malformed)
+        context = self._context(run)
+        batch = self._batch(run, has_malformed, context)
         result = batch.needs_no_handler
         if result is not None:
             return result
         try:
-            returned = copy_context().run(self.binding.call, batch.records, self._context(run))
+            returned = copy_context().run(self.binding.call, batch.records, context)
         except BaseException as error:
             return batch.raised(self._failure_of(error))
         found = batch.read(returned)
@@ -277,12 +305,13 @@ class Invoker:
         return _confirming(promises, finish)
 
     async def _deliver_batch_async(self, run: Run, has_malformed: bool) -> RunResult | ConfirmingOnLoop:
-        batch = self._batch(run, has_malformed)
+        context = self._context(run)
+        batch = self._batch(run, has_malformed, context)
         result = batch.needs_no_handler
         if result is not None:
             return result
         try:
-            returned = await call_in_own_context(self.binding.call, batch.records, self._context(run))
+            returned = await call_in_own_context(self.binding.call, batch.records, context)
         except BaseException as error:
             return batch.raised(self._failure_of(error))
         found = batch.read(returned)
@@ -301,9 +330,26 @@ class Invoker:
     def _failure_of(self, error: BaseException) -> Failure:
         return failure_of_raised(error, self._exceptions)
 
-    def _batch(self, run: Run, has_malformed: bool) -> Batch:
+    def _batch(self, run: Run, has_malformed: bool, context: Context) -> Batch:
         is_checked = has_malformed and not self.binding.wants_malformed
-        return Batch(run, is_checked=is_checked, keeps_key_order=self._keeps_key_order)
+        expired: set[int] = set()
+        deadlines = self._expiry.deadlines(run.records)
+        if deadlines is not None:
+            now_ms = self._clock.now_ms()
+            expired = {offset for offset, expires_ms in deadlines.items() if expires_ms <= now_ms}
+            context.expires_ms = min((ms for ms in deadlines.values() if ms > now_ms), default=None)
+        return Batch(
+            run,
+            is_checked=is_checked,
+            keeps_key_order=self._keeps_key_order,
+            expired=expired,
+            on_expired=self._expiry.outcome,
+        )
+
+    def _has_expired(self, record: AnyRecord, deadlines: Mapping[int, int], context: Context) -> bool:
+        """Whether it is too late to deliver the record. If not, the context knows until when it is not."""
+        expires_ms = context.expires_ms = deadlines.get(record.offset)
+        return expires_ms is not None and expires_ms <= self._clock.now_ms()
 
     def _context(self, run: Run) -> Context:
         return Context(
@@ -312,6 +358,7 @@ class Invoker:
             topic_partition=self._origin_of(run.topic_partition),
             attempt=run.attempt,
             state=self._state,
+            clock=self._clock,
         )
 
     def _origin_of(self, topic_partition: TopicPartition) -> TopicPartition:

@@ -12,13 +12,15 @@ from ottla.app.invoke import Invoker
 from ottla.app.middleware import Middleware, wrap
 from ottla.app.originals import with_originals
 from ottla.app.returned import refuse_generators
+from ottla.clock import Clock
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
 from ottla.errors import ConfigError
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.exceptions import ExceptionTable
+from ottla.failures.expiry import Expiry
 from ottla.failures.failure import FailurePolicy
-from ottla.failures.outcomes import Outcome
+from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.records import TopicPartition, topic_problem
@@ -50,9 +52,13 @@ class Route:
     is_fair_by_bytes: bool = False
     weight_of: Callable[[TopicPartition], int] | None = None
     budget: DeadLetterBudget | None = None
+    ttl_s: float | None = None
+    on_expired: Skip | Dead | None = None
+    expires_grace_s: float = 0.0
     value_serde: Serde[Any] = field(init=False)
     """The serde that was given, or the one that the handler's annotation asks for."""
     key_serde: Serde[Any] = field(init=False)
+    expiry: Expiry = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.topics:
@@ -85,6 +91,14 @@ class Route:
             raise ConfigError(
                 f"{self.name}: {self.dead_letter_topic!r} is both a retry topic and its dead letter topic"
             )
+        expiry = Expiry.declared(
+            self.name,
+            ttl_s=self.ttl_s,
+            grace_s=self.expires_grace_s,
+            on_expired=self.on_expired,
+            has_dead_letters=self.dead_letter_topic is not None,
+        )
+        object.__setattr__(self, "expiry", expiry)
         refuse_generators(self.handler, f"{self.name}: the handler")
         binding = bind(self.handler, is_batch=self.is_batch)
         object.__setattr__(self, "value_serde", self._serde("value", self.value, binding.value_hint))
@@ -116,7 +130,10 @@ class Route:
             is_batch=self.is_batch,
             linger_ms=self.linger_ms,
             failures=FailurePolicy(
-                retry=self.retry, retry_topics=self.retry_topics, dead_letter_topic=self.dead_letter_topic
+                retry=self.retry,
+                retry_topics=self.retry_topics,
+                dead_letter_topic=self.dead_letter_topic,
+                expiry=self.expiry,
             ),
             retry_lines=self.retry_lines,
             is_at_most_once=self.is_at_most_once,
@@ -124,8 +141,8 @@ class Route:
             weight_of=self.weight_of,
         )
 
-    def invoker(self, middlewares: list[Middleware], state: dict[str, Any]) -> Invoker:
-        """The handler, ready to be called with runs."""
+    def invoker(self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None) -> Invoker:
+        """The handler, ready to be called with runs. `clock` (the system's if not given) says what has expired."""
         binding = wrap(bind(self.handler, is_batch=self.is_batch), middlewares)
         return Invoker(
             name=self.name,
@@ -139,6 +156,8 @@ class Route:
             is_at_most_once=self.is_at_most_once,
             state=state,
             origins={name: topic for topic, names in self.retry_lines.items() for name in names},
+            expiry=self.expiry,
+            clock=clock,
         )
 
     def _serde(self, part: str, given: Any, hint: Any) -> Serde[Any]:

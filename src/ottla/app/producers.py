@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
 from ottla.errors import LifecycleError
+from ottla.failures.expiry import Moment, Span
 from ottla.producer.bulk import Outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.records import Headers
@@ -94,6 +95,8 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> Promise:
         """`Producer.send`. Raises `LifecycleError` while the app does not run."""
@@ -104,6 +107,8 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             headers=headers,
             partition=partition,
             timestamp_ms=timestamp_ms,
+            expires_after=expires_after,
+            expires_at=expires_at,
             on_delivery=on_delivery,
         )
         return promise
@@ -148,6 +153,8 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> AsyncPromise:
         """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
@@ -158,6 +165,8 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             headers=headers,
             partition=partition,
             timestamp_ms=timestamp_ms,
+            expires_after=expires_after,
+            expires_at=expires_at,
             on_delivery=on_delivery,
         )
         return promise

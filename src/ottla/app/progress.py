@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.app.returned import read_returned
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.failures.exceptions import Failure
-from ottla.failures.outcomes import Ack, Skip
+from ottla.failures.outcomes import Ack, Dead, Skip
 
 
 class Progress:
@@ -25,6 +25,8 @@ class Progress:
         "_position",
         "_untouched",
         "breathe_at_s",
+        "deadlines",
+        "expired",
         "pending",
         "run",
         "skipped",
@@ -41,8 +43,12 @@ class Progress:
         self._is_held = False
         self._malformed = 0
         self.skipped = 0
+        self.expired: list[AnyRecord] = []
+        """Records that were not delivered because they had expired, and are done by that."""
         self.breathe_at_s = 0.0
         """When an event loop is to run something else before the next record."""
+        self.deadlines: Mapping[int, int] | None = None
+        """Offset → when the record expires, in epoch milliseconds; None when none of them does."""
         self.pending: list[tuple[AnyRecord, Sequence[Any]]] = []
         """Records whose handler returned, with what it sent and is not acknowledged yet."""
 
@@ -87,6 +93,14 @@ class Progress:
         if not self._failures and not self.pending:
             self.run.done = len(self._done)
 
+    def has_expired(self, record: AnyRecord, outcome: Skip | Dead) -> None:
+        """The record was not delivered because it had expired. It holds back nothing: it is not delivered again."""
+        if isinstance(outcome, Dead):
+            self._failures.append((record, Failure.of_expiry(outcome)))
+        else:
+            self.expired.append(record)
+            self.succeeded(record)
+
     def failed(self, record: AnyRecord, failure: Failure) -> None:
         if isinstance(failure.outcome, Ack | Skip):
             self.skipped += isinstance(failure.outcome, Skip)
@@ -103,11 +117,12 @@ class Progress:
 
     def result(self) -> RunResult:
         if not self._failures and not self._untouched:
-            return RunResult(skipped=self.skipped)
+            return RunResult(skipped=self.skipped, expired=self.expired)
         return RunResult(
             done=self._done,
             failures=self._failures,
             untouched=self._untouched,
+            expired=self.expired,
             malformed=self._malformed,
             skipped=self.skipped,
         )

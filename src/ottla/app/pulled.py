@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol
 
 from ottla.app.pulling import decoder, malformed_part, pull_plan
+from ottla.clock import SystemClock
 from ottla.config import Settings, consumer_settings, settings_beside
 from ottla.config.declared_topics import CreateTopics, declared_topics
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
@@ -22,7 +23,8 @@ from ottla.consumer.pulled.transactional_reads import refuse_to_settle, transact
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable, Failure
-from ottla.failures.outcomes import Dead, Retry
+from ottla.failures.expiry import Expiry
+from ottla.failures.outcomes import Dead, Retry, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.producer import forks
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
@@ -75,6 +77,9 @@ class PulledConsumer(Generic[V_co]):
         topics_timeout_s: float | None = None,
         create_topics: CreateTopics = False,
         unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
+        ttl_s: float | None = None,
+        on_expired: Skip | Dead | None = None,
+        expires_grace_s: float = 0.0,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
@@ -85,7 +90,15 @@ class PulledConsumer(Generic[V_co]):
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = drain_s
         self._decoder = decoder(group, value, key)
-        plan = pull_plan(topics, quantum, retry, dead_letter_topic, commit)
+        self._expiry = Expiry.declared(
+            "Consumer",
+            ttl_s=ttl_s,
+            grace_s=expires_grace_s,
+            on_expired=on_expired,
+            has_dead_letters=dead_letter_topic is not None,
+        )
+        self._clock = SystemClock()
+        plan = pull_plan(topics, quantum, retry, dead_letter_topic, commit, self._expiry)
         used = {*topics, dead_letter_topic} if dead_letter_topic is not None else {*topics}
         self._declared_topics = declared_topics(create_topics, used=used)
         effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
@@ -202,6 +215,9 @@ class PulledConsumer(Generic[V_co]):
             opened, record = self._waiting.popleft()
             if not opened.run.is_cancelled:
                 opened.handed_out += 1
+                if opened.deadlines is not None and self._has_expired(opened.deadlines, record):
+                    self._expire(opened, record)
+                    continue
                 return record
             self._give_back_cancelled()
         self._give_back_cancelled()
@@ -216,6 +232,7 @@ class PulledConsumer(Generic[V_co]):
             self._book.close(opened)
             self._engine.finish(RunFinished(run, result))
             return
+        opened.deadlines = self._expiry.deadlines(run.records)
         malformed: list[tuple[Record[Any], Malformed]] = []
         for record in run.records:
             part = malformed_part(record) if has_malformed and self._has_dead_letters else None
@@ -227,6 +244,19 @@ class PulledConsumer(Generic[V_co]):
             finished = self._book.settle(record, Failure.of_malformed(part))
             if finished is not None:
                 self._engine.finish(finished)
+
+    def _has_expired(self, deadlines: Mapping[int, int], record: Record[Any]) -> bool:
+        expires_ms = deadlines.get(record.offset)
+        return expires_ms is not None and expires_ms <= self._clock.now_ms()
+
+    def _expire(self, opened: OpenRun, record: Record[Any]) -> None:
+        """It is too late to give the record out: it is settled here. What follows it is not held back."""
+        outcome = self._expiry.outcome
+        if isinstance(outcome, Skip):
+            opened.expired.append(record)
+        finished = self._book.settle(record, Failure.of_expiry(outcome) if isinstance(outcome, Dead) else None)
+        if finished is not None:
+            self._engine.finish(finished)
 
     def _handed_out(self, record: Record[Any]) -> None:
         """The loop body has the record."""

@@ -13,6 +13,7 @@ from ottla.consumer.partitions.lanes import Ordering
 from ottla.consumer.partitions.plan import DEFAULT_TURN_MS, RoutePlan
 from ottla.errors import ConfigError
 from ottla.failures.exceptions import ExceptionTable
+from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.failure import FailurePolicy
 from ottla.failures.retry import RetryPolicy
 from ottla.records import topic_problem
@@ -31,6 +32,7 @@ def pull_plan(
     retry: RetryPolicy | None,
     dead_letter_topic: str | None,
     commit: CommitPolicy | InTransactions | None,
+    expiry: Expiry = NEVER,
 ) -> RoutePlan:
     """The plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad names."""
     if not topics:
@@ -47,7 +49,7 @@ def pull_plan(
         quantum=quantum,
         # A transaction takes its time whatever it holds: shorter runs would only make more of them.
         turn_ms=_ANY_TIME_MS if isinstance(commit, InTransactions) else DEFAULT_TURN_MS,
-        failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic),
+        failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic, expiry=expiry),
     )
 
 

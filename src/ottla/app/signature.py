@@ -20,7 +20,7 @@ from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering
 from ottla.failures.budget import DeadLetterBudget
-from ottla.failures.outcomes import Outcome
+from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.records import Header, Malformed, Record, TopicPartition
@@ -55,6 +55,9 @@ class ConsumerOptions(TypedDict, total=False):
     topics_timeout_s: float | None
     create_topics: CreateTopics
     unready_after_s: float
+    ttl_s: float | None
+    on_expired: Skip | Dead | None
+    expires_grace_s: float
     settings: Mapping[str, Any] | None
     producer_settings: Mapping[str, Any] | None
     hooks: Hooks | None
@@ -77,6 +80,9 @@ class HandlerOptions(TypedDict, total=False):
     fair_by: FairBy
     weight_of: Callable[[TopicPartition], int] | None
     budget: DeadLetterBudget | None
+    ttl_s: float | None
+    on_expired: Skip | Dead | None
+    expires_grace_s: float
     name: str | None
 
 

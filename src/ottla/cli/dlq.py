@@ -131,6 +131,7 @@ def show(topic: str, place: str, kafka: Settings) -> None:
 @click.option("--to", "to_topic", help="Send them all to this topic instead of to their origin.")
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records per second.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("--without-expiry", is_flag=True, help="Have them handled even if they have expired.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent; send and remember nothing.")
 @click.option("--yes", is_flag=True, help="Send to whatever topics the headers name, without a question.")
 def redrive(
@@ -139,6 +140,7 @@ def redrive(
     to_topic: str | None,
     per_second: float | None,
     limit: int | None,
+    without_expiry: bool,
     dry_run: bool,
     yes: bool,
     **criteria: Any,
@@ -166,6 +168,7 @@ def redrive(
             origins=origins,
             per_second=per_second,
             limit=limit,
+            has_expiry=not without_expiry,
             is_dry_run=is_dry_run,
             on_redrive=lambda record: to.update([record.topic]),
         )

@@ -36,6 +36,7 @@ from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.readiness.lateness import note_head
 from ottla.consumer.readiness.session_health import session_health
+from ottla.consumer.settling.expiries import Expiries
 from ottla.consumer.settling.letters import Letters
 from ottla.consumer.settling.retry_lines import RetryLines
 from ottla.consumer.settling.settlement import Settlement
@@ -67,7 +68,14 @@ class Session:
         self._watch = LogWatch(self._partitions, flow=self._flow, unready_after_ms=unready_after_ms)
         self._timers = Timers()
         self._letters = Letters(group=group, random=random)
-        self._settlement = Settlement(group=group, random=random, letters=self._letters, schedule=self._schedule_retry)
+        self._expiries = Expiries(self._timers.at)
+        self._settlement = Settlement(
+            group=group,
+            random=random,
+            letters=self._letters,
+            expiries=self._expiries,
+            schedule=self._schedule_retry,
+        )
         self._dispatcher = Dispatcher(
             self._partitions,
             self._routes,
@@ -198,6 +206,7 @@ class Session:
     def _revoked(self, event: events.Revoked, now_ms: int, effects: list[Effect]) -> None:
         states = list(self._states(event.partitions))
         self._commits.commit_last(states, effects)
+        self._expiries.leave(states, effects)
         for state in states:
             self._drop(state)
         self._rewind(self._lines.leave(states), now_ms, effects)
@@ -206,6 +215,7 @@ class Session:
 
     def _lost(self, event: events.Lost, now_ms: int, effects: list[Effect]) -> None:
         states = list(self._states(event.partitions))
+        self._expiries.leave(states, effects)
         for state in states:
             self._stop_work(state)
             self._drop(state)
@@ -385,6 +395,7 @@ class Session:
     ) -> PartitionState:
         """Go on from `offset` (None: from where it stands) as after an assignment: what is in flight is dropped."""
         self._stop_work(state)
+        self._expiries.leave([state], effects)
         # What the user asked for outlives the seek; what the old records were the reason of does not.
         kept = [reason for reason in _OF_THE_USER if self._flow.is_paused_for(state.topic_partition, reason)]
         for reason in PauseReason:

@@ -30,7 +30,8 @@ class Failure:
     """Why one delivery of a record did not end in `Ack` or `Skip`, as text: it keeps no frames and no record alive.
 
     `is_outage` marks what is nobody's fault in the record (a schema registry that does not answer): it is retried
-    without counting attempts, and is never a reason for a dead letter.
+    without counting attempts, and is never a reason for a dead letter. `is_expiry` marks a record that was not
+    delivered because it had expired: it costs no attempt and nothing of the dead letter budget.
     """
 
     outcome: Outcome
@@ -39,6 +40,12 @@ class Failure:
     message: str = ""
     stack_trace: str = ""
     is_outage: bool = False
+    is_expiry: bool = False
+
+    @classmethod
+    def of_expiry(cls, outcome: Dead) -> Failure:
+        """A record that expired before it was delivered."""
+        return cls(outcome=outcome, kind="expired", message=outcome.reason, is_expiry=True)
 
     @classmethod
     def of_malformed(cls, malformed: Malformed) -> Failure:

@@ -8,6 +8,8 @@
     the same in the last retry topic, of  → `RetryAt`: it followed an earlier record of its key there, and has its own
       a record that had fewer deliveries    deliveries all the same, with the delays it did not have yet
     Retry, none left; or Dead             → `DeadLetter` when a topic is declared, else `Stop`
+    a wait that ends when the record has  → `Expire`: nobody would get it after the wait
+      expired
 
 `Stop` holds the partition where it is and turns the consumer unready. Never log-and-commit.
 """
@@ -19,6 +21,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from ottla.failures.exceptions import Failure
+from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.outcomes import Dead, Retry
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
@@ -54,13 +57,18 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """It will have expired before it could be delivered again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Hold the partition at this record and turn unready: nothing that was declared can take the record."""
 
     reason: str
 
 
-Decision: TypeAlias = Finish | RetryAt | Postpone | DeadLetter | Stop
+Decision: TypeAlias = Finish | RetryAt | Postpone | DeadLetter | Expire | Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +78,7 @@ class FailurePolicy:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     retry_topics: RetryTopics | None = None
     dead_letter_topic: str | None = None
+    expiry: Expiry = NEVER
 
     def decide(
         self,
@@ -81,10 +90,30 @@ class FailurePolicy:
         random: Random,
         stage: int = 0,
         carried: int = 0,
+        expires_ms: int | None = None,
     ) -> Decision:
         """`attempts` counts failed deliveries, this one included; `outages` those that were no fault of the record;
         `stage` is the number of the retry topic that the record is in, 0 in its own topic; `carried` counts the failed
-        deliveries before it came there."""
+        deliveries before it came there; `expires_ms` is when the record expires, by the clock of `now_ms`."""
+        decision = self._decide(
+            failure, attempts=attempts, outages=outages, now_ms=now_ms, random=random, stage=stage, carried=carried
+        )
+        if expires_ms is None or not isinstance(decision, RetryAt | Postpone):
+            return decision
+        due_ms = decision.due_ms if isinstance(decision, RetryAt) else now_ms + decision.delay_ms
+        return Expire() if due_ms >= expires_ms else decision
+
+    def _decide(
+        self,
+        failure: Failure,
+        *,
+        attempts: int,
+        outages: int,
+        now_ms: int,
+        random: Random,
+        stage: int,
+        carried: int,
+    ) -> Decision:
         outcome = failure.outcome
         if failure.is_outage:
             return RetryAt(now_ms + _OUTAGE_BACKOFF.delay_ms(outages, random))

@@ -1,8 +1,9 @@
 """Building the record that takes a dead letter back to where it came from.
 
 The value and the key are the dead letter's own bytes, which are the original's; every family of dead letter headers is
-taken off, so that a second failure tells its own story; `ottla-redriven` counts how often it was sent back. A claim (a
-dead letter without its value) is sent back as the record that its position names, which has to be fetched first.
+taken off, so that a second failure tells its own story; `ottla-redriven` counts how often it was sent back, and
+`ottla-redriven-timestamp` says when the record was first produced: its time to live goes on from there. A claim (a dead
+letter without its value) is sent back as the record that its position names, which has to be fetched first.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from ottla.failures.foreign import FAMILIES, DeadLetterView, describe_dead_lette
 from ottla.records import Header, Headers, last_header, topic_problem
 
 REDRIVEN_HEADER: Final = "ottla-redriven"
+FIRST_TIMESTAMP_HEADER: Final = "ottla-redriven-timestamp"
 
 _MOST_TIMES: Final = 2**31 - 1
 """Where the count ends. More digits than it has are somebody's forgery, and cost time to read."""
 
+_TIMESTAMP_DIGITS: Final = 18
+
+_OWN_NAMES: Final = frozenset({REDRIVEN_HEADER, FIRST_TIMESTAMP_HEADER})
 _FAMILY_NAMES: Final = frozenset(name for fields in FAMILIES.values() for name in fields)
 
 
@@ -51,10 +56,12 @@ def build_redrive(
     headers: Headers,
     to_topic: str | None = None,
     original: Original | None = None,
+    left_out: Collection[str] = (),
 ) -> Redrive | None:
     """The record to send back, or None when neither the headers nor `to_topic` say where to.
 
-    None as well for a claim without its `original`: what is left of it would be a tombstone, which deletes.
+    None as well for a claim without its `original`: what is left of it would be a tombstone, which deletes. Headers
+    named in `left_out` are not sent back.
     """
     view = describe_dead_letter(headers)
     if view is None:
@@ -69,8 +76,15 @@ def build_redrive(
             return None
         key, value, headers = original.key, original.value, original.headers
     times = _times(headers) + 1
-    kept = [header for header in headers if header[0] not in _FAMILY_NAMES and header[0] != REDRIVEN_HEADER]
+    first_ms = first_timestamp_of(headers)
+    if first_ms is None:
+        first_ms = view.timestamp_ms
+    kept = [header for header in headers if header[0] not in _FAMILY_NAMES and header[0] not in _OWN_NAMES]
     kept.append((REDRIVEN_HEADER, str(times).encode()))
+    if first_ms is not None and first_ms >= 0:
+        kept.append((FIRST_TIMESTAMP_HEADER, str(first_ms).encode()))
+    if left_out:
+        kept = [header for header in kept if header[0] not in left_out]
     return Redrive(topic=topic, key=key, value=value, headers=kept, times=times, origin=view)
 
 
@@ -89,6 +103,12 @@ def refusal(topic: str, *, dead_letter_topic: str, origins: Collection[str] | No
     if origins is not None and topic not in origins:
         return f"{topic} is not among the topics to send to"
     return None
+
+
+def first_timestamp_of(headers: Headers) -> int | None:
+    """When a record that was sent back was first produced, in epoch milliseconds; None where no header says so."""
+    given = last_header(headers, FIRST_TIMESTAMP_HEADER)
+    return int(given) if given is not None and given.isdigit() and len(given) <= _TIMESTAMP_DIGITS else None
 
 
 def _times(headers: Headers) -> int:

@@ -33,6 +33,9 @@ class Hooks:
     def event(self, *, group: str, event: str) -> None:
         """Something that is logged as well: `record_dead_lettered`, `record_retried`, `partition_stopped`, ..."""
 
+    def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
+        """Records were not handed to their handler, or not again, because they had expired."""
+
     def committed(self, *, group: str, partitions: int) -> None:
         """The coordinator acknowledged a commit."""
 
@@ -80,6 +83,10 @@ class Counters(Hooks):
     def event(self, *, group: str, event: str) -> None:
         with self._lock:
             self._counts[event] += 1
+
+    def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
+        with self._lock:
+            self._counts["expired"] += records
 
     def committed(self, *, group: str, partitions: int) -> None:
         with self._lock:

@@ -119,6 +119,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
         _row(
+            "records_expired",
+            "warning",
+            "Records were not handled because they had expired; one line per partition and minute.",
+            "group partition records offset",
+            "error",
+        ),
+        _row(
             "records_parked",
             "info",
             "Records follow an earlier record of their key to the retry topic.",

@@ -14,6 +14,7 @@ from ottla.app import App
 from ottla.app.producers import AsyncAppProducer
 from ottla.clock import ManualClock
 from ottla.errors import LifecycleError
+from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.encoded import as_bytes, check_topic, header_list
@@ -68,12 +69,17 @@ class Captured:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> CapturedDelivery:
         check_topic(topic)
         raw_key, raw_value = self._serializer.serialize(topic, key, value)
         raw_key = None if raw_key is None else as_bytes(topic, "key", raw_key)
         raw_value = None if raw_value is None else as_bytes(topic, "value", raw_value)
+        if expires_after is not None or expires_at is not None:
+            now_ms = self._clock.now_ms()
+            headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
         listed, _ = header_list(topic, headers)
         at_ms = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
         place = partition or 0

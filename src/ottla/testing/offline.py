@@ -28,6 +28,7 @@ from ottla.consumer.model.effects import (
     Commit,
     Dispatch,
     Effect,
+    Expired,
     FindRetryPositions,
     Notice,
     WriteDeadLetter,
@@ -62,7 +63,7 @@ class DeadLetter:
 
     @property
     def kind(self) -> str | None:
-        """``"malformed"``, ``"invalid"`` or ``"failed"``."""
+        """``"malformed"``, ``"invalid"``, ``"failed"`` or ``"expired"``."""
         return self.view.kind
 
     @property
@@ -75,12 +76,12 @@ class DeadLetter:
 class Delivery:
     """What became of one record.
 
-    `done` and `skipped` records are committed, `dead` ones once their dead letter is written. `stopped` is the record
-    that holds its partition (`reason` says why), `waiting` one that was not reached because of it.
+    `done`, `skipped` and `expired` records are committed, `dead` ones once their dead letter is written. `stopped` is
+    the record that holds its partition (`reason` says why), `waiting` one that was not reached because of it.
     """
 
     record: Record[Any]
-    outcome: Literal["done", "skipped", "dead", "stopped", "waiting"]
+    outcome: Literal["done", "skipped", "expired", "dead", "stopped", "waiting"]
     attempts: int
     waited_s: float
     dead_letter: DeadLetter | None = None
@@ -135,7 +136,7 @@ class OfflineConsumer:
         self._routes = app.routes
         self._boundary = Boundary(app, self.sent, self.clock, real_producers=real_producers)
         self._invokers = {
-            (route.group, route.name): route.invoker([self._record_call, *app.middlewares], app.state)
+            (route.group, route.name): route.invoker([self._record_call, *app.middlewares], app.state, clock=self.clock)
             for route in app.routes
         }
         self._sessions = {
@@ -157,6 +158,7 @@ class OfflineConsumer:
         self._ended_ms: dict[tuple[TopicPartition, int], int] = {}
         self._letters: dict[tuple[TopicPartition, int], DeadLetter] = {}
         self._skipped: set[tuple[TopicPartition, int]] = set()
+        self._expired: set[tuple[TopicPartition, int]] = set()
 
     def deliver(self, value: Any = None, **options: Any) -> Delivery:
         """Deliver one record and follow it to its end. Options are those of `deliver_all`, and `key`."""
@@ -312,6 +314,10 @@ class OfflineConsumer:
                 case Commit(offsets):
                     stored = {name: offset for name, (offset, _) in offsets.items()}
                     waiting += session.step(events.CommitSucceeded(stored), now_ms)
+                case Expired(_, _, records):
+                    for record in map(original_of, records):
+                        self._expired.add((record.topic_partition, record.offset))
+                        self._ended_ms[record.topic_partition, record.offset] = self.clock.monotonic_ms()
                 case Notice(event, _, fields):
                     self.notices.append(effect)
                     if event == "record_retried":
@@ -373,9 +379,11 @@ class OfflineConsumer:
             ended_ms = self._ended_ms.get(at)
             waited_s = 0.0 if ended_ms is None else (ended_ms - self._started_ms[at]) / 1_000
             reason = ""
-            outcome: Literal["done", "skipped", "dead", "stopped", "waiting"]
+            outcome: Literal["done", "skipped", "expired", "dead", "stopped", "waiting"]
             if letter is not None:
                 outcome, reason = "dead", letter.reason
+            elif at in self._expired:
+                outcome = "expired"
             elif at in self._skipped:
                 outcome = "skipped"
             elif ended_ms is not None:

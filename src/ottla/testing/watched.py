@@ -97,6 +97,9 @@ class Watch(Hooks):
     def run_finished(self, **fields: Any) -> None:
         self._own_hooks.run_finished(**fields)
 
+    def expired(self, **fields: Any) -> None:
+        self._own_hooks.expired(**fields)
+
     def committed(self, **fields: Any) -> None:
         self._own_hooks.committed(**fields)
 

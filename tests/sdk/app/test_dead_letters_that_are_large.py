@@ -106,7 +106,8 @@ def test_a_claim_is_sent_back_as_the_record_it_stands_for(
     assert (report.redriven, report.gone) == (1, 0)
     (record,) = kafka.consume_all(again)
     assert (record.raw_key, record.raw_value) == (b"k", value)
-    assert record.headers == [*headers, ("ottla-redriven", b"1")]
+    (first_timestamp,) = [value for name, value in record.headers if name == "ottla-redriven-timestamp"]
+    assert record.headers == [*headers, ("ottla-redriven", b"1"), ("ottla-redriven-timestamp", first_timestamp)]
 
 
 def test_a_claim_whose_record_is_gone_is_counted_and_never_sent_as_a_tombstone(kafka: Any, make_topic: Any) -> None:

@@ -182,7 +182,12 @@ def test_redriving_sends_the_original_back_without_the_story() -> None:
 
     assert redrive is not None
     assert (redrive.topic, redrive.key, redrive.value, redrive.times) == ("orders", b"k", b"\xff\x00", 1)
-    assert redrive.headers == [("trace", b"1"), ("null", None), ("ottla-redriven", b"1")]
+    assert redrive.headers == [
+        ("trace", b"1"),
+        ("null", None),
+        ("ottla-redriven", b"1"),
+        ("ottla-redriven-timestamp", b"1699999999000"),
+    ]
 
 
 def test_redriving_counts_how_often() -> None:
@@ -192,7 +197,7 @@ def test_redriving_counts_how_often() -> None:
 
     assert twice is not None
     assert twice.times == 2
-    assert [name for name, _ in twice.headers] == ["ottla-redriven"]
+    assert twice.headers == [("ottla-redriven", b"2"), ("ottla-redriven-timestamp", b"1699999999000")]
 
 
 @pytest.mark.parametrize("family", FOREIGN)
@@ -251,7 +256,8 @@ class TestForms:
             assert (sent is not None) == is_same
             if sent is not None:
                 assert (sent.topic, sent.key, sent.value) == ("orders", b"k", b"v")
-                assert sent.headers == [("own", b"1"), ("ottla-redriven", b"1")]
+                first = ("ottla-redriven-timestamp", b"1699999999000")
+                assert sent.headers == [("own", b"1"), ("ottla-redriven", b"1"), first]
 
 
 def sizes_of(forms: list[tuple[Form, DeadLetterRecord]]) -> list[tuple[Form, int]]:

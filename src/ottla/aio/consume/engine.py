@@ -51,6 +51,7 @@ from ottla.consumer.model.effects import (
     Commit,
     Dispatch,
     Effect,
+    Expired,
     FindRetryPositions,
     LookAtLogs,
     Notice,
@@ -518,6 +519,9 @@ class Engine:
                         self._work.do(effect)
                 case WriteDeadLetter() | WriteRetry():
                     self._dead_letters.write(effect, self._on_dead_letter)
+                case Expired(name, route, records):
+                    if self._hooks is not None:
+                        self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
                 case Notice(event, level, fields):
                     log_event(event, level, {"group": self.group, **fields})
                     if self._hooks is not None:

@@ -40,6 +40,7 @@ from ottla.errors import (
     OttlaError,
     UndeliveredRecord,
 )
+from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer import (
     CustomPartitioner,
     Partitioner,
@@ -206,6 +207,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
@@ -214,12 +217,17 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         two as well for a topic whose schema the registry was not asked for yet.
         `on_delivery(delivery)` is called on the event loop. `timestamp_ms` is milliseconds since the Unix epoch, now if
         not given.
+        `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
+        record is not to be handled any more: it then carries the header `ottla-expires-at`.
         """
         try:
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
             if self._add_context is not None:
                 headers = self._add_context(topic, headers)
+            if expires_after is not None or expires_at is not None:
+                now_ms = self._clock.now_ms()
+                headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = Delivery(topic, None, self._reports, on_delivery)

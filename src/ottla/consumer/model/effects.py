@@ -132,6 +132,15 @@ class LookAtLogs:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """These records had expired, and were not handed to the handler of `route`, or not again: for metrics."""
+
+    topic_partition: TopicPartition
+    route: str
+    records: Sequence[AnyRecord]
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something worth a log line: the event's name and its fields. Never one per record that went well."""
 
@@ -149,5 +158,6 @@ Effect: TypeAlias = (
     | Write
     | FindRetryPositions
     | LookAtLogs
+    | Expired
     | Notice
 )

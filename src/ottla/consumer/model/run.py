@@ -100,6 +100,8 @@ class RunResult:
     untouched: Sequence[AnyRecord] = ()
     is_batch_failure: bool = False
     """The failures are one: a batch handler raised, and which record is to blame is not known."""
+    expired: Sequence[AnyRecord] = ()
+    """Those of `done` that were not delivered, because they had expired."""
     skipped: int = 0
     malformed: int = 0
     fatal: Failure | None = None

@@ -65,6 +65,16 @@ class StoppedAt:
 
 
 @dataclass(slots=True)
+class ExpiredHere:
+    """Records that expired since the last line in the log said so."""
+
+    records: int = 0
+    offset: int = 0
+    """Of the first of them."""
+    error: str = ""
+
+
+@dataclass(slots=True)
 class LogPlace:
     """Our place in the partition's log, as far as it was looked at: see `log_watch`."""
 
@@ -97,6 +107,7 @@ class PartitionState:
         "committed",
         "dead_letters",
         "epoch",
+        "expired",
         "head",
         "head_since_ms",
         "in_flight",
@@ -122,6 +133,8 @@ class PartitionState:
         self.tracker = OffsetTracker()
         self.lanes = lanes_for(plan.ordering)
         self.pace = Pace(now_ms)
+        self.expired: ExpiredHere | None = None
+        """Records that expired in the minute that runs; None where none did."""
         self.linger = Linger(linger_ms=plan.linger_ms, most=plan.quantum) if plan.linger_ms else None
         self.log = LogPlace(now_ms, seen_ms=now_ms)
         self.in_flight: set[Run] = set()

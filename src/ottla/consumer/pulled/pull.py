@@ -6,7 +6,7 @@ record, in any order; the run is over when each of its records is settled, or wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -17,13 +17,17 @@ from ottla.records import TopicPartition
 class OpenRun:
     """A run of which some records are settled."""
 
-    __slots__ = ("_failures", "_settled", "_withdrawn", "handed_out", "joined", "run")
+    __slots__ = ("_failures", "_settled", "_withdrawn", "deadlines", "expired", "handed_out", "joined", "run")
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._settled: set[int] = set()
         self._failures: list[tuple[AnyRecord, Failure]] = []
         self._withdrawn = 0
+        self.deadlines: Mapping[int, int] | None = None
+        """Offset → when the record expires, in epoch milliseconds; None when none of them does."""
+        self.expired: list[AnyRecord] = []
+        """Records that are settled because they had expired."""
         self.handed_out = 0
         """How many of its records the caller has."""
         self.joined = 0
@@ -53,11 +57,12 @@ class OpenRun:
     def finish(self) -> RunFinished:
         """The run as it stands; what is not settled is untouched."""
         if len(self._settled) == len(self.run.records):
-            return RunFinished(self.run, RunResult())
+            return RunFinished(self.run, RunResult(expired=self.expired))
         failed = {record.offset for record, _ in self._failures}
         done = [record for record in self.run.records if record.offset in self._settled]
         rest = [r for r in self.run.records if r.offset not in self._settled and r.offset not in failed]
-        return RunFinished(self.run, RunResult(done=done, failures=self._failures, untouched=rest))
+        result = RunResult(done=done, failures=self._failures, untouched=rest, expired=self.expired)
+        return RunFinished(self.run, result)
 
 
 class PullBook:

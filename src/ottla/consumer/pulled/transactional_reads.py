@@ -49,7 +49,8 @@ class TransactionalReads:
                 raise _not_ours(name, last)  # taken before an abort, and not taken again yet
             taken = opened.run.records[opened.joined : opened.handed_out]
             through = [record for record in taken if record.offset <= last]
-            missing = next((record.offset for record in through if record.offset not in numbers), None)
+            taken_by_caller = [record for record in through if not opened.is_settled(record)]  # others had expired
+            missing = next((record.offset for record in taken_by_caller if record.offset not in numbers), None)
             if missing is not None:
                 raise LifecycleError(
                     f"send_offsets: found {name} up to offset {last}, wanted offset {missing} as well: it was taken "

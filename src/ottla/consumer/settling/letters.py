@@ -93,7 +93,7 @@ class Letters:
         record: AnyRecord,
         topic: str,
         reason: DeadLetterReason,
-        notice: Notice,
+        notice: Notice | None,
         now_ms: int,
         effects: list[Effect],
     ) -> None:

@@ -8,13 +8,14 @@ from random import Random
 from ottla.consumer.model.effects import Effect, Notice
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.partition import Attempts, PartitionState
+from ottla.consumer.settling.expiries import Expiries
 from ottla.consumer.settling.letters import Letters
 from ottla.consumer.settling.notices import notice_of
 from ottla.consumer.settling.stopping import stop_at
 from ottla.failures.budget import BudgetMeter
 from ottla.failures.dead_letter import DeadLetterReason
 from ottla.failures.exceptions import Failure
-from ottla.failures.failure import DeadLetter, Decision, Finish, Postpone, RetryAt, Stop
+from ottla.failures.failure import DeadLetter, Decision, Expire, Finish, Postpone, RetryAt, Stop
 from ottla.failures.outcomes import Dead, Retry
 from ottla.failures.retry_headers import retry_state_of
 
@@ -24,12 +25,15 @@ RetryTimer = Callable[[PartitionState, Sequence[AnyRecord], int], None]
 class Settlement:
     """Applies run results to partitions. One per session; `schedule` is how it asks for a later redelivery."""
 
-    __slots__ = ("_group", "_letters", "_meters", "_random", "_schedule")
+    __slots__ = ("_expiries", "_group", "_letters", "_meters", "_random", "_schedule")
 
-    def __init__(self, *, group: str, random: Random, letters: Letters, schedule: RetryTimer) -> None:
+    def __init__(
+        self, *, group: str, random: Random, letters: Letters, expiries: Expiries, schedule: RetryTimer
+    ) -> None:
         self._group = group
         self._random = random
         self._letters = letters
+        self._expiries = expiries
         self._schedule = schedule
         self._meters: dict[str, BudgetMeter] = {}
 
@@ -45,7 +49,9 @@ class Settlement:
                 state.attempts.pop(record.offset, None)
         meter = self._meter_of(state, now_ms)
         if meter is not None:
-            meter.succeeded(len(done))
+            meter.succeeded(len(done) - len(result.expired))
+        if result.expired:
+            self._expiries.count(state, result.expired, now_ms, effects)
         retries: list[AnyRecord] = []
         isolated: list[AnyRecord] = []
         due: list[int] = []
@@ -53,6 +59,9 @@ class Settlement:
         is_shared = result.is_batch_failure and len(run.records) > 1 and not is_once
         told: Failure | None = None
         for record, failure in result.failures:
+            if failure.is_expiry:
+                self._expire(state, record, failure, now_ms, wall_ms, effects)
+                continue
             decision = self._decide(state, record, failure, now_ms, wall_ms)
             if is_once and isinstance(decision, Stop):
                 decision = Finish()
@@ -144,6 +153,7 @@ class Settlement:
             attempts.outages += 1
         else:
             attempts.failed += 1
+        expires_ms = state.plan.failures.expiry.expires_ms(record)
         return state.plan.failures.decide(
             failure,
             attempts=attempts.failed,
@@ -152,6 +162,7 @@ class Settlement:
             random=self._random,
             stage=0 if state.stage is None else state.stage.index,
             carried=attempts.carried,
+            expires_ms=None if expires_ms is None else expires_ms - wall_ms + now_ms,
         )
 
     def _give_up(
@@ -165,7 +176,9 @@ class Settlement:
         effects: list[Effect],
     ) -> int | None:
         """Finish, dead-letter or stop. Returns when to try again instead, if the dead letter budget is spent."""
-        if isinstance(decision, DeadLetter):
+        if isinstance(decision, Expire):
+            self._expire(state, record, failure, now_ms, wall_ms, effects)
+        elif isinstance(decision, DeadLetter):
             meter = self._meter_of(state, now_ms)
             free_ms: int | None = meter.take(now_ms) if meter is not None else None
             if free_ms is not None:
@@ -210,6 +223,45 @@ class Settlement:
             trace = failure.stack_trace if is_dropped else ""
             effects.append(notice_of(event, "warning", state, record, failure, trace=trace))
         return None
+
+    def _expire(
+        self,
+        state: PartitionState,
+        record: AnyRecord,
+        failure: Failure,
+        now_ms: int,
+        wall_ms: int,
+        effects: list[Effect],
+    ) -> None:
+        """The record is not delivered any more. A dead letter of it costs nothing of the budget and no log line: an
+        outage expires thousands. `failure` is why it failed, or only that it expired."""
+        plan = state.plan.failures
+        attempts = state.attempts.pop(record.offset, None)
+        before = retry_state_of(record.headers) if attempts is None and state.stage is not None else None
+        error_type, message = failure.error_type, failure.message
+        if failure.is_expiry and before is not None and before.error_type:
+            error_type, message = before.error_type, f"{message}; it had failed with: {before.message}"
+        error = f"{error_type}: {message}" if error_type else ""
+        self._expiries.count(state, [record], now_ms, effects, error=error)
+        if not isinstance(plan.expiry.outcome, Dead) or plan.dead_letter_topic is None:
+            state.settle([record])
+            return
+        failed, first_failure_ms = 0, wall_ms
+        if attempts is not None:
+            failed, first_failure_ms = attempts.total, attempts.first_failure_ms
+        elif before is not None:
+            failed, first_failure_ms = before.attempts, before.first_failure_ms or wall_ms
+        reason = DeadLetterReason(
+            kind="expired",
+            error_type=error_type,
+            message=message,
+            stack_trace=failure.stack_trace,
+            attempts=failed,
+            group=self._group,
+            first_failure_ms=first_failure_ms,
+            dead_lettered_ms=wall_ms,
+        )
+        self._letters.dead_letter(state, record, plan.dead_letter_topic, reason, None, now_ms, effects)
 
     def _meter_of(self, state: PartitionState, now_ms: int) -> BudgetMeter | None:
         plan = state.plan

@@ -5,13 +5,14 @@
 
 The decoded column replaces the bytes; `_error` is null for rows that decode, else it says what is wrong; `_raw` keeps
 the original bytes of rows that do not. No row is dropped and nothing is raised for bad bytes: what happens to bad rows
-is the pipeline's decision (`dead_letters` makes dead letters of them).
+is the pipeline's decision (`dead_letters` makes dead letters of them). With ``expiry=True`` the column `_expires_at`
+says until when a row may be handled, of those whose sender said so: nothing is dropped for that either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
 from ottla.columnar.values.rows import ERROR
 from ottla.errors import ConfigError
+from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.serdes import Serde, as_serde
 from ottla.spark.values.portable import Recipe, recipe_of
 
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 ERROR_COLUMN = "_error"
 RAW_COLUMN = "_raw"
+EXPIRES_COLUMN = "_expires_at"
+
+_YEAR_9999_MS: Final = 253_370_764_800_000
+"""Python's datetime, which rows come back as, goes no further."""
 
 Part: TypeAlias = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
@@ -46,10 +52,13 @@ def decode(
     key: Decodable = None,
     value_type: pa.DataType | None = None,
     key_type: pa.DataType | None = None,
+    expiry: bool = False,
 ) -> DataFrame:
     """`frame` with its `value` and/or `key` bytes decoded, and the columns `_error` and `_raw` behind all others.
 
-    `value_type` and `key_type` are Arrow types, needed only where a serde does not say what its values look like.
+    `value_type` and `key_type` are Arrow types, needed only where a serde does not say what its values look like. With
+    `expiry` there is the column `_expires_at` as well, a timestamp from the header `ottla-expires-at`, null where a row
+    does not expire. It needs the column `headers`.
     """
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import BinaryType, StructField, StructType
@@ -79,7 +88,22 @@ def decode(
         StructField(ERROR_COLUMN, from_arrow_type(ERROR_TYPE), True),
         StructField(RAW_COLUMN, from_arrow_type(RAW_TYPE), True),
     ]
-    return frame.mapInArrow(_DecodeBatches(recipes), StructType(fields))
+    decoded = frame.mapInArrow(_DecodeBatches(recipes), StructType(fields))
+    return _with_expiry(decoded) if expiry else decoded
+
+
+def _with_expiry(decoded: DataFrame) -> DataFrame:
+    """In Spark's own expressions: rows need not go through Python for it."""
+    from pyspark.sql import functions as f
+
+    if "headers" not in decoded.columns:
+        raise ConfigError("decode: expiry=True needs the column headers (read with option includeHeaders=true)")
+    found = f.expr(f"filter(headers, header -> header.key = '{EXPIRES_HEADER}')")
+    text = f.get(found, f.size(found) - 1).getField("value").cast("string")
+    # A number that is no time of Spark's, or no number at all, is a header that says nothing.
+    ms = f.when(text.rlike("^[0-9]{1,18}$"), text.cast("long"))
+    moment = f.when(ms < _YEAR_9999_MS, f.timestamp_millis(ms))
+    return decoded.withColumn(EXPIRES_COLUMN, moment)
 
 
 def split(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:

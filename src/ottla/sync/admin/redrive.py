@@ -18,9 +18,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from ottla.config import consumer_settings, security_of
 from ottla.errors import BrokerUnavailable, ConfigError, UnknownTopic
+from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.failures.foreign import describe_dead_letter
 from ottla.failures.letter_settings import letter_settings
-from ottla.failures.redrive import Redrive, build_redrive, refusal
+from ottla.failures.redrive import FIRST_TIMESTAMP_HEADER, Redrive, build_redrive, refusal
 from ottla.failures.selection import DeadLetterFilter
 from ottla.sync.admin.originals import Originals
 from ottla.sync.client.guarded import Consumer
@@ -29,6 +30,7 @@ from ottla.sync.produce.producer import Producer
 
 COMMIT_EVERY: Final = 500
 _TIMEOUT_S: Final = 10.0
+_OF_EXPIRY: Final = frozenset({EXPIRES_HEADER, FIRST_TIMESTAMP_HEADER})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +57,7 @@ def redrive(
     origins: Collection[str] | None = None,
     per_second: float | None = None,
     limit: int | None = None,
+    has_expiry: bool = True,
     is_dry_run: bool = False,
     on_redrive: Callable[[Redrive], None] = lambda _redrive: None,
     settings: Mapping[str, Any] | None = None,
@@ -64,6 +67,9 @@ def redrive(
 
     Their headers name the origin, and everyone who may write to the dead letter topic can write headers: give
     `origins`, the topics that you agree to. Without them the dead letter topic itself and Kafka's own are refused.
+
+    A record that has expired is not handled when it is sent back, unless `has_expiry` is False: then it loses the
+    header that says when it expires, and a handler's `ttl_s` counts from now.
 
     Ends at the end of the topic as it was at the start, or after `limit` records. `per_second` bounds the rate. A dry
     run sends and remembers nothing. Raises `DeliveryError` when a record is not acknowledged: it will be tried again by
@@ -117,6 +123,7 @@ def redrive(
                         headers=headers,
                         to_topic=to_topic,
                         original=originals.find(view) if is_claim and view is not None else None,
+                        left_out=() if has_expiry else _OF_EXPIRY,
                     )
                     report.gone += record is None and is_claim
                     report.homeless += record is None and not is_claim

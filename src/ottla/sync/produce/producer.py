@@ -27,6 +27,7 @@ from ottla.errors import (
     OttlaError,
     UndeliveredRecord,
 )
+from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer import (
     CustomPartitioner,
     Partitioner,
@@ -246,6 +247,8 @@ class Producer(Generic[V_contra, K_contra]):
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery: ...
 
@@ -259,6 +262,8 @@ class Producer(Generic[V_contra, K_contra]):
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery: ...
 
@@ -271,6 +276,8 @@ class Producer(Generic[V_contra, K_contra]):
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Hand one record to the buffer and return at once.
@@ -278,6 +285,8 @@ class Producer(Generic[V_contra, K_contra]):
         Raises `RecordTooLarge`, `SerializationError`, or, when the buffer stayed full for max.block.ms, `BufferFull`.
         Everything that is found out later is in the `Delivery`. `on_delivery(delivery)` is called in the producer's
         own thread. `timestamp_ms` is milliseconds since the Unix epoch, now if not given.
+        `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
+        record is not to be handled any more: it then carries the header `ottla-expires-at`.
         """
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._closed is not None:
@@ -296,6 +305,9 @@ class Producer(Generic[V_contra, K_contra]):
                 most += len(key)
             if self._add_context is not None:
                 headers = self._add_context(topic, headers)
+            if expires_after is not None or expires_at is not None:
+                now_ms = self._clock.now_ms()
+                headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
             if headers:
                 headers, size = header_list(topic, headers)
                 most += size

@@ -1,0 +1,149 @@
+"""Time to live: the moment after which a record is not handed to a handler any more.
+
+A sender writes the moment into the header `ottla-expires-at`, as epoch milliseconds in decimal digits. It stays with
+the record through retry topics, dead letters and redrives. A handler may declare a time to live of its own, which
+counts from the timestamp of the record when it was first produced. The earlier of both counts.
+
+A header that is not digits is ignored: whoever may write to the topic may write anything there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from ottla.errors import ConfigError, InputError
+from ottla.failures.outcomes import Dead, Skip
+from ottla.failures.redrive import first_timestamp_of
+from ottla.failures.retry_headers import retry_state_of
+from ottla.records import Header, Headers, Record, last_header, with_headers
+
+__all__ = ["EXPIRES_HEADER", "Expiry", "Moment", "Span", "expires_at_of", "with_expiry"]
+
+EXPIRES_HEADER: Final = "ottla-expires-at"
+
+Span: TypeAlias = float | timedelta
+"""A duration: seconds, or a timedelta."""
+
+Moment: TypeAlias = datetime
+"""A point in time, with its time zone."""
+
+_MOST_DIGITS: Final = 18
+"""More digits than any time within thirty million years; reading them costs time."""
+
+
+def expires_at_of(headers: Headers) -> int | None:
+    """When the headers say that their record expires, in epoch milliseconds; None when they do not, or not readably."""
+    return _number(last_header(headers, EXPIRES_HEADER))
+
+
+def _number(value: bytes | None) -> int | None:
+    is_number = value is not None and value.isdigit() and len(value) <= _MOST_DIGITS
+    return int(value) if is_number and value is not None else None
+
+
+def with_expiry(
+    topic: str, headers: Headers, *, expires_after: Span | None, expires_at: Moment | None, now_ms: int
+) -> list[Header]:
+    """The headers with the moment at which their record expires, in place of one that they had. Raises InputError."""
+    if expires_after is not None and expires_at is not None:
+        raise InputError(f"{topic}: found expires_after and expires_at, wanted one of them")
+    if expires_at is not None:
+        at_ms = moment_ms(topic, "expires_at", expires_at)
+    else:
+        at_ms = now_ms + span_ms(topic, "expires_after", expires_after)
+    return [*(header for header in headers if header[0] != EXPIRES_HEADER), (EXPIRES_HEADER, b"%d" % at_ms)]
+
+
+def moment_ms(place: str, name: str, moment: object) -> int:
+    """Epoch milliseconds of a datetime. Raises InputError for one without a time zone, and one before 1970."""
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise InputError(
+            f"{place}: {name}: found {moment!r}, wanted a datetime with a time zone: datetime(2027, 1, 1, tzinfo=UTC)"
+        )
+    at_ms = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    if at_ms < 0:
+        raise InputError(f"{place}: {name}: found {moment!r}, wanted a time after 1970")
+    return at_ms
+
+
+def span_ms(place: str, name: str, span: object) -> int:
+    """Milliseconds of a duration. Raises InputError for one that is none, negative, or longer than a datetime has."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds < 10**14 or not math.isfinite(seconds):  # type: ignore[operator,arg-type]
+        raise InputError(f"{place}: {name}: found {span!r}, wanted seconds, 0 or more, or a timedelta")
+    return round(seconds * 1_000)  # type: ignore[operator]
+
+
+_SKIP: Final = Skip("it expired")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """What a handler declares: its own time to live, the grace for clocks that differ, and what becomes of a record."""
+
+    ttl_ms: int | None = None
+    grace_ms: int = 0
+    outcome: Skip | Dead = _SKIP
+
+    @classmethod
+    def declared(
+        cls, place: str, *, ttl_s: float | None, grace_s: float, on_expired: Skip | Dead | None, has_dead_letters: bool
+    ) -> Expiry:
+        """From the arguments of a handler or a consumer. Raises ConfigError for what cannot work."""
+        if ttl_s is not None and not (_is_number(ttl_s) and 0 < ttl_s < math.inf):
+            raise ConfigError(f"{place}: ttl_s must be a positive number of seconds, got {ttl_s!r}")
+        if not (_is_number(grace_s) and 0 <= grace_s < math.inf):
+            raise ConfigError(f"{place}: expires_grace_s must be seconds, 0 or more, got {grace_s!r}")
+        if on_expired is not None and not isinstance(on_expired, Skip | Dead):
+            raise ConfigError(f"{place}: on_expired must be Skip() or Dead(reason), got {on_expired!r}")
+        if isinstance(on_expired, Dead) and not has_dead_letters:
+            raise ConfigError(f"{place}: on_expired=Dead(...) needs a dead_letter_topic, and none is declared")
+        return cls(
+            ttl_ms=None if ttl_s is None else round(ttl_s * 1_000),
+            grace_ms=round(grace_s * 1_000),
+            outcome=on_expired or _SKIP,
+        )
+
+    def expires_ms(self, record: Record[Any]) -> int | None:
+        """When the record is not delivered any more, in epoch milliseconds; None for a record that never expires."""
+        headers = record.headers
+        found = expires_at_of(headers) if headers else None
+        if self.ttl_ms is not None:
+            first_ms = _first_timestamp_ms(record) if headers else record.timestamp_ms
+            if first_ms >= 0:  # -1: the record has no timestamp
+                found = first_ms + self.ttl_ms if found is None else min(found, first_ms + self.ttl_ms)
+        return None if found is None else found + self.grace_ms
+
+    def deadlines(self, records: Sequence[Record[Any]]) -> dict[int, int] | None:
+        """Offset → when the record expires, of those that do; None when none of them does, the usual case.
+
+        Once per run: what costs per record is a look whether it has headers. [M: 0.03 µs]
+        """
+        candidates = records if self.ttl_ms is not None else with_headers(records)
+        found: dict[int, int] = {}
+        for record in candidates:
+            expires_ms = self.expires_ms(record)
+            if expires_ms is not None:
+                found[record.offset] = expires_ms
+        return found or None
+
+
+NEVER: Final = Expiry()
+"""No time to live but what the headers of a record say."""
+
+
+def _first_timestamp_ms(record: Record[Any]) -> int:
+    """The timestamp of the record when it was first produced, whatever retry topic or redrive it came through."""
+    state = retry_state_of(record.headers)
+    here_ms = record.timestamp_ms if state is None else state.timestamp_ms
+    redriven_ms = first_timestamp_of(record.headers)
+    return here_ms if redriven_ms is None else min(here_ms, redriven_ms)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
