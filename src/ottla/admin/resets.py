@@ -157,7 +157,7 @@ def apply_reset(plan: ResetPlan) -> Asking[None]:
     if not changes:
         return
     group = yield from _described(plan.group_id, plan.at_ms)
-    _refuse_members(plan.group_id, members_of(group))
+    refuse_members(plan.group_id, members_of(group))
     committed = _committed(group)
     for move in changes:
         found = committed.get(TopicPartition(move.topic, move.partition))
@@ -328,7 +328,8 @@ _HAS_MEMBERS: Final = frozenset(
 )
 
 
-def _refuse_members(group: str, members: tuple[str, ...]) -> None:
+def refuse_members(group: str, members: tuple[str, ...]) -> None:
+    """Raise `GroupInUse` if there are any."""
     if members:
         more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
         raise GroupInUse(f"group {group} has members; stop them first: {', '.join(members[:_MOST_NAMED])}{more}")

@@ -1,0 +1,255 @@
+"""`ottla groups list`, `show` and `lag`. Offsets are asked for only where lag is shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.amounts import moment
+from ottla.cli.operations.complete import complete_groups
+from ottla.cli.operations.outcome import fail
+from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
+from ottla.cli.shared.output import Column, Format, Output, prints, say
+from ottla.cli.shared.progress import Progress
+
+if TYPE_CHECKING:
+    from ottla.admin import GroupLag, PartitionLag
+    from ottla.config import Settings
+
+_STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
+
+
+def none_or(value: Any) -> str:
+    """A number for people, `none` where nothing is committed: that is not 0."""
+    return "none" if value is None else f"{value:,}"
+
+
+_LAG = (
+    Column("topic"),
+    Column("partition", right=True),
+    Column("committed", right=True, text=none_or),
+    Column("end_offset", right=True, text=none_or),
+    Column("lag", right=True, text=none_or),
+    Column("lost", right=True),
+    Column("held_at", right=True),
+    Column("client"),
+)
+
+
+@click.command("list")
+@click.argument("pattern", required=False, shell_complete=complete_groups)
+@reaches_a_cluster
+@prints
+@click.option("--state", "states", multiple=True, type=click.Choice(_STATES, case_sensitive=False), help="Only in it.")
+@click.option("--lag", "with_lag", is_flag=True, help="Also how far each is behind.")
+@click.option("--lagging", is_flag=True, help="Only those that are behind, the furthest first.")
+def list_groups(
+    kafka: Settings, out: Output, pattern: str | None, states: tuple[str, ...], with_lag: bool, lagging: bool
+) -> None:
+    """Show groups, all of them or those that PATTERN matches, as 'billing*'.
+
+    LAG is the records that are unread, LOST those that retention took before they were read.
+
+    \b
+    Examples:
+      ottla groups list
+      ottla groups list 'billing*' --state Empty
+      ottla groups list --lagging --format json
+    """
+    wanted = {state.lower() for state in states}
+    with_lag = with_lag or lagging
+    with open_admin(kafka) as admin:
+        found = [
+            group
+            for group in admin.list_groups()
+            if (pattern is None or fnmatchcase(group.group_id, pattern))
+            and (not wanted or group.state.lower() in wanted)
+        ]
+        names = [group.group_id for group in found if group.type != "Share"]
+        lags = {each.group_id: each for each in admin.group_lag(*names)} if with_lag and names else {}
+    items: list[dict[str, Any]] = []
+    for group in found:
+        item: dict[str, Any] = {
+            "group": group.group_id,
+            "type": group.type,
+            "state": group.state,
+            "coordinator": group.coordinator,
+        }
+        behind = lags.get(group.group_id)
+        if with_lag:
+            item["lag"] = None if behind is None else behind.total
+            item["lost"] = None if behind is None else behind.lost
+        if not lagging or (behind is not None and behind.total > 0):
+            items.append(item)
+    items.sort(key=lambda item: item["group"])
+    if lagging:
+        items.sort(key=lambda item: item["lag"], reverse=True)
+    columns = [Column("group"), Column("type"), Column("state"), Column("coordinator", right=True)]
+    if with_lag:
+        columns += [Column("lag", right=True), Column("lost", right=True)]
+    out.items("groups.list/1", columns, items, empty="no groups")
+
+
+@click.command()
+@click.argument("group", shell_complete=complete_groups)
+@reaches_a_cluster
+@prints
+@click.option("--members", "with_members", is_flag=True, help="Its members, and what is assigned to each.")
+def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
+    """Show GROUP: its state, its members, and its lag by partition.
+
+    \b
+    Examples:
+      ottla groups show billing
+      ottla groups show billing --members
+      ottla groups show billing --format json
+    """
+    with open_admin(kafka) as admin:
+        (fact,) = admin.describe_groups(group)
+        (behind,) = admin.group_lag(group)
+    members = [
+        {
+            "member": member.member_id,
+            "instance": member.instance_id,
+            "client": member.client_id,
+            "host": member.host,
+            "partitions": [str(place) for place in member.partitions],
+        }
+        for member in fact.members or ()
+    ]
+    item = {
+        "group": group,
+        "type": fact.type,
+        "state": fact.state,
+        "coordinator": fact.coordinator,
+        "assignor": fact.assignor or None,
+        "members": len(members),
+        "lag": behind.total,
+        "lost": behind.lost,
+    }
+    partitions = [_partition(each) for each in behind.partitions]
+    if out.format is Format.JSON:
+        out.one("groups.show/1", {**item, "member_list": members, "partitions": partitions})
+        return
+    is_table = out.format is Format.TABLE
+    if is_table or not with_members:
+        out.one("groups.show/1", item)
+    if with_members:
+        if is_table:
+            click.echo()
+        columns = [Column(name) for name in ("member", "instance", "client", "host", "partitions")]
+        out.items("groups.members/1", columns, members, empty="no members")
+    if is_table:
+        click.echo()
+        out.items("groups.lag/1", _LAG, partitions, empty="nothing is committed")
+
+
+@click.command()
+@click.argument("groups", metavar="[GROUP...]", nargs=-1, shell_complete=complete_groups)
+@reaches_a_cluster
+@prints
+@click.option("--age", "with_age", is_flag=True, help="Since when the first unread record of each partition waits.")
+@click.option("--above", type=click.IntRange(0), metavar="RECORDS", help="End with 1 if a group is further behind.")
+@click.option("--watch", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Again and again.")
+@click.option("--times", type=click.IntRange(1), metavar="N", help="With --watch: so often.")
+def lag(
+    groups: tuple[str, ...],
+    kafka: Settings,
+    out: Output,
+    with_age: bool,
+    above: int | None,
+    watch: float | None,
+    times: int | None,
+) -> None:
+    """Show how far groups are behind on each partition; all groups if none is named.
+
+    Lag is counted from what is committed, or from the first record that there still is. HELD_AT is where an open
+    transaction stops readers of read_committed. Where nothing is committed, LAG is what the group would begin before.
+
+    \b
+    Examples:
+      ottla groups lag billing
+      ottla groups lag billing --age --format json
+      ottla groups lag billing --above 1000
+    """
+    rounds = 0
+    with open_admin(kafka) as admin:
+        while True:
+            found = admin.group_lag(*groups)
+            ages = _unread_since(kafka, found) if with_age else None
+            _print_lag(out, found, ages)
+            rounds += 1
+            if watch is None or rounds == times:
+                break
+            time.sleep(watch)
+    behind = [each for each in found if above is not None and each.total > above]
+    for each in behind:
+        say(f"{each.group_id} is {each.total:,} records behind, more than {above:,}")
+    if behind:
+        fail()
+
+
+def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int, int], int] | None) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    items = []
+    for group in found:
+        for each in group.partitions:
+            item = {"group": group.group_id, **_partition(each)}
+            if ages is not None:
+                since = ages.get((each.topic, each.partition, _next(each)))
+                item["unread_since"] = moment(since)
+                item["age_ms"] = None if since is None else max(0, now_ms - since)
+            items.append(item)
+    columns = [Column("group"), *_LAG]
+    if ages is not None:
+        columns += [Column("unread_since"), Column("age_ms", title="age", right=True, text=_age)]
+    out.items("groups.lag/1", columns, items, empty="nothing is committed")
+
+
+def _partition(each: PartitionLag) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.committed,
+        "first_offset": each.log_start,
+        "end_offset": each.log_end,
+        "lag": each.lag,
+        "lost": each.lost,
+        "held_at": each.held_at,
+        "member": each.member,
+        "client": each.client_id,
+    }
+
+
+def _next(each: PartitionLag) -> int:
+    """The first offset that is unread."""
+    return max(each.committed or 0, each.log_start or 0)
+
+
+def _age(age_ms: int | None) -> str:
+    from ottla.admin.doctor.finding import time_told
+
+    return "" if age_ms is None else time_told(age_ms)
+
+
+def _unread_since(kafka: Settings, found: Iterable[GroupLag]) -> dict[tuple[str, int, int], int]:
+    """The timestamp of the first unread record of each partition that lags, of which one batch is read."""
+    from ottla.records import TopicPartition
+    from ottla.wire_client.records import read_chunk
+
+    wanted = {(each.topic, each.partition, _next(each)) for group in found for each in group.partitions if each.lag}
+    ages: dict[tuple[str, int, int], int] = {}
+    with (
+        open_cluster(kafka, max_partition_fetch_bytes=1, fetch_max_bytes=1) as cluster,
+        Progress("read a record of partitions", total=len(wanted)) as progress,
+    ):
+        for topic, partition, offset in sorted(wanted):
+            chunk = read_chunk(cluster, TopicPartition(topic, partition), offset)
+            if chunk.records:
+                ages[topic, partition, offset] = chunk.records[0].timestamp_ms
+            progress.advance()
+    return ages

@@ -1,0 +1,156 @@
+"""`ottla groups delete` and `forget`: the offsets are kept in a file that `restore` takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.complete import complete_groups, complete_topics
+from ottla.cli.operations.groups.resets import undo_path, writes_undo
+from ottla.cli.operations.outcome import changing
+from ottla.cli.operations.places import parse_topics
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.visible import visible
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin, GroupFact
+    from ottla.config import Settings
+    from ottla.records import TopicPartition
+
+_NO_UNDO = click.option("--no-undo", is_flag=True, help="Keep no file of what was committed.")
+
+
+@click.command()
+@click.argument("groups", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups)
+@_NO_UNDO
+@reaches_a_cluster
+@prints
+@changes
+def delete(groups: tuple[str, ...], no_undo: bool, kafka: Settings, out: Output, consent: Consent) -> None:
+    """Delete groups with all that they committed. They must have no members.
+
+    What each has committed is written to a file that `ottla groups restore` takes.
+
+    \b
+    Examples:
+      ottla groups delete billing --dry-run
+      ottla groups delete billing --yes
+    """
+    names = list(dict.fromkeys(groups))
+    with open_admin(kafka) as admin:
+        found = _those_there(admin, names)
+        items = [_item(group) for group in found]
+        columns = (Column("group"), Column("type"), Column("state"), Column("members", right=True), Column("committed"))
+        out.items("groups.delete/1", columns, items)
+        typed = names[0] if len(names) == 1 else f"{len(names)} groups"
+        if not consent.agree(f"Delete {typed} with all that is committed?", name=typed):
+            return
+        for group in found:
+            if group.offsets and not no_undo:
+                _keep(admin, group.group_id, None)
+        with changing():
+            admin.delete_groups(*names)
+    say(f"deleted: {', '.join(map(visible, names))}")
+
+
+@click.command()
+@click.argument("group", shell_complete=complete_groups)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:P,P-P]",
+    shell_complete=complete_topics,
+    help="A topic, or partitions of it; may be repeated.",
+)
+@writes_undo
+@_NO_UNDO
+@reaches_a_cluster
+@prints
+@changes
+def forget(
+    group: str,
+    topics: tuple[str, ...],
+    undo_file: Path | None,
+    no_undo: bool,
+    kafka: Settings,
+    out: Output,
+    consent: Consent,
+) -> None:
+    """Delete what GROUP committed for a topic that it reads no more: it counts as lag for ever otherwise.
+
+    \b
+    Examples:
+      ottla groups forget billing --topic orders --dry-run
+      ottla groups forget billing --topic orders:0 --yes
+    """
+    wanted = parse_topics(topics)
+    with open_admin(kafka) as admin:
+        (fact,) = admin.describe_groups(group)
+        places = _committed(fact, wanted)
+        items = [{"topic": place.topic, "partition": place.partition, "committed": at} for place, at in places.items()]
+        columns = (Column("topic"), Column("partition", right=True), Column("committed", right=True))
+        out.items("groups.forget/1", columns, items, empty="nothing is committed for it")
+        if not places or not consent.agree(f"Forget {len(places)} offsets of group {group}?"):
+            return
+        if not no_undo:
+            _keep(admin, group, undo_file)
+        with changing():
+            admin.forget_offsets(group, *places)
+    say(f"{group}: {len(places)} offsets forgotten")
+
+
+def _those_there(admin: Admin, names: list[str]) -> tuple[GroupFact, ...]:
+    """The groups that exist; their deletion says which do not."""
+    from ottla.admin import Part, UnknownGroup
+
+    facts = admin.facts({Part.GROUPS, Part.GROUP_MEMBERS, Part.GROUP_OFFSETS}, groups=names)
+    if not facts.groups and not facts.not_read:
+        raise UnknownGroup(f"{', '.join(names)}: the cluster has no such group")
+    return facts.groups
+
+
+def _item(group: GroupFact) -> dict[str, Any]:
+    topics: dict[str, int] = {}
+    for each in group.offsets or ():
+        topics[each.topic] = topics.get(each.topic, 0) + 1
+    return {
+        "group": group.group_id,
+        "type": group.type,
+        "state": group.state,
+        "members": None if group.members is None else len(group.members),
+        "committed": [f"{topic} ({count} partitions)" for topic, count in sorted(topics.items())],
+    }
+
+
+def _committed(fact: GroupFact, wanted: dict[str, Any]) -> dict[TopicPartition, int]:
+    from ottla.records import TopicPartition
+
+    return {
+        TopicPartition(each.topic, each.partition): each.offset
+        for each in fact.offsets or ()
+        if each.topic in wanted and (wanted[each.topic] is None or each.partition in wanted[each.topic])
+    }
+
+
+def _keep(admin: Admin, group: str, given: Path | None) -> None:
+    """Write what the group has committed to a file. What is of topics that are gone is left out."""
+    from ottla.admin.facts_file import write_whole
+    from ottla.admin.resets import dump_undo
+    from ottla.errors import OttlaError
+
+    try:
+        plan = admin.plan_copy(group, group)
+    except OttlaError as error:
+        raise InputError(f"what {group} has committed cannot be kept: {error}; --no-undo goes on without") from error
+    path = undo_path(given, group, plan.at_ms)
+    if path.exists():
+        raise InputError(f"--undo {path}: it exists; an undo file is never written over")
+    write_whole(path, dump_undo(plan))
+    say(f"what was committed before: ottla groups restore {visible(str(path))}")

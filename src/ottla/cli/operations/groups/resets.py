@@ -1,0 +1,178 @@
+"""`ottla groups reset`, `copy` and `restore`: what was committed before is in a file before anything changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.cli.operations.complete import complete_groups, complete_topics
+from ottla.cli.operations.groups.look import none_or
+from ottla.cli.operations.outcome import changing
+from ottla.cli.operations.places import parse_topics
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.visible import visible
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin, ResetPlan
+    from ottla.config import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", right=True),
+    Column("committed", right=True, text=none_or),
+    Column("new", right=True, text=none_or),
+    Column("records", title="more to read", right=True, text=lambda count: "" if count is None else f"{count:+,}"),
+    Column("note"),
+)
+
+
+def writes_undo(command: F) -> F:
+    """`--undo FILE`: where the offsets go that are committed now."""
+    return click.option(
+        "--undo",
+        "undo_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Where the old offsets are written, for `ottla groups restore`.  [default: ./GROUP-offsets-TIME.json]",
+    )(command)
+
+
+@click.command()
+@click.argument("group", shell_complete=complete_groups)
+@click.option("--to", metavar="WHERE", help="earliest, latest, a time (2026-11-22T10:00, -2h) or an offset.")
+@click.option("--shift", type=int, metavar="RECORDS", help="So many records on; negative for back.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,P-P]",
+    shell_complete=complete_topics,
+    help="Only of this topic, or these partitions; may be repeated. Without it, all that the group committed.",
+)
+@writes_undo
+@reaches_a_cluster
+@prints
+@changes
+def reset(
+    group: str,
+    to: str | None,
+    shift: int | None,
+    topics: tuple[str, ...],
+    undo_file: Path | None,
+    kafka: Settings,
+    out: Output,
+    consent: Consent,
+) -> None:
+    """Let GROUP go on reading elsewhere. It must have no members. A time without a zone is UTC.
+
+    An offset that the log does not have becomes the nearest that it has, and the note says so.
+
+    \b
+    Examples:
+      ottla groups reset billing --to -2h --dry-run
+      ottla groups reset billing --to earliest --topic orders:0,2 --yes
+      ottla groups reset billing --shift -1 --yes
+    """
+    if (to is None) == (shift is None):
+        raise InputError("found " + ("neither" if to is None else "both") + ", wanted one of --to and --shift")
+    where: str | int | None = int(to) if to is not None and re.fullmatch(r"\d{1,18}", to) else to
+    with open_admin(kafka) as admin:
+        plan = admin.plan_reset(group, to=where, shift=shift, topics=parse_topics(topics) if topics else None)
+        _carry_out(admin, plan, out, consent, undo_file)
+
+
+@click.command()
+@click.argument("group", shell_complete=complete_groups)
+@click.argument("to", shell_complete=complete_groups)
+@writes_undo
+@reaches_a_cluster
+@prints
+@changes
+def copy(group: str, to: str, undo_file: Path | None, kafka: Settings, out: Output, consent: Consent) -> None:
+    """Put group TO where GROUP is: a service under a new name goes on where the old one stopped.
+
+    \b
+    Examples:
+      ottla groups copy billing billing-2 --dry-run
+      ottla groups copy billing billing-2 --yes
+    """
+    with open_admin(kafka) as admin:
+        _carry_out(admin, admin.plan_copy(group, to), out, consent, undo_file)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@writes_undo
+@reaches_a_cluster
+@prints
+@changes
+def restore(file: Path, undo_file: Path | None, kafka: Settings, out: Output, consent: Consent) -> None:
+    """Put a group back where it was when FILE was written, by reset, copy, delete or forget.
+
+    \b
+    Examples:
+      ottla groups restore billing-offsets.json --dry-run
+      ottla groups restore billing-offsets.json --yes
+    """
+    with open_admin(kafka) as admin:
+        _carry_out(admin, admin.plan_restore(file), out, consent, undo_file)
+
+
+def undo_path(given: Path | None, group: str, at_ms: int) -> Path:
+    """The file that was asked for, or one in this folder named by the group and the time, that does not exist."""
+    if given is not None:
+        return given
+    from ottla.cli.operations.amounts import moment
+
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", group).strip("-.")[:100] or "group"
+    at = re.sub(r"[-:.]", "", moment(at_ms) or "")
+    path = Path(f"{name}-offsets-{at}.json")
+    number = 1
+    while path.exists():
+        number += 1
+        path = Path(f"{name}-offsets-{at}-{number}.json")
+    return path
+
+
+def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, undo_file: Path | None) -> None:
+    from ottla.admin.resets import refuse_members
+
+    moves = [move for move in plan.moves if move.is_change]
+    items = [
+        {
+            "topic": move.topic,
+            "partition": move.partition,
+            "committed": move.committed,
+            "new": move.new,
+            "records": move.records,
+            "note": f"the log has {move.log_start} to {move.log_end}" if move.is_clamped else None,
+            "first_offset": move.log_start,
+            "end_offset": move.log_end,
+        }
+        for move in plan.moves
+        if move.is_change or move.is_clamped
+    ]
+    out.items("groups.reset/1", _COLUMNS, items, empty="nothing to change", group=plan.group_id)
+    if not moves:
+        return
+    refuse_members(plan.group_id, plan.members)
+    if not consent.agree(f"Set {len(moves)} offsets of group {plan.group_id}?"):
+        return
+    path = undo_path(undo_file, plan.group_id, plan.at_ms)
+    if undo_file is not None and path.exists():
+        raise InputError(f"--undo {path}: it exists; an undo file is never written over")
+    with changing():
+        try:
+            admin.apply_reset(plan, undo_file=path)
+        finally:
+            if path.exists():
+                say(f"what was committed before: ottla groups restore {visible(str(path))}")
+    say(f"{plan.group_id}: {len(moves)} offsets set")
