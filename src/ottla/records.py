@@ -20,6 +20,7 @@ FailureKind: TypeAlias = Literal["malformed", "invalid", "failed", "expired"]
 """Why a record is a dead letter."""
 
 Header: TypeAlias = tuple[str, bytes | None]
+"""A header's name and its bytes; None is a null value. Names may repeat."""
 Headers: TypeAlias = Sequence[Header]
 
 

@@ -51,6 +51,7 @@ class Skip:
 
 
 Outcome: TypeAlias = Ack | Retry | Dead | Skip
+"""What a handler, or the exception table of an app, says of a record."""
 
 
 class InvalidRecord(Exception):

@@ -22,6 +22,7 @@ from ottla.records import Headers, Malformed
 T = TypeVar("T")
 
 Part: TypeAlias = Literal["key", "value"]
+"""Which part of a record a serde is for."""
 
 MALFORMED: Final = "malformed"
 INVALID: Final = "invalid"

@@ -1,0 +1,119 @@
+"""The documentation as a site: it builds without a warning, holds every public name and command, and no dead link."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+pytest.importorskip("zensical", reason="pip install 'ottla[docs]'")
+from docs_site import links
+from docs_site.navigation import completed, paths_in
+from docs_site.public_api import PUBLIC_MODULES, public_names
+
+from ottla.cli import COMMANDS, main
+from ottla.config.defaults import PRODUCER_DEFAULTS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    build = tmp_path_factory.mktemp("docs-site")
+    done = subprocess.run(
+        [sys.executable, "-m", "docs_site", "build", "--build", str(build)],
+        env={"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"},
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "0 problems" in done.stdout
+    return build / "site"
+
+
+def text_of(page: Path) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_every_public_name_has_an_entry_with_words(site: Path, module: str) -> None:
+    html = (site / "reference" / "api" / module / "index.html").read_text(encoding="utf-8")
+    of_ottla = {each.name for each in public_names("ottla")}
+    wanted = [each.name for each in public_names(module) if module == "ottla" or each.name not in of_ottla]
+    entries = re.split(r'<h2 id="', html)[1:]
+    described = {re.match(r'[^"]*\.(\w+)"', entry)[1]: "<p>" in entry for entry in entries}
+    assert [name for name in wanted if name not in described] == []
+    assert [name for name in wanted if not described[name]] == []
+
+
+def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        text = text_of(site / "reference" / "cli" / name / "index.html")
+        assert f"ottla {name}" in text
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert option in text or not option.startswith("-"), f"{name}: {option}"
+
+
+def test_the_settings_have_their_reasons(site: Path) -> None:
+    text = text_of(site / "reference" / "settings" / "index.html")
+    for default in PRODUCER_DEFAULTS.values():
+        assert default.name in text
+    assert "must not append the record twice" in text
+
+
+def test_the_search_finds_pages_and_names(site: Path) -> None:
+    index = json.loads((site / "search.json").read_text(encoding="utf-8"))
+    titles = json.dumps([item.get("title") for item in index["items"]])
+    for words in ("Dead letters", "ottla.RetryPolicy", "ottla topics"):
+        assert words in titles
+
+
+def test_every_page_of_the_repository_is_in_the_navigation(site: Path) -> None:
+    listed = set(paths_in(yaml.safe_load((site.parent / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if "changes" not in path.parts}
+    assert len(pages) > 30
+    assert pages - listed == set()
+    assert {f"reference/cli/{name}.md" for name in COMMANDS} - listed == set()
+
+
+def test_a_page_that_nobody_listed_joins_the_section_of_its_folder() -> None:
+    nav = [{"Home": "index.md"}, {"How to": ["how-to/a.md"]}]
+    pages = ["index.md", "how-to/a.md", "how-to/new.md", "guides/deep/first.md", "alone.md"]
+    found = completed(nav, pages, {"how-to/new.md": "New"})
+    assert {"New": "how-to/new.md"} in found[1]["How to"]
+    assert sorted(paths_in(found)) == sorted(pages)
+
+
+class TestLinks:
+    def test_a_dead_link_a_missing_anchor_and_a_foreign_script_are_found(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "index.html").write_text('<h2 id="here">x</h2><a href="../">home</a>')
+        (tmp_path / "index.html").write_text(
+            '<a href="a/#here">fine</a><a href="a/#gone">x</a><a href="b/">x</a><script src="https://cdn.example/x.js">'
+        )
+        assert links.problems(tmp_path) == [
+            "index.html: links to a/#gone, which has no such anchor",
+            "index.html: links to b/, which is not there",
+            "index.html: loads https://cdn.example/x.js",
+        ]
+
+    def test_the_built_site_is_what_is_checked(self, site: Path, tmp_path: Path) -> None:
+        copy = shutil.copytree(site, tmp_path / "site")
+        shutil.rmtree(copy / "glossary")
+        assert any("glossary" in problem for problem in links.problems(copy))

@@ -1,0 +1,74 @@
+"""`python -m docs_site build|serve|check`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from docs_site.assemble import DOCS, ROOT, assemble, copy_pages, made_from_code
+from docs_site.links import problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="docs_site", description=__doc__)
+    parser.add_argument("action", choices=["build", "serve", "check"])
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "docs-site", help="where everything is written")
+    options = parser.parse_args()
+    build: Path = options.build.resolve()
+    build.mkdir(parents=True, exist_ok=True)
+    if options.action == "serve":
+        return serve(build)
+    if options.action == "build":
+        began = time.monotonic()
+        done = subprocess.run(zensical("build", "--strict", assemble(build)), cwd=build, check=False)
+        if done.returncode:
+            return done.returncode
+        print(f"built in {time.monotonic() - began:.1f} s")
+    return report(build / "site")
+
+
+def report(site: Path) -> int:
+    """Say what is in the site and what is wrong with it; 1 if something is."""
+    found = problems(site)
+    for problem in found:
+        print(problem)
+    pages = len(list(site.rglob("*.html")))
+    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
+    print(f"{site}: {pages} pages, {size / 1e6:.1f} MB, {len(found)} problems")
+    return 1 if found else 0
+
+
+def serve(build: Path) -> int:
+    """Build, serve, and copy pages of `docs/` as they change; pages made from the code are those of the start."""
+    generated = made_from_code()
+    server = subprocess.Popen(zensical("serve", assemble(build, generated=generated)), cwd=build)
+    try:
+        seen = newest()
+        while server.poll() is None:
+            time.sleep(0.5)
+            if (now := newest()) != seen:
+                seen = now
+                copy_pages(build / "docs", generated)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.terminate()
+        server.wait()
+    return 0
+
+
+def newest() -> float:
+    return max(path.stat().st_mtime for path in DOCS.rglob("*.md"))
+
+
+def zensical(action: str, *arguments: str | Path) -> list[str]:
+    """The command of this environment. The last argument is the configuration."""
+    *options, config = map(str, arguments)
+    return [str(Path(sys.executable).parent / "zensical"), action, *options, "--config-file", config]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
