@@ -23,6 +23,7 @@ from ottla.errors import OttlaError
 COMMANDS = {
     "acls": ("ottla.cli.acls:acls", "Show, grant and take away permissions on a cluster."),
     "broker": ("ottla.cli.broker:broker", "Start the embedded Kafka broker."),
+    "cluster": ("ottla.cli.operations.cluster:cluster", "Brokers, disks, quorum, settings; all facts as a file."),
     "clusters": ("ottla.cli.clusters:clusters", "Named clusters: how each is reached."),
     "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),

@@ -1,0 +1,226 @@
+"""`ottla cluster show`, `brokers`, `disks` and `facts`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.amounts import bytes_text, moment
+from ottla.cli.operations.notes import say_not_read, wait
+from ottla.cli.operations.topics.look import problems_of
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.output import Column, Output, prints, say
+
+if TYPE_CHECKING:
+    from ottla.admin import BrokerFact, ClusterFacts
+    from ottla.config import Settings
+
+_PARTS = (
+    "topics",
+    "topic_settings",
+    "broker_settings",
+    "offsets",
+    "newest_timestamps",
+    "expiry",
+    "last_hour",
+    "log_dirs",
+    "reached",
+    "groups",
+    "group_members",
+    "group_offsets",
+    "transactions",
+    "moves",
+    "quorum",
+    "features",
+    "acls",
+)
+
+
+@click.command()
+@reaches_a_cluster
+@prints
+def show(kafka: Settings, out: Output) -> None:
+    """Show how large the cluster is, and what is wrong with it at first sight.
+
+    \b
+    Examples:
+      ottla cluster show
+      ottla cluster show --format json
+    """
+    from ottla.admin import Part
+
+    with open_admin(kafka) as admin:
+        found = admin.facts({Part.TOPICS, Part.LOG_DIRS})
+    partitions = list(found.by_partition.values())
+    sizes = [log_dir.replica_bytes for broker in found.brokers for log_dir in broker.log_dirs or ()]
+    out.one(
+        "cluster.show/1",
+        {
+            "cluster_id": found.cluster_id,
+            "at": moment(found.at_ms),
+            "controller": found.controller_id,
+            "brokers": len(found.brokers),
+            "fenced_brokers": [broker.id for broker in found.brokers if broker.is_fenced],
+            "topics": len(found.topics),
+            "partitions": len(partitions),
+            "replicas": sum(len(each.replicas) for each in partitions),
+            "bytes": sum(sizes) if sizes else None,
+            "problems": problems_of(partitions),
+        },
+    )
+    say_not_read(found)
+
+
+@click.command()
+@reaches_a_cluster
+@prints
+def brokers(kafka: Settings, out: Output) -> None:
+    """Show each broker: its address and rack, what it leads and holds, and whether it answers.
+
+    \b
+    Examples:
+      ottla cluster brokers
+      ottla cluster brokers --format json
+    """
+    from ottla.admin import Part
+
+    with open_admin(kafka) as admin:
+        found = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.REACHED})
+    leaders = Counter(each.leader for each in found.by_partition.values())
+    replicas = Counter(broker for each in found.by_partition.values() for broker in each.replicas)
+    columns = (
+        Column("broker", right=True),
+        Column("address"),
+        Column("rack"),
+        Column("leaders", right=True),
+        Column("replicas", right=True),
+        Column("bytes", right=True, text=bytes_text),
+        Column("state"),
+    )
+    items = [
+        {
+            "broker": broker.id,
+            "address": f"{broker.host}:{broker.port}",
+            "rack": broker.rack,
+            "leaders": leaders[broker.id],
+            "replicas": replicas[broker.id],
+            "bytes": None if broker.log_dirs is None else sum(each.replica_bytes for each in broker.log_dirs),
+            "state": _state(broker, found),
+            "controller": broker.id == found.controller_id,
+        }
+        for broker in found.brokers
+    ]
+    out.items("cluster.brokers/1", columns, items)
+    say_not_read(found)
+
+
+@click.command()
+@reaches_a_cluster
+@prints
+@click.option(
+    "--forecast",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Measure for so long how fast each fills, and say when it is full.",
+)
+def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
+    """Show the log directories of each broker: bytes of replicas, room on the disk, errors.
+
+    Directories on one disk report the same room.
+
+    \b
+    Examples:
+      ottla cluster disks
+      ottla cluster disks --forecast 1
+    """
+    from ottla.admin import Part
+
+    with open_admin(kafka) as admin:
+        found = admin.facts({Part.LOG_DIRS})
+        before = None
+        if forecast is not None:
+            before = found
+            wait(forecast, "measuring")
+            found = admin.facts({Part.LOG_DIRS})
+    items = [_disk(broker.id, log_dir) for broker in found.brokers for log_dir in broker.log_dirs or ()]
+    columns = [
+        Column("broker", right=True),
+        Column("path"),
+        Column("replicas", right=True),
+        Column("bytes", right=True, text=bytes_text),
+        Column("total_bytes", title="disk", right=True, text=bytes_text),
+        Column("usable_bytes", title="free", right=True, text=bytes_text),
+        Column("error"),
+    ]
+    if before is not None:
+        _forecast(items, before, seconds=max(0.001, (found.at_ms - before.at_ms) / 1000))
+        columns.insert(-1, Column("bytes_per_second", title="per second", right=True, text=bytes_text))
+        columns.insert(-1, Column("full_in_ms", title="full in", right=True, text=_time))
+    out.items("cluster.disks/1", columns, items, empty="no broker named a log directory")
+    say_not_read(found)
+
+
+@click.command()
+@reaches_a_cluster
+@click.option(
+    "--part", "parts", multiple=True, type=click.Choice(_PARTS), help="Only these and what they need; may be repeated."
+)
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
+def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], groups: tuple[str, ...]) -> None:
+    """Print all that is known of the cluster as JSON, for `ottla doctor --facts`. It has no records and no passwords.
+
+    \b
+    Examples:
+      ottla cluster facts > facts.json
+      ottla cluster facts --part topics --part offsets --topic orders
+    """
+    from ottla.admin import Part, dump_facts
+
+    with open_admin(kafka) as admin:
+        wanted = {Part(each) for each in parts} or set(Part)
+        found = admin.facts(wanted, topics=topics or None, groups=groups or None)
+    click.echo(dump_facts(found).decode(), nl=False)
+    say_not_read(found)
+    say(f"{len(found.brokers)} brokers, {len(found.topics)} topics, {len(found.groups)} groups")
+
+
+def _state(broker: BrokerFact, found: ClusterFacts) -> str:
+    if broker.is_fenced:
+        return "fenced"
+    if broker.unreachable is not None:
+        return "unreachable"
+    if broker.answers_as is not None and broker.answers_as != found.cluster_id:
+        return f"another cluster: {broker.answers_as}"
+    return "ok"
+
+
+def _disk(broker: int, log_dir: Any) -> dict[str, Any]:
+    return {
+        "broker": broker,
+        "path": log_dir.path,
+        "replicas": len(log_dir.replicas),
+        "bytes": log_dir.replica_bytes,
+        "total_bytes": log_dir.total_bytes,
+        "usable_bytes": log_dir.usable_bytes,
+        "cordoned": log_dir.is_cordoned,
+        "error": log_dir.error,
+    }
+
+
+def _forecast(items: list[dict[str, Any]], before: ClusterFacts, *, seconds: float) -> None:
+    """By the room that has gone on the disk, whoever took it."""
+    usable = {(broker.id, each.path): each.usable_bytes for broker in before.brokers for each in broker.log_dirs or ()}
+    for item in items:
+        then, now = usable.get((item["broker"], item["path"])), item["usable_bytes"]
+        rate = None if then is None or now is None else (then - now) / seconds
+        item["bytes_per_second"] = None if rate is None else round(rate)
+        item["full_in_ms"] = None if rate is None or rate <= 0 else round(now / rate * 1000)
+
+
+def _time(milliseconds: int | None) -> str:
+    from ottla.admin.doctor.finding import time_told
+
+    return "" if milliseconds is None else time_told(milliseconds)
