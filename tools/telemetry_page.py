@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from ottla.telemetry.conventions import ATTRIBUTES
 from ottla.telemetry.log_events import BURST, COMMON_FIELDS, GROUPS, INTERVAL_MS, LogEvent
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "telemetry.md"
@@ -40,8 +41,32 @@ says in `held_back` how many did not. Metrics count all of them.
 """
 
 
+SPANS = """
+## Spans
+
+Where the process has a tracer provider of OpenTelemetry. Names follow version 1.45 of the conventions for messaging,
+which are in development; `OTEL_SEMCONV_STABILITY_OPT_IN=messaging/dup` sets the names of 1.44 beside them.
+
+| span | kind | of what | parent |
+|---|---|---|---|
+| `send <topic>` | producer | one record, or one `send_many` | the current span, or the headers' |
+| `process <topic>` | consumer | one delivery of a record | its producer; a retry links to the one before |
+| `process <topic>` | consumer | one delivery of a batch | none; links to the producers, 128 at most |
+
+What becomes of a record that failed is an event of its span, named as the log event.
+
+| attribute | meaning |
+|---|---|
+{attributes}
+"""
+
+
 def render() -> str:
-    return HEAD + _logs()
+    return HEAD + _spans() + _logs()
+
+
+def _spans() -> str:
+    return SPANS.format(attributes="\n".join(f"| `{name}` | {meaning} |" for name, meaning in ATTRIBUTES.items()))
 
 
 def _logs() -> str:

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from ottla.sync.produce.shared import close_shared_producers as close_shared_producers
     from ottla.sync.produce.shared import shared_producer as shared_producer
     from ottla.telemetry import configure_logging as configure_logging
+    from ottla.telemetry import configure_tracing as configure_tracing
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -131,6 +132,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.sync.produce.delivery": ["Delivery"],
         "ottla.sync.produce.producer": ["Producer"],
         "ottla.sync.produce.shared": ["close_shared_producers", "shared_producer"],
-        "ottla.telemetry": ["configure_logging"],
+        "ottla.telemetry": ["configure_logging", "configure_tracing"],
     },
 )

@@ -144,6 +144,12 @@ def with_headers(records: Sequence[Record[Any]]) -> list[Record[Any]]:
     return [record for record in records if record._headers]  # type: ignore[attr-defined]
 
 
+def headers_of(record: Record[Any]) -> list[Header] | None:
+    """The headers of a record; None where it came without, and no list is made for it."""
+    headers: list[Header] | None = record._headers  # type: ignore[attr-defined]
+    return headers
+
+
 def last_header(headers: Headers, name: str) -> bytes | None:
     """The last value under `name`, or None when there is none or it is null."""
     for header_name, value in reversed(headers):

@@ -17,6 +17,7 @@ from typing import Any, Final
 from ottla.app.batch import Batch, malformed_part
 from ottla.app.binding import Binding
 from ottla.app.context import Context
+from ottla.app.handler_spans import HandlerSpans
 from ottla.app.own_context import call_in_own_context
 from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, tell_when_done
 from ottla.app.progress import Progress
@@ -53,6 +54,7 @@ class Invoker:
         "_key",
         "_ordering",
         "_origins",
+        "_spans",
         "_state",
         "_value",
         "binding",
@@ -90,6 +92,7 @@ class Invoker:
         self._state = state
         self._origins = dict(origins or {})
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
+        self._spans = HandlerSpans(group=group, handler=name, is_batch=is_batch)
         self._bytes_only = type(value) is Bytes and type(key) is Bytes
 
     # Decoding
@@ -139,7 +142,7 @@ class Invoker:
         deadlines = self._expiry.deadlines(run.records)
         if deadlines is not None:
             return self._rest(run, -1, context, Progress(run, self._ordering), deadlines)
-        call = self.binding.call
+        call = self._spans.around(self.binding.call)
         is_checked = has_malformed and not self.binding.wants_malformed
         index = skipped = 0
         for record in run.records:
@@ -199,7 +202,7 @@ class Invoker:
         """
         clean = copy_context()
         context = self._context(progress.run)
-        call = self.binding.call
+        call = self._spans.around_async(self.binding.call)
         breathe_at_s = progress.breathe_at_s
         deadlines = progress.deadlines
         for record in feed:
@@ -255,7 +258,7 @@ class Invoker:
         deadlines: Mapping[int, int] | None = None,
     ) -> RunResult | Confirming:
         """Deliver what is behind the record at `index`, with an account of each record."""
-        call = self.binding.call
+        call = self._spans.around(self.binding.call)
         for record in run.records[index + 1 :]:
             if not progress.takes(record):
                 continue
@@ -289,7 +292,8 @@ class Invoker:
         if result is not None:
             return result
         try:
-            returned = copy_context().run(self.binding.call, batch.records, context)
+            call = self._spans.around(self.binding.call)
+            returned = copy_context().run(call, batch.records, context)
         except BaseException as error:
             return batch.raised(self._failure_of(error))
         found = batch.read(returned)
@@ -311,7 +315,8 @@ class Invoker:
         if result is not None:
             return result
         try:
-            returned = await call_in_own_context(self.binding.call, batch.records, context)
+            call = self._spans.around_async(self.binding.call)
+            returned = await call_in_own_context(call, batch.records, context)
         except BaseException as error:
             return batch.raised(self._failure_of(error))
         found = batch.read(returned)

@@ -1,40 +1,80 @@
-"""The context of traces in what is sent, beside the instrumentors of OpenTelemetry for the two clients.
+"""Spans of what is sent (`send <topic>`), and their context in the records' headers, the same in both shells.
 
-An instrumentor replaces or wraps the client's methods. Ottla calls the client itself instead: the wrappers end a
-consumer at a `traceparent` or a key that is not UTF-8, and do not see what is sent in batches or by position. What they
-would add to a record is added here: the context of the span that is current when `send` is called.
+Each `send` has a span of its own, which ends when the record is acknowledged or given up. A bulk has one span, whose
+context all of its records carry. Inside a trace that is not recorded no span is made, and its context travels all the
+same. What the caller put into the headers stays, and is not repeated.
+
+OpenTelemetry's instrumentors wrap the clients' methods. Ottla calls the clients themselves instead: the wrappers end a
+consumer at a `traceparent` or a key that is not UTF-8, and do not see what is sent in batches or by position.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ottla.producer.encoded import header_list
 from ottla.records import Header, Headers
+from ottla.telemetry import conventions as names
+from ottla.telemetry.tracing import active_spans, shows_keys
 
-AddContext: TypeAlias = Callable[[str, Headers], list[Header]]
+if TYPE_CHECKING:
+    from ottla.telemetry.spans import OpenSpan, Spans
 
 
-def context_adder(*, is_instrumented: bool) -> AddContext | None:
-    """What adds the current context to the headers for a topic; None where no instrumentor is active."""
-    if not is_instrumented:
+class SendSpans:
+    """The spans of one producer. Thread-safe."""
+
+    __slots__ = ("_client_id", "_spans")
+
+    def __init__(self, spans: Spans, *, client_id: str | None) -> None:
+        self._spans = spans
+        self._client_id = client_id
+
+    def begin(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Headers, OpenSpan | None]:
+        """One record is about to be sent. Returns its headers, and its span if that is recorded.
+
+        Raises `SerializationError` for headers that are none.
+        """
+        listed = header_list(topic, headers)[0]
+        attributes = self._attributes(topic)
+        if value is None:
+            attributes[names.TOMBSTONE] = True
+        if shows_keys() and key is not None:
+            attributes[names.KEY] = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
+        return self._spans.send(f"{names.SEND} {topic}", attributes, listed)
+
+    def begin_bulk(self, topic: str) -> tuple[list[Header], OpenSpan | None]:
+        """Many records are about to be sent. Returns what is to be added to the headers of each."""
+        headers, span = self._spans.send(f"{names.SEND} {topic}", self._attributes(topic), ())
+        return list(headers), span
+
+    def _attributes(self, topic: str) -> dict[str, str | int | bool]:
+        return names.base_attributes(names.SEND, topic, CLIENT_ID=self._client_id)
+
+
+def send_spans(client_id: str | None, before: SendSpans | None = None) -> SendSpans | None:
+    """The spans of a producer, or None while nobody listens. `before` is kept while that is the same."""
+    spans = active_spans()
+    if spans is None:
         return None
-    try:
-        propagate: Any = importlib.import_module("opentelemetry.propagate")
-    except ImportError:  # another tool patched the client
-        return None
-
-    def add(topic: str, headers: Headers) -> list[Header]:
-        context: dict[str, str] = {}
-        propagate.inject(context)
-        return with_context(header_list(topic, headers)[0], context)
-
-    return add
+    return before if before is not None and before._spans is spans else SendSpans(spans, client_id=client_id)
 
 
-def with_context(headers: Headers, context: dict[str, str]) -> list[Header]:
-    """The headers with those of the context, of which what the caller gave stays as it is."""
+def with_added(headers: Headers | None, added: list[Header]) -> list[Header]:
+    """The headers of one record of a bulk, with those of its span where they name no trace themselves."""
+    if not headers:
+        return added
     given = {name for name, _ in headers}
-    return [*headers, *((name, value.encode()) for name, value in context.items() if name not in given)]
+    if "traceparent" in given:
+        return list(headers)
+    return [*headers, *(header for header in added if header[0] not in given)]
+
+
+def bulk_ended(span: OpenSpan, bulk: Any) -> None:
+    """All records of a bulk are settled."""
+    error = bulk.exception()
+    span.set({names.BATCH_SIZE: bulk.sent})
+    if error is not None:
+        span.not_delivered(error)
+    else:
+        span.end()

@@ -6,5 +6,15 @@ from ottla.telemetry.log_sink import configure_logging
 from ottla.telemetry.rate_limit import RateLimit
 from ottla.telemetry.throttling import Throttling
 from ottla.telemetry.trace_ids import add_trace_ids
+from ottla.telemetry.tracing import configure_tracing
 
-__all__ = ["Counters", "Hooks", "RateLimit", "Throttling", "add_trace_ids", "configure_logging", "log_event"]
+__all__ = [
+    "Counters",
+    "Hooks",
+    "RateLimit",
+    "Throttling",
+    "add_trace_ids",
+    "configure_logging",
+    "configure_tracing",
+    "log_event",
+]

@@ -274,6 +274,15 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         ),
         _row("client_not_ended", "error", "A client raised while the process ended.", "error"),
     ),
+    "Telemetry": (
+        _row(
+            "telemetry_failed",
+            "warning",
+            "What listens raised: hooks, a span processor, a propagator, an instrument. Records are not affected.",
+            "callback error",
+            repeats=True,
+        ),
+    ),
     "Pipelines": (
         _row("pipeline_started", "info", "All queries run.", "pipeline version sinks"),
         _row("pipeline_stopping", "info", "The pipeline stops after the running micro-batches.", "pipeline after"),

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla import SerializationError
-from ottla.producer.tracing import context_adder, with_context
-
 SERVICE = Path(__file__).with_name("instrumented_service.py")
 SYNC = Path(__file__).parents[3] / "src" / "ottla" / "sync"
 
@@ -65,21 +62,3 @@ def test_no_client_is_imported_under_a_name_that_an_instrumentor_replaces() -> N
     for file in SYNC.glob("**/*.py"):
         for names in re.findall(r"from confluent_kafka import \(?([^)\n]*(?:\n    [^)]*)?)", file.read_text()):
             assert not {"Consumer", "Producer"} & set(re.findall(r"\w+", names.partition(" as ")[0])), file
-
-
-def test_without_an_instrumentor_nothing_is_added() -> None:
-    assert context_adder(is_instrumented=False) is None
-
-
-def test_headers_of_a_context_come_behind_those_that_were_given() -> None:
-    given = [("a", b"1"), ("traceparent", b"mine")]
-
-    assert with_context(given, {"traceparent": "theirs", "baggage": "x=1"}) == [*given, ("baggage", b"x=1")]
-
-
-def test_headers_that_are_none_are_refused_as_without_it() -> None:
-    add = context_adder(is_instrumented=True)
-    assert add is not None
-
-    with pytest.raises(SerializationError, match=r"orders: header shop: expected bytes"):
-        add("orders", [("shop", "7")])  # type: ignore[list-item]

@@ -72,6 +72,7 @@ from ottla.failures.dead_letter import Form
 from ottla.producer import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.telemetry.open_attempts import open_attempts
 from ottla.wire_client.errors import CorruptBatch
 from ottla.wire_client.log_ends import LogEnds
 from ottla.wire_client.log_looks import LogLooks
@@ -132,6 +133,7 @@ class Engine:
         self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
         self._topics_timeout_s = topics_timeout_s
         self._hooks = hooks
+        self._attempts = open_attempts(group)
         self._clock = clock or SystemClock()
         self._on_stop = on_stop
         self._joins_transactions = isinstance(commits, InTransactions)
@@ -442,6 +444,7 @@ class Engine:
             await self._workers.stop()
             await self._work.stop()
             self._looks.stop()
+            self._attempts.end_all()
             try:
                 async with asyncio.timeout(_LEAVE_S):
                     await self._client.stop()
@@ -518,12 +521,14 @@ class Engine:
                     if not is_final:
                         self._work.do(effect)
                 case WriteDeadLetter() | WriteRetry():
-                    self._dead_letters.write(effect, self._on_dead_letter)
+                    with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
+                        self._dead_letters.write(effect, self._on_dead_letter)
                 case Expired(name, route, records):
                     if self._hooks is not None:
                         self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
                 case Notice(event, level, fields):
-                    log_event(event, level, {"group": self.group, **fields})
+                    ids = self._attempts.noted(event, fields) if self._attempts else {}
+                    log_event(event, level, {"group": self.group, **ids, **fields})
                     if self._hooks is not None:
                         self._hooks.event(group=self.group, event=event)
         return runs

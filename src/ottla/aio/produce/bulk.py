@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from ottla.aio.produce.delivery import BatchResult
 from ottla.aio.produce.reports import Reports
@@ -30,6 +30,8 @@ class Bulk:
         self._all_sent = False
         self._failed: list[tuple[FailedPart, Failure]] = []
         self._waiters: list[asyncio.Future[None]] = []
+        self.on_end: Callable[[Bulk], None] | None = None
+        """Called once all are settled."""
 
     @property
     def pending(self) -> int:
@@ -46,7 +48,7 @@ class Bulk:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             yield from waiter
-        error = delivery_error([failure for _, failure in self._failed], len(self._failed), [])
+        error = self.exception()
         if error is not None:
             self.mark_handled()
             raise error
@@ -73,7 +75,14 @@ class Bulk:
         self._all_sent = True
         self._wake()
 
+    def exception(self) -> OttlaError | None:
+        """The failures of a bulk that is settled. Looking is not handling."""
+        return delivery_error([failure for _, failure in self._failed], len(self._failed), [])
+
     def _wake(self) -> None:
+        if self.on_end is not None and self.done():
+            on_end, self.on_end = self.on_end, None
+            on_end(self)
         if self._waiters and self.done():
             for waiter in self._waiters:
                 if not waiter.done():

@@ -43,6 +43,8 @@ class Outbound:
         self.delivery_timeout_ms: int = settings["delivery.timeout.ms"]
         self.in_a_hurry = False
         self.renewal: Renewal | None = None
+        self.each_time: Callable[[], None] = lambda: None
+        """Called whenever the house is kept."""
         self._settings = settings
         self._topics = topics
         self._partitioner = partitioner
@@ -234,6 +236,7 @@ class Outbound:
         while True:
             await asyncio.sleep(step_s)
             self.give_up(self._errors.timed_out, now_ms=self.monotonic_ms())
+            self.each_time()
 
     def give_up(self, error_of: Callable[[str], OttlaError], *, now_ms: int | None) -> None:
         """Settle as failed what is out of time, or everything when `now_ms` is None."""

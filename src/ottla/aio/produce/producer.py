@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 from types import GenericAlias, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
@@ -55,11 +56,14 @@ from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
-from ottla.producer.tracing import context_adder
+from ottla.producer.tracing import SendSpans, bulk_ended, send_spans, with_added
 from ottla.records import Header, Headers
 from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Throttling, log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
+
+if TYPE_CHECKING:
+    from ottla.telemetry.spans import OpenSpan
 
 __all__ = ["AsyncProducer", "Outgoing"]
 
@@ -181,7 +185,9 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         self.throttling = Throttling({"servers": self.settings["bootstrap.servers"]}, now_ms=self._clock.monotonic_ms)
         """How often, and how long in all, brokers have held this client for its quotas."""
         transactional_id = self.settings.get("transactional.id")
-        self._add_context = context_adder(is_instrumented=hasattr(AIOKafkaProducer.send, "__wrapped__"))
+        self._spans: SendSpans | None = None
+        """What makes spans of sends; looked up again as often as the house is kept."""
+        self._look_for_listeners()
         self._states = None if transactional_id is None else TransactionStates(transactional_id)
         self.transactions: TransactionRunner | None = None
 
@@ -220,14 +226,17 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
         record is not to be handled any more: it then carries the header `ottla-expires-at`.
         """
+        span = None
         try:
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
-            if self._add_context is not None:
-                headers = self._add_context(topic, headers)
             if expires_after is not None or expires_at is not None:
                 now_ms = self._clock.now_ms()
                 headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+            if self._spans is not None:
+                headers, span = self._spans.begin(topic, key, value, headers)
+                if span is not None:
+                    on_delivery = partial(_span_ends, span, on_delivery)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = Delivery(topic, None, self._reports, on_delivery)
@@ -244,6 +253,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             return delivery
         except BaseException as error:
             self._send_raised(topic, key, partition, error)
+            if span is not None:
+                span.not_delivered(error)
             raise
 
     async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
@@ -259,21 +270,25 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             await self._schemas.settle(self.settings["delivery.timeout.ms"] / 1000)  # single sends go first
         bulk = Bulk(topic, self._reports)
         self._reports.tracker.outstanding.append(bulk)
+        added: list[Header] = []
+        span = None
+        if self._spans is not None:
+            added, span = self._spans.begin_bulk(topic)
+        if span is not None:
+            bulk.on_end = partial(bulk_ended, span)
         sent = 0
         try:
             for record in records:
                 value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
-                if self._add_context is not None:
-                    headers = self._add_context(topic, headers)
-                record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
+                if added:
+                    headers = with_added(header_list(topic, headers)[0], added)
+                record_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition)
                 if self._out.must_wait(size_bytes):
                     await self._out.room(topic, size_bytes)
                     self._check_open()
                 if timestamp_ms is None:
                     timestamp_ms = self._clock.now_ms()
-                self._out.accept(
-                    Held(topic, bulk, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
-                )
+                self._out.accept(Held(topic, bulk, record_key, data, listed, partition, timestamp_ms, size_bytes, 0))
                 sent += 1
                 if not sent % _YIELD_EVERY:  # other tasks, and the sending itself, need the loop
                     await asyncio.sleep(0)
@@ -349,6 +364,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             raise
         if self._states is not None:
             self.transactions = TransactionRunner(self, self._states, self._errors, self._reports)
+        self._look_for_listeners()
+        self._out.each_time = self._look_for_listeners
         self._housekeeper = self._loop.create_task(self._out.keep_house(), name="ottla-producer-housekeeping")
         self._refusal = None
         forks.watch(self)
@@ -431,6 +448,9 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             await stop_client(client)
             raise
         return client
+
+    def _look_for_listeners(self) -> None:
+        self._spans = send_spans(self.settings.get("client.id"), self._spans)
 
     # -- behind send ------------------------------------------------------------------------------------------------
 
@@ -592,3 +612,15 @@ class AsyncProducer(Generic[V_contra, K_contra]):
 
 def _closed_before(topic: str) -> LifecycleError:
     return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
+
+
+def _span_ends(span: OpenSpan, then: Callable[[Delivery], None] | None, delivery: Delivery) -> None:
+    """A record with a span is settled; then its sender hears of it."""
+    error = delivery.exception()
+    if error is not None:
+        span.not_delivered(error)
+    else:
+        report = delivery.report
+        span.delivered(report.partition, report.offset)
+    if then is not None:
+        then(delivery)

@@ -71,6 +71,7 @@ from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
 from ottla.sync.consume.workers import Execute, Workers
 from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.telemetry.open_attempts import open_attempts
 from ottla.wire_client.log_ends import LogEnds
 from ottla.wire_client.log_looks import LogLooks
 
@@ -133,6 +134,7 @@ class Engine:
         self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
         self._topics_timeout_s = topics_timeout_s
         self._hooks = hooks
+        self._attempts = open_attempts(group)
         self._most_messages = int(settings.get("max.poll.records", _MOST_MESSAGES)) - 1
         """Beside the one that a poll gave."""
         self._clock = clock or SystemClock()
@@ -473,6 +475,7 @@ class Engine:
         finally:
             self._workers.stop()
             self._looks.stop()
+            self._attempts.end_all()
             self._is_stopped.set()
             if self._on_stop is not None:
                 self._on_stop()
@@ -571,14 +574,16 @@ class Engine:
                 case Dispatch(run):
                     self._workers.put(run)
                 case WriteDeadLetter() | WriteRetry():
-                    self._dead_letters.write(effect, self._on_dead_letter)
+                    with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
+                        self._dead_letters.write(effect, self._on_dead_letter)
                 case Commit(offsets):
                     self._commit_last(offsets)
                 case Expired(name, route, records):
                     if self._hooks is not None:
                         self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
                 case Notice(event, level, fields):
-                    log_event(event, level, {"group": self.group, **fields})
+                    ids = self._attempts.noted(event, fields) if self._attempts else {}
+                    log_event(event, level, {"group": self.group, **ids, **fields})
                     if self._hooks is not None:
                         self._hooks.event(group=self.group, event=event)
                 case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -12,6 +13,7 @@ from ottla.errors import DeliveryError, OttlaError, RetriableError
 from ottla.producer import Failure, delivery_error
 from ottla.producer.bulk import FailedPart, outgoing
 from ottla.producer.encoded import as_bytes, bad_arguments, header_list
+from ottla.producer.tracing import bulk_ended, with_added
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
 from ottla.sync.produce.reports import SERVE_EVERY, ReportService
@@ -154,7 +156,12 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
     producer.reports.tracker.outstanding.append(bulk)
     try:
         if producer.is_plain:
-            _send_plainly(producer, bulk, topic, records)
+            added: list[Header] = []
+            if producer.spans is not None:
+                added, span = producer.spans.begin_bulk(topic)
+                if span is not None:
+                    bulk.add_done_callback(partial(bulk_ended, span))
+            _send_plainly(producer, bulk, topic, records, added)
         else:
             _send_one_by_one(producer, bulk, topic, records)
     except BaseException as error:
@@ -163,7 +170,9 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
     return bulk
 
 
-def _send_plainly(producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+def _send_plainly(
+    producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]], added: list[Header]
+) -> None:
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
@@ -197,6 +206,8 @@ def _send_plainly(producer: Producer[Any, Any], bulk: Bulk, topic: str, records:
                 if key.__class__ is not bytes:
                     key = as_bytes(topic, "key", key)
                 most += len(key)
+            if added:
+                headers = with_added(header_list(topic, headers or ())[0], added)
             if headers:
                 headers, most_of_headers = header_list(topic, headers)
                 most += most_of_headers
@@ -250,7 +261,8 @@ def _produce_again(
 
 
 def _send_one_by_one(producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
-    """Where each record needs more than librdkafka does: Ottla's own partitioners, transactions, warnings."""
+    """Where each record needs more than librdkafka does: Ottla's own partitioners, transactions, warnings. Each has a
+    span of its own."""
     sent = 0
     try:
         for record in records:

@@ -16,6 +16,7 @@ from ottla.producer import DeliveryReport
 
 if TYPE_CHECKING:
     from ottla.sync.produce.reports import ReportService
+    from ottla.telemetry.spans import OpenSpan
 
 _PENDING: Final = None
 
@@ -135,6 +136,18 @@ class Delivery:
                 raise RetriableError(f"{self.topic}: not acknowledged after {limit_s:g} s; it is still being tried")
             if not owner.serve_here(min(left_s, 0.05)):
                 waiter.wait(min(left_s, 0.5))
+
+
+class TracedDelivery(Delivery):
+    """A delivery with a span, which ends when it is settled."""
+
+    __slots__ = ("span",)
+    span: OpenSpan
+
+    def __call__(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.span.delivered(message.partition(), message.offset())
+        super().__call__(error, message)
 
 
 def pending(deliveries: Iterable[Any]) -> list[Any]:

@@ -14,7 +14,6 @@ from random import Random
 from types import GenericAlias, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
-import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
 
@@ -43,7 +42,7 @@ from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
-from ottla.producer.tracing import context_adder
+from ottla.producer.tracing import SendSpans, send_spans
 from ottla.records import Headers
 from ottla.serdes.base import SerdeOf
 from ottla.sync.client.callbacks import guarded
@@ -51,7 +50,7 @@ from ottla.sync.client.reachable import metadata_of
 from ottla.sync.client.throttled import on_throttle
 from ottla.sync.produce.bulk import Bulk, send_bulk
 from ottla.sync.produce.cluster_watch import ClusterWatch
-from ottla.sync.produce.delivery import Delivery
+from ottla.sync.produce.delivery import Delivery, TracedDelivery
 from ottla.sync.produce.outbound import Outbound
 from ottla.sync.produce.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
@@ -219,17 +218,18 @@ class Producer(Generic[V_contra, K_contra]):
             if transactional_id is None
             else TransactionRunner(self, self.client, TransactionStates(transactional_id), self._errors)
         )
-        self._add_context = context_adder(is_instrumented=confluent_kafka.Producer is not ConfluentProducer)
+        self.spans: SendSpans | None = None
+        """What makes spans of sends; looked up again twenty times a second."""
+        self._look_for_listeners()
         # Everything that the hot path of `send` leaves out, as one flag.
         self.is_plain = (
             not self._out.places_itself
             and self.transactions is None
             and not self._warn_null_keys
             and not self._must_name_partition
-            and self._add_context is None
         )
         self._produce = self.client.produce
-        self.reports.keep_house = self._out.keep_house
+        self.reports.keep_house = self._keep_house
         self.reports.start()
         forks.watch(self)
         forks.owns(self)
@@ -291,6 +291,7 @@ class Producer(Generic[V_contra, K_contra]):
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._closed is not None:
             raise self._closed
+        span = None
         try:
             if self.has_serdes:
                 key, value = self.serialize(topic, key, value)
@@ -303,11 +304,11 @@ class Producer(Generic[V_contra, K_contra]):
                 if key.__class__ is not bytes:
                     key = as_bytes(topic, "key", key)
                 most += len(key)
-            if self._add_context is not None:
-                headers = self._add_context(topic, headers)
             if expires_after is not None or expires_at is not None:
                 now_ms = self._clock.now_ms()
                 headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+            if self.spans is not None:
+                headers, span = self.spans.begin(topic, key, value, headers)
             if headers:
                 headers, size = header_list(topic, headers)
                 most += size
@@ -318,7 +319,11 @@ class Producer(Generic[V_contra, K_contra]):
             if most > limit:
                 self.check_size(topic, key, value, headers)
 
-            delivery = Delivery()
+            if span is None:
+                delivery = Delivery()
+            else:
+                delivery = TracedDelivery()
+                delivery.span = span
             delivery.topic = topic
             delivery.key = key
             delivery._owner = self.reports
@@ -354,6 +359,8 @@ class Producer(Generic[V_contra, K_contra]):
         except BaseException as error:
             if self.transactions is not None:
                 self.transactions.failures.send_raised(topic, key, partition, error)
+            if span is not None:
+                span.not_delivered(error)
             raise
 
     def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
@@ -541,6 +548,13 @@ class Producer(Generic[V_contra, K_contra]):
         error = delivery_error(failures, total, still_out, cause=cause)
         if error is not None:
             raise error
+
+    def _keep_house(self) -> None:
+        self._out.keep_house()
+        self._look_for_listeners()
+
+    def _look_for_listeners(self) -> None:
+        self.spans = send_spans(self.settings.get("client.id"), self.spans)
 
     # -- what the background threads report -------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from ottla.errors import OttlaError, UndeliveredRecord
 from ottla.producer import DeliveryTracker, Failure
 from ottla.producer.deliveries import Tracked
-from ottla.sync.produce.delivery import Delivery, pending
+from ottla.sync.produce.delivery import Delivery, TracedDelivery, pending
 from ottla.telemetry import log_event
 
 SERVE_EVERY: Final = 256
@@ -129,6 +129,8 @@ class ReportService:
     ) -> None:
         """Settle a delivery as failed. The failure is kept until somebody hears of it."""
         self.tracker.failed(delivery, self.failure(delivery, error, partition))
+        if isinstance(delivery, TracedDelivery):
+            delivery.span.not_delivered(error)
         delivery._error = error
         delivery._message = message
         if delivery._waiter is not None:

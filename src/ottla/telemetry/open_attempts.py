@@ -1,0 +1,146 @@
+"""Spans of deliveries that failed, until it is decided what becomes of their records.
+
+A handler ends before the consumer decides whether its record is retried, postponed, dead-lettered or stops its
+partition. The span waits for that decision, which becomes an event of it, and is the parent of the dead letter. Its
+duration is the handler's all the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+    from ottla.telemetry.spans import OpenSpan
+
+_MOST: Final = 10_000
+"""Failed records of one group whose decision is not known. Beyond it the oldest spans end as they are."""
+
+_MOST_EVENTS: Final = 32
+_SHOWN: Final = ("attempts", "in_ms", "dead_letter_topic", "kind", "error", "reason")
+"""Fields of a log event that its span event has too. A batch's span has the offset beside them."""
+
+_EARLIER: Final = ("record_retried", "records_parked", "dead_letter_budget_spent", "dead_letter_write_failed")
+"""After these the record comes again, or its letter does: its next span belongs to this one."""
+
+_groups: dict[str, OpenAttempts] = {}
+
+
+class FailedSpan:
+    """One span, which several records of a batch may share."""
+
+    __slots__ = ("ended_ns", "events", "is_batch", "is_ended", "records", "span")
+
+    def __init__(self, span: OpenSpan, ended_ns: int, *, is_batch: bool = False) -> None:
+        self.span = span
+        self.ended_ns = ended_ns
+        self.is_batch = is_batch
+        self.records = 0
+        self.events = 0
+        self.is_ended = False
+
+    def end(self) -> None:
+        if not self.is_ended:
+            self.is_ended = True
+            self.span.end(self.ended_ns)
+
+
+class OpenAttempts:
+    """Those of one group, from all of its handlers. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failed: OrderedDict[tuple[str, int], FailedSpan] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._failed)
+
+    def keep(self, partition: str, offset: int, failed: FailedSpan) -> None:
+        """A delivery of this record failed."""
+        evicted: list[FailedSpan] = []
+        with self._lock:
+            before = self._failed.pop((partition, offset), None)
+            self._failed[partition, offset] = failed
+            failed.records += 1
+            if before is not None:
+                evicted.append(before)
+            if len(self._failed) > _MOST:
+                evicted.append(self._failed.popitem(last=False)[1])
+        for span in evicted:
+            self._let_go(span)
+
+    def take(self, partition: str, offset: int) -> FailedSpan | None:
+        """The record is delivered again: what it follows, which ends."""
+        with self._lock:
+            failed = self._failed.pop((partition, offset), None)
+        if failed is not None:
+            self._let_go(failed)
+        return failed
+
+    def noted(self, event: str, fields: Mapping[str, object]) -> dict[str, str]:
+        """A decision about a record was logged: it is an event of the span. Returns the ids for the log line."""
+        partition, offset = fields.get("partition"), fields.get("offset")
+        if not isinstance(partition, str) or not isinstance(offset, int):
+            return {}
+        with self._lock:
+            failed = self._failed.get((partition, offset))
+            if failed is None:
+                return {}
+            failed.events += 1
+            if event not in _EARLIER:
+                del self._failed[partition, offset]
+        if failed.events <= _MOST_EVENTS and not failed.is_ended:
+            shown: dict[str, Any] = {name: fields[name] for name in _SHOWN if name in fields}
+            failed.span.event(event, {**shown, "offset": offset} if failed.is_batch else shown)
+        if event not in _EARLIER:
+            self._let_go(failed)
+        elif event == "record_retried" and not failed.is_batch:
+            failed.end()
+        return failed.span.ids
+
+    @contextmanager
+    def around_letter(self, partition: str, offset: int) -> Iterator[None]:
+        """What is sent inside belongs to the delivery that failed, if its span is known."""
+        with self._lock:
+            failed = self._failed.get((partition, offset))
+        if failed is None:
+            yield
+            return
+        from ottla.telemetry.spans import attach, detach
+
+        token = attach(failed.span.context)
+        try:
+            yield
+        finally:
+            detach(token)
+
+    def end_all(self) -> None:
+        """The member ends: nothing more is decided."""
+        with self._lock:
+            left = list(self._failed.values())
+            self._failed.clear()
+        for failed in left:
+            failed.end()
+
+    def _let_go(self, failed: FailedSpan) -> None:
+        failed.records -= 1
+        if failed.records <= 0:
+            failed.end()
+
+
+def open_attempts(group: str) -> OpenAttempts:
+    """The one of a group in this process: a partition of it has one member."""
+    found = _groups.get(group)
+    if found is None:
+        found = _groups.setdefault(group, OpenAttempts())
+    return found
+
+
+def context_before(failed: FailedSpan) -> Context:
+    """The context of an earlier delivery."""
+    return failed.span.context

@@ -1,0 +1,53 @@
+"""Trace contexts in record headers (W3C: `traceparent`, `tracestate`, `baggage`). Knows no OpenTelemetry.
+
+Headers come from anywhere. What cannot be read is as if it were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ottla.records import Header
+
+TRACEPARENT: Final = "traceparent"
+
+_LENGTH: Final = 55
+"""`00-<32 digits>-<16 digits>-<2 digits>`; later versions may be longer."""
+
+_SAMPLED: Final = frozenset(b"13579bdf")
+
+
+def parent_is_sampled(headers: Sequence[Header] | None) -> bool | None:
+    """Whether the producer's trace is recorded, by the last digit of its `traceparent`; None without one.
+
+    It is asked of each record that is handled while something listens: no parsing, and nothing is made.
+    """
+    if headers:
+        for name, value in headers:
+            if name == TRACEPARENT:
+                return None if value is None or len(value) < _LENGTH else value[54] in _SAMPLED
+    return None
+
+
+def with_context(headers: Sequence[Header], context: Mapping[str, str]) -> list[Header]:
+    """The headers with those of a context. What the caller gave stays as it is, and is not repeated.
+
+    A `traceparent` of the caller's is a context of its own: nothing of another one is put beside it.
+    """
+    given = {name for name, _ in headers}
+    if TRACEPARENT in given:
+        context = {name: value for name, value in context.items() if name not in (TRACEPARENT, "tracestate")}
+    return [*headers, *((name, value.encode()) for name, value in context.items() if name not in given)]
+
+
+def header_texts(headers: Sequence[Header] | None, name: str) -> list[str] | None:
+    """The values under a name as text, first to last; None when none can be read. Case counts, as in Kafka."""
+    found: list[str] = []
+    for header_name, value in headers or ():
+        if header_name == name and value is not None:
+            try:
+                found.append(value.decode("utf-8"))
+            except UnicodeDecodeError:
+                continue
+    return found or None

@@ -1,0 +1,67 @@
+"""Whether anybody listens to traces. OpenTelemetry is never imported here: who listens has imported it.
+
+`opentelemetry-api` is installed with Ottla and does nothing by itself. Spans are made once the process has a tracer
+provider of its own: `trace.set_tracer_provider(...)`, `ottla run --otel`, or `opentelemetry-instrument`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ottla.telemetry.log import log_event
+
+if TYPE_CHECKING:
+    from ottla.telemetry.spans import Spans
+
+_found: Spans | None = None
+_shows_keys = False
+
+
+def active_spans() -> Spans | None:
+    """What makes spans, or None while nobody would see them. Asked per run, per batch and per producer."""
+    global _found
+    provider = _provider()
+    if provider is None:
+        return None
+    if _found is None or _found.provider is not provider:
+        try:
+            from ottla.telemetry.spans import Spans
+
+            _found = Spans(provider)
+        except Exception as error:  # an SDK that is half installed, or of another age
+            failed("tracer", error)
+            return None
+    return _found
+
+
+def configure_tracing(*, record_keys: bool = False) -> None:
+    """Choose what spans show. With `record_keys` they have the keys of records as text (`kafka.message.key`).
+
+    Keys are often personal data: without it no span holds a key, and none ever holds a value.
+    """
+    global _shows_keys
+    _shows_keys = record_keys
+
+
+def shows_keys() -> bool:
+    """Whether keys were chosen."""
+    return _shows_keys
+
+
+def failed(what: str, error: BaseException) -> None:
+    """Something that listens raised. What it was to hear is lost, and nothing else."""
+    log_event("telemetry_failed", "warning", {"callback": what, "error": f"{type(error).__name__}: {error}"})
+
+
+def _provider() -> Any:
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    find = getattr(trace, "get_tracer_provider", None)  # absent while another thread imports it
+    if find is None:
+        return None
+    try:
+        provider = find()
+    except Exception as error:
+        failed("tracer provider", error)
+        return None
+    return None if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)) else provider

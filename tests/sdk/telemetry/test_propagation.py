@@ -1,0 +1,132 @@
+"""What headers say about a trace, and what is put into them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry import trace
+from span_trees import recorded_spans
+
+from ottla import SerializationError
+from ottla.producer.tracing import send_spans, with_added
+from ottla.telemetry.propagation import parent_is_sampled, with_context
+from ottla.telemetry.spans import RemoteContext, extracted
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-".encode()
+
+header = st.tuples(
+    st.sampled_from(["traceparent", "tracestate", "baggage", "shop"]), st.one_of(st.none(), st.binary(max_size=80))
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sampled"), [(b"00", False), (b"01", True), (b"02", False), (b"03", True), (b"ff", True), (b"0e", False)]
+)
+def test_the_last_digit_says_whether_the_trace_is_recorded(flags: bytes, sampled: bool) -> None:
+    assert parent_is_sampled([("a", b"1"), ("traceparent", PARENT + flags)]) is sampled
+
+
+@pytest.mark.parametrize("headers", [None, [], [("a", b"1")], [("traceparent", None)], [("traceparent", b"00-short")]])
+def test_without_a_readable_trace_it_is_not_known(headers: list[tuple[str, bytes | None]] | None) -> None:
+    assert parent_is_sampled(headers) is None
+
+
+@given(st.lists(header, max_size=6))
+def test_headers_of_any_bytes_are_read_without_an_error(headers: list[tuple[str, bytes | None]]) -> None:
+    parent_is_sampled(headers)
+    lazily = RemoteContext(headers)
+
+    assert (
+        trace.get_current_span(lazily).get_span_context()
+        == trace.get_current_span(extracted(headers)).get_span_context()
+    )
+
+
+def test_a_context_comes_behind_the_headers_that_were_given() -> None:
+    given = [("a", b"1")]
+
+    assert with_context(given, {"traceparent": "t", "baggage": "x=1"}) == [
+        *given,
+        ("traceparent", b"t"),
+        ("baggage", b"x=1"),
+    ]
+
+
+def test_a_context_that_the_caller_gave_is_not_mixed_with_another() -> None:
+    given = [("a", b"1"), ("traceparent", b"mine")]
+    context = {"traceparent": "theirs", "tracestate": "theirs=1", "baggage": "x=1"}
+
+    assert with_context(given, context) == [*given, ("baggage", b"x=1")]
+    assert with_added(given, [("traceparent", b"theirs"), ("tracestate", b"theirs=1")]) == given
+
+
+def test_no_producer_makes_spans_while_nobody_listens() -> None:
+    assert send_spans("billing") is None
+
+
+def test_headers_that_are_none_are_refused_as_without_spans() -> None:
+    with recorded_spans() as recorder:
+        spans = send_spans("billing")
+        assert spans is not None
+        with pytest.raises(SerializationError, match=r"orders: header shop: expected bytes"):
+            spans.begin("orders", None, b"1", [("shop", "7")])  # type: ignore[list-item]
+
+    assert recorder.spans == []
+
+
+def test_a_record_that_carries_a_trace_is_sent_on_inside_of_it() -> None:
+    own = [("traceparent", PARENT + b"01")]
+    with recorded_spans() as recorder:
+        spans = send_spans("billing")
+        assert spans is not None
+        headers, span = spans.begin("orders", None, b"1", own)
+        assert span is not None
+        span.delivered(3, 41)
+
+    assert headers == own
+    (sent,) = recorder.spans
+    assert f"{sent.context.trace_id:032x}" == TRACE
+    assert dict(sent.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.system.name": "kafka",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": "3",
+        "messaging.client.id": "billing",
+        "kafka.offset": 41,
+    }
+
+
+def test_both_families_of_names_are_set_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "http,messaging/dup")
+    with recorded_spans() as recorder:
+        spans = send_spans(None)
+        assert spans is not None
+        _, span = spans.begin("orders", None, None, ())
+        assert span is not None
+        span.delivered(0, 7)
+
+    attributes = recorder.spans[0].attributes or {}
+    assert attributes["kafka.offset"] == attributes["messaging.kafka.offset"] == 7
+    assert attributes["kafka.message.tombstone"] is attributes["messaging.kafka.message.tombstone"] is True
+
+
+def test_declaring_and_sending_imports_no_sdk_and_no_api() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, ottla\n"
+        "from ottla import App, Producer\n"
+        "app = App('billing')\n"
+        "app.handler('orders')(lambda value: None)\n"
+        "Producer('127.0.0.1:1').spans\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
+        "import os; os._exit(0) if not sys.stdout.flush() else None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.strip() == "[]"
