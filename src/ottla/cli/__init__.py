@@ -28,6 +28,7 @@ COMMANDS = {
     "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
+    "doctor": ("ottla.cli.operations.doctor:doctor", "Find what will hurt: on a cluster, or between it and a service."),
     "groups": ("ottla.cli.operations.groups:groups", "Consumer groups: lag, offsets and how to undo a change."),
     "pipeline": ("ottla.cli.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
     "quotas": ("ottla.cli.quotas:quotas", "Show and change how much clients may use."),

@@ -95,7 +95,7 @@ def empty_dirs(seen: Evidence) -> Iterator[Found]:
     why="The first replica of a partition is its preferred leader. After a restart the leaders stay where they went"
     " until"
     " Kafka moves them back, which it does every five minutes unless that is switched off.",
-    fix="kafka-leader-election --election-type preferred; auto.leader.rebalance.enable=true",
+    fix="ottla cluster elect; auto.leader.rebalance.enable=true in server.properties of every broker",
 )
 def astray(seen: Evidence) -> Iterator[Found]:
     off = [
@@ -105,6 +105,7 @@ def astray(seen: Evidence) -> Iterator[Found]:
         yield Found(
             subject="brokers",
             message=f"auto.leader.rebalance.enable is off on {len(off)} brokers: leaders stay where a restart put them",
+            fix="auto.leader.rebalance.enable=true in server.properties of every broker",
         )
     led, elsewhere = 0, 0
     for topic in seen.facts.topics:
@@ -116,6 +117,7 @@ def astray(seen: Evidence) -> Iterator[Found]:
         yield Found(
             subject="leaders",
             message=f"{elsewhere:,} of {led:,} partitions are not led by their preferred replica, which is in sync",
+            fix="ottla cluster elect",
         )
 
 
@@ -127,7 +129,7 @@ def astray(seen: Evidence) -> Iterator[Found]:
     samples=2,
     why="A partition is written through its leader. Leaders are counted, not weighed, so the busy partitions of a topic"
     " may all be led by one broker.",
-    fix="another first replica for its busiest partitions (kafka-reassign-partitions, then kafka-leader-election)",
+    fix="another first replica for its busiest partitions (kafka-reassign-partitions, then ottla cluster elect)",
 )
 def busy_leader(seen: Evidence) -> Iterator[Found]:
     rates = seen.rates
@@ -229,8 +231,7 @@ def stuck_moves(seen: Evidence) -> Iterator[Found]:
     reads={Part.MOVES, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
     why="A throttle of a move stays when the move is over, unless whoever set it takes it away. Followers that fall"
     " behind later are held at its rate.",
-    fix="kafka-reassign-partitions --verify, or ottla topics unset TOPIC follower.replication.throttled.replicas"
-    " leader.replication.throttled.replicas",
+    fix="ottla topics unset TOPIC follower.replication.throttled.replicas leader.replication.throttled.replicas",
 )
 def leftover_throttles(seen: Evidence) -> Iterator[Found]:
     if seen.facts.moves:
@@ -247,12 +248,12 @@ def leftover_throttles(seen: Evidence) -> Iterator[Found]:
         for each in seen.broker_setting(name).values()
         if not each.is_default and whole_number(each) not in (None, _NO_RATE)
     }
-    if held:
-        rate = f" at {bytes_told(min(each for each in rates if each is not None))} per second" if rates else ""
+    rate = f" at {bytes_told(min(each for each in rates if each is not None))} per second" if rates else ""
+    for topic in held:
         yield Found(
-            subject=", ".join(held[:5]),
-            message=f"replicas of {len(held)} topics ({held[0]}, ...) are throttled{rate}, and nothing moves",
-            fix=f"ottla topics unset {held[0]} {' '.join(names)}",
+            subject=topic,
+            message=f"replicas of {topic} are throttled{rate}, and nothing moves",
+            fix=f"ottla topics unset {topic} {' '.join(names)}",
         )
 
 

@@ -12,7 +12,7 @@ from ottla.admin.facts import Part, TopicFact, is_true, whole_number
 _FEW = 5
 """Topics that differ are few while there are this many times more of the others."""
 _SAFE = 3
-_COPIES = "kafka-reassign-partitions with {count} replicas for each partition of {topic}"
+_COPIES = "ottla topics set-replicas {topic} {count}"
 _INTERNAL = {
     "__consumer_offsets": "groups lose their offsets and stop",
     "__transaction_state": "transactions stop",
@@ -167,7 +167,7 @@ def unclean(seen: Evidence) -> Iterator[Found]:
     why="Offsets of groups and states of transactions are topics like others. Where they have fewer copies, groups and"
     " transactions stop with one broker while everything else goes on.",
     fix="offsets.topic.replication.factor=3 and transaction.state.log.replication.factor=3 in server.properties, before"
-    " the topics are created; kafka-reassign-partitions after",
+    " the topics are created; ottla topics set-replicas after",
 )
 def internal_topics(seen: Evidence) -> Iterator[Found]:
     wanted = min(_SAFE, len(seen.facts.brokers))

@@ -20,8 +20,7 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
     "A topic may grow over the disks",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS, Part.LOG_DIRS},
     why="retention.bytes is per partition, and every replica has as much again. Without it only time takes records"
-    " away,"
-    " whatever was written meanwhile.",
+    " away, whatever was written meanwhile.",
     fix="ottla topics set TOPIC retention.bytes=BYTES",
 )
 def over_the_disks(seen: Evidence) -> Iterator[Found]:
@@ -111,18 +110,19 @@ def _time_left_ms(seen: Evidence, broker: int, path: str, usable: int) -> float 
     "A record is dated in the future",
     reads={Part.NEWEST_TIMESTAMPS},
     why="Retention goes by the newest timestamp of a segment. One record dated a year ahead keeps its whole segment,"
-    " and"
-    " all behind it, for that year.",
-    fix="ottla topics set TOPIC message.timestamp.after.max.ms=3600000, and ottla topics trim what is there",
+    " and all behind it, for that year.",
+    fix="ottla topics trim TOPIC --before PARTITION:OFFSET, and message.timestamp.after.max.ms=3600000",
 )
 def future_records(seen: Evidence) -> Iterator[Found]:
     for place, each in seen.facts.by_partition.items():
         newest = each.newest_timestamp_ms
         if newest is not None and newest > seen.facts.at_ms + seen.limits.future_ms:
+            behind = (each.newest_timestamp_offset or 0) + 1
             yield Found(
                 subject=str(place),
                 message=f"{place}: offset {each.newest_timestamp_offset} is dated {_date(newest)}: its segment stays"
                 " until then, and as long as retention on top",
+                fix=f"ottla topics trim {place.topic} --before {place.partition}:{behind}",
             )
 
 
@@ -134,7 +134,7 @@ def future_records(seen: Evidence) -> Iterator[Found]:
     why="A client that writes nanoseconds where Kafka has milliseconds dates its records millions of years ahead."
     " Before"
     " Kafka 4.0 the limit was not set; since then it is an hour.",
-    fix="log.message.timestamp.after.max.ms=3600000 on every broker, or the same of the topic",
+    fix="ottla cluster set all log.message.timestamp.after.max.ms=3600000",
 )
 def any_timestamp(seen: Evidence) -> Iterator[Found]:
     open_brokers = [
