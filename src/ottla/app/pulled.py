@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, Protocol
+from typing import Any, ClassVar, Final, Generic
 
+from ottla.app.member import Member, MemberOptions
 from ottla.app.pulling import decoder, malformed_part, pull_plan
 from ottla.clock import SystemClock
-from ottla.config import Settings, consumer_settings, settings_beside
+from ottla.config import consumer_settings, settings_beside
 from ottla.config.declared_topics import CreateTopics, declared_topics
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
@@ -35,22 +36,6 @@ SLICE_S: Final = 0.05
 """How long one wait for a run lasts, so that a revoked run is given back while the caller waits for something else."""
 
 
-class _Member(Protocol):
-    """What is asked here of the member behind a pulled consumer: the shells' engines, as far as they are the same."""
-
-    settings: Settings
-    error: BaseException | None
-
-    def assignment(self) -> list[TopicPartition]: ...
-    def position(self, topic_partition: TopicPartition) -> int | None: ...
-    def pause(self, *partitions: TopicPartition) -> None: ...
-    def resume(self, *partitions: TopicPartition) -> None: ...
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None: ...
-    def health(self) -> Health: ...
-    def finish(self, finished: RunFinished) -> None: ...
-    def stop(self) -> None: ...
-
-
 class PulledConsumer(Generic[V_co]):
     """A member of a group whose records are taken and settled by its caller. The shells subclass it."""
 
@@ -58,7 +43,7 @@ class PulledConsumer(Generic[V_co]):
     _sink_type: ClassVar[Callable[..., Any]]
     _left_behind: ClassVar[str]
     """What of a started consumer a fork leaves in the parent process."""
-    _engine: _Member
+    _engine: Member
 
     def __init__(
         self,
@@ -104,13 +89,11 @@ class PulledConsumer(Generic[V_co]):
         effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
         self._book = PullBook()
         self._reads = transactional_reads(self._book, commit, settings=effective, dead_letter_topic=dead_letter_topic)
-        self._engine = self._engine_type(
+        options = MemberOptions(
             group=group,
             topics=topics,
             plans=[plan],
-            execute={},
             settings=effective,
-            dead_letters=self._sink,
             flow=flow,
             commits=commit,
             drain_s=drain_s,
@@ -119,6 +102,7 @@ class PulledConsumer(Generic[V_co]):
             unready_after_s=unready_after_s,
             hooks=hooks,
         )
+        self._engine = self._engine_type(options, execute={}, dead_letters=self._sink)
         self._waiting: deque[tuple[OpenRun, Record[Any]]] = deque()
         self._current: Record[Any] | None = None
         self._is_started = False
@@ -298,7 +282,7 @@ class PulledConsumer(Generic[V_co]):
         """Runs in a child process after fork: records that were taken are the parent's, and nothing polls here."""
         if self._is_started:
             self._refusal = forks.carried_over("consumer", self._left_behind)
-            self._engine = forks.Refusing(self._refusal)
+            self._engine = forks.Refusing(self._refusal)  # type: ignore[assignment]  # whatever is asked of it
 
     def _give_back_cancelled(self) -> None:
         for finished in self._book.close_cancelled():

@@ -14,6 +14,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from ottla.aio.consume.dead_letters import OnWritten
 from ottla.aio.consume.engine import Engine
+from ottla.app.member import MemberOptions
 from ottla.app.pulling import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
@@ -82,18 +83,17 @@ class Pulled:
     """An engine whose fetch task is the test's own."""
 
     def __init__(self, hooks: Hooks | None = None) -> None:
-        self.engine = Engine(
+        options = MemberOptions(
             group="g",
             topics=["orders"],
             plans=[pull_plan(["orders"], 10, None, "dead", None)],
-            execute={},
             settings=consumer_settings("localhost:9", group_id="g", environ={}),
-            dead_letters=NoDeadLetters(),
             commits=CommitPolicy(every_records=1_000, every_s=100),
             drain_s=0,
             clock=ManualClock(),  # a run that takes long would make the next one shorter
             hooks=hooks,
         )
+        self.engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
         self.client = self.engine._client = self.engine._work.client = ScriptedClient()
 
     async def handle_a_run(self) -> Run:

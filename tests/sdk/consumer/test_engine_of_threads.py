@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from ottla.app.member import MemberOptions
 from ottla.app.pulling import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
@@ -89,17 +90,16 @@ class Turns:
     """An engine whose poll thread is the test's own."""
 
     def __init__(self) -> None:
-        self.engine = Engine(
+        options = MemberOptions(
             group="g",
             topics=["orders"],
             plans=[pull_plan(["orders"], 10, None, None, None)],
-            execute={},
             settings=consumer_settings("localhost:9", group_id="g", environ={}),
-            dead_letters=NoDeadLetters(),
             commits=CommitPolicy(every_records=1, every_s=100),
             drain_s=0,
             clock=ManualClock(),  # a run that takes long would make the next one shorter
         )
+        self.engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
         self.engine._looks.stop()  # there is no broker to ask
         self.client = self.engine._client = self.engine._work.client = ScriptedClient()
         self.assign()

@@ -15,10 +15,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from random import Random
-from time import monotonic
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as ClientPartition
@@ -28,7 +26,8 @@ from aiokafka.errors import KafkaError
 from ottla.aio.client.client_errors import commit_error_of, error_of
 from ottla.aio.client.reachable import await_broker
 from ottla.aio.client.throttled import hear_throttling
-from ottla.aio.client.transactional_groups import Member, read_stable_offsets
+from ottla.aio.client.transactional_groups import Member as GroupMember
+from ottla.aio.client.transactional_groups import read_stable_offsets
 from ottla.aio.consume.client_work import ClientWork
 from ottla.aio.consume.dead_letters import DeadLetterSink
 from ottla.aio.consume.lookups import (
@@ -40,50 +39,27 @@ from ottla.aio.consume.messages import slices_of, to_batches
 from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics, find_again
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.clock import Clock, SystemClock
-from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
-from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
-from ottla.consumer.member.client_log import ErrorLog
+from ottla.app.member import Member, MemberOptions
+from ottla.consumer.commit.commits import InTransactions
 from ottla.consumer.member.static_members import SharedInstanceId
-from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
     Dispatch,
     Effect,
-    Expired,
     FindRetryPositions,
     LookAtLogs,
-    Notice,
     PausePartitions,
     ResumePartitions,
     SeekPartition,
-    Write,
-    WriteDeadLetter,
-    WriteRetry,
 )
 from ottla.consumer.model.run import Run
-from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.partitions.plan import RoutePlan
-from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
-from ottla.consumer.session import Session
+from ottla.consumer.readiness.health import Health
 from ottla.errors import RetriableError
-from ottla.failures.dead_letter import Form
 from ottla.producer import forks
 from ottla.records import TopicPartition
-from ottla.telemetry import Hooks, Throttling, log_event
-from ottla.telemetry.open_attempts import open_attempts
+from ottla.telemetry import log_event
 from ottla.wire_client.errors import CorruptBatch
-from ottla.wire_client.log_ends import LogEnds
-from ottla.wire_client.log_looks import LogLooks
-
-START_TIMEOUT_S = 10.0
-"""How long `start` waits for something to listen at the address, if nobody chose."""
-
-_ANSWER_S: Final = 10.0
-"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
-
-_LEAST_ANSWER_S: Final = 3.0
 
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
@@ -91,63 +67,28 @@ _TICK_S: Final = 0.02
 _LEAVE_S: Final = 5.0
 
 
-class Engine:
+class Engine(Member):
     """Runs one group membership from `start` to `close`. The runner and `AsyncConsumer` are made of it."""
 
     def __init__(
         self,
+        options: MemberOptions,
         *,
-        group: str,
-        topics: Sequence[str],
-        plans: Sequence[RoutePlan],
         execute: Mapping[str, Execute],
-        settings: Settings,
         dead_letters: DeadLetterSink,
-        flow: FlowLimits | None = None,
-        commits: CommitPolicy | AtMostOnce | InTransactions | None = None,
-        drain_s: float = 10.0,
-        start_timeout_s: float | None = None,
-        topics_timeout_s: float | None = None,
-        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
-        hooks: Hooks | None = None,
-        clock: Clock | None = None,
-        random: Random | None = None,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        self.group = group
-        self._topics = list(topics)
-        check_servers(settings)
-        self.settings = self._settings = settings
-        self._servers = settings["bootstrap.servers"]
-        self.asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
+        super().__init__(options, letters=dead_letters)
+        settings = options.settings
         # Ottla's range assignor is aiokafka's too; its default one would part what belongs together.
         is_ranged = settings.get("partition.assignment.strategy") == "range"
+        self._assignor = {"partition_assignment_strategy": (RangePartitionAssignor,)} if is_ranged else {}
         instance_id = settings.get("group.instance.id")
         self._shared_id = instance_id and SharedInstanceId(
             instance_id, session_timeout_ms=settings["session.timeout.ms"]
         )
-        self._assignor = {"partition_assignment_strategy": (RangePartitionAssignor,)} if is_ranged else {}
-        self._dead_letters = dead_letters
-        self._drain_s = drain_s
-        self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
-        self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
-        self._topics_timeout_s = topics_timeout_s
-        self._hooks = hooks
-        self._attempts = open_attempts(group)
-        self._clock = clock or SystemClock()
         self._on_stop = on_stop
-        self._joins_transactions = isinstance(commits, InTransactions)
-        now_ms = self._clock.monotonic_ms()
-        self._session = Session(
-            plans,
-            group=group,
-            now_ms=now_ms,
-            random=random or Random(),
-            flow=flow,
-            commits=commits,
-            epoch_offset_ms=self._clock.now_ms() - now_ms,
-            unready_after_ms=unready_after_ms(unready_after_s),
-        )
+        self._joins_transactions = isinstance(options.commits, InTransactions)
         self._changed = asyncio.Event()
         self._is_assigned = asyncio.Event()
         """Not while the session has yet to hear of an assignment that the client has begun to fetch for."""
@@ -155,50 +96,36 @@ class Engine:
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
-        self._client: Any = None
-        self._error_log = ErrorLog(group, self._clock)
-        self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._looks: LogLooks[events.LookedAt] = LogLooks(
-            settings, name=f"ottla-{group}-logs", answer=self._on_logs, failed=self._error_log.note
-        )
         self._work = ClientWork(
-            group=group, step=self._step, error_log=self._error_log, hooks=hooks, look=self._looks.ask
+            group=self.group, step=self._step, error_log=self._error_log, hooks=self._hooks, look=self._looks.ask
         )
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
-            sum(plan.concurrency for plan in plans if plan.name in execute),
-            group=group,
+            sum(plan.concurrency for plan in options.plans if plan.name in execute),
+            group=self.group,
             execute=execute,
             step=self._step,
             step_and_take=self._step_and_take,
             end=self._end,
             is_stopping=self._is_stopping,
-            hooks=hooks,
+            hooks=self._hooks,
             clock=self._clock,
         )
-        self.error: BaseException | None = None
-        """What ended the engine, if not `stop`."""
-
-        forks.refuses(self)
 
     # Life
 
     async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-        await await_broker(self._settings, self._start_timeout_s, should_give_up)
-
-    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
-        """The wait for topics that begins now."""
-        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
+        await await_broker(self.settings, self._start_timeout_s, should_give_up)
 
     async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         await self.reach(should_give_up)
-        self._client = AIOKafkaConsumer(**self._settings.to_aiokafka(), **self._assignor)
+        self._client = AIOKafkaConsumer(**self.settings.to_aiokafka(), **self._assignor)
         hear_throttling(self._client._client, self.throttling)
-        if not self._settings["allow.auto.create.topics"]:
+        if not self.settings["allow.auto.create.topics"]:
             create_no_topics(self._client._client)
         try:
             await connect(self._client, self._servers, self._answer_s, self.asking)
@@ -236,37 +163,11 @@ class Engine:
     # Questions and verbs
 
     def health(self) -> Health:
-        health = self._session.health(self._clock.monotonic_ms())
-        if self.is_running:
-            return health
-        return Health.of_loop(health, loop="fetch", has_started=self._main is not None, error=self.error)
-
-    def assignment(self) -> list[TopicPartition]:
-        return self._session.assignment
-
-    def position(self, topic_partition: TopicPartition) -> int | None:
-        return self._session.position(topic_partition)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Take no more records of these partitions (none named: of all)."""
-        check_assigned("pause", partitions, self.assignment(), group=self.group)
-        self._step(events.PauseRequested(partitions))
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        check_assigned("resume", partitions, self.assignment(), group=self.group)
-        self._step(events.ResumeRequested(partitions))
-
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`. What is in flight of the partition is dropped."""
-        check_offset(offset)
-        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
-        self._step(events.SeekRequested(topic_partition, offset))
+        return self._health(loop="fetch", is_running=self.is_running, has_started=self._main is not None)
 
     async def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
-        check_timestamp(timestamp_ms)
-        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
+        self._check_time_to_seek(topic_partition, timestamp_ms)
         try:
             offset = await offset_at_time(self._client, topic_partition, timestamp_ms)
         except KafkaError as error:
@@ -286,24 +187,6 @@ class Engine:
         """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""
         return await self._workers.take(timeout_s)
 
-    def finish(self, finished: events.RunFinished) -> None:
-        """A run that was taken is over."""
-        self._step(finished)
-
-    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
-        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
-        held = self._waits_behind(partitions)
-        if held:
-            names = ", ".join(map(str, held))
-            self._error_log.write(
-                "warning",
-                "records_not_settled",
-                f"nothing more comes of {names} before what was taken is settled: ack()",
-            )
-
-    def _waits_behind(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        return self._session.waits_behind(partitions)
-
     async def commit_now(self) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
         await self._work.commits_sent()
@@ -312,23 +195,18 @@ class Engine:
         if error is not None:
             raise commit_error_of(error, self._servers, self.asking) from error
 
-    async def membership(self, epochs: Mapping[TopicPartition, int]) -> Member:
+    async def membership(self, epochs: Mapping[TopicPartition, int]) -> GroupMember:
         """What names this member and its generation to the coordinator, for offsets that others commit (KIP-447).
 
         Raises `RetriableError` unless it still has these partitions, without interruption since these epochs.
         """
         coordinator = self._client._coordinator
-        lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
-        if lost or coordinator.generation < 0:
-            raise RetriableError(
-                f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
-                "since the records were taken"
-            )
-        return Member(
+        self._check_still_has(epochs, coordinator.generation)
+        return GroupMember(
             group=self.group,
             generation=coordinator.generation,
             member_id=coordinator.member_id,
-            instance_id=self._settings.get("group.instance.id"),
+            instance_id=self.settings.get("group.instance.id"),
         )
 
     def _forked(self) -> None:
@@ -349,10 +227,9 @@ class Engine:
             await asyncio.wait({fetcher, ticker, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for ended in (fetcher, ticker):  # without its ticks a member would retry nothing and commit nothing
                 if ended.done() and not ended.cancelled() and self.error is None:
-                    self.error = ended.exception()
-                    assert self.error is not None  # both go on for ever
-                    fields = {"group": self.group, "error": f"{type(self.error).__name__}: {self.error}"}
-                    log_event("consumer_failed", "error", fields)
+                    error = ended.exception()
+                    assert error is not None  # both go on for ever
+                    self._failed(error)
         finally:
             for task in (fetcher, stopping, finding):
                 task.cancel()
@@ -400,10 +277,7 @@ class Engine:
             if self._session.epoch_of(name) != epoch:
                 return False  # Sought, or revoked and assigned again, while earlier slices were taken in.
             self._step(batch)
-            if self._hooks is not None:
-                self._hooks.fetched(
-                    group=self.group, topic=name.topic, records=len(batch.records), size_bytes=batch.size_bytes
-                )
+            self._count_fetched(batch)
             await asyncio.sleep(0)
         return self._session.epoch_of(name) == epoch
 
@@ -520,41 +394,16 @@ class Engine:
                 case Commit(_, is_final):
                     if not is_final:
                         self._work.do(effect)
-                case WriteDeadLetter() | WriteRetry():
-                    with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
-                        self._dead_letters.write(effect, self._on_dead_letter)
-                case Expired(name, route, records):
-                    if self._hooks is not None:
-                        self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
-                case Notice(event, level, fields):
-                    ids = self._attempts.noted(event, fields) if self._attempts else {}
-                    log_event(event, level, {"group": self.group, **ids, **fields})
-                    if self._hooks is not None:
-                        self._hooks.event(group=self.group, event=event)
+                case _:
+                    self._write_or_tell(effect)
         return runs
 
-    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
-        """In the thread that looks."""
-        seen = asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()})
+    def _tell_of_logs(self, seen: events.LogsSeen) -> None:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._step, seen)
 
-    def _on_dead_letter(
-        self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
-    ) -> None:
-        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
-        if error is None:
-            self._step(events.DeadLetterWritten(name, epoch, offset, form))
-        else:
-            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
-
     # Small parts
-
-    def _end(self, error: BaseException) -> None:
-        """Something cannot go on: stop, and let `error` be what the engine ended with."""
-        self.error = self.error or error
-        self._is_stopping.set()
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         try:

@@ -19,14 +19,11 @@ from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
 from ottla.app.pending import Confirming
 from ottla.app.raised import is_being_cancelled
-from ottla.app.retry_settings import group_settings
+from ottla.app.serving import Serving, member_options
 from ottla.app.stop_signals import HANDLER_THREADS, StopSignals, say_what_is_waited_for
-from ottla.config import dead_letter_arguments, producer_settings
 from ottla.config.declared_topics import warn_of_other_partitions
-from ottla.consumer.member.verbs import check_assigned
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
-from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 from ottla.wire_client.writable_topics import await_writable
 
@@ -34,34 +31,20 @@ BLOCKED_AFTER_S = 3.0
 """How long a probe from another thread waits for the loop."""
 
 
-class AppRunner:
+class AppRunner(Serving[Engine]):
     """Made by `App.serve`. `dead_letters` is replaced by tests that need a sink which refuses."""
 
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
-        self._app = app
-        self._has_own_sink = dead_letters is not None
+        super().__init__(app, has_own_sink=dead_letters is not None)
         self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
-        self._is_stop_asked = False
         self._threads: ThreadPoolExecutor | None = None
-        self.engines: dict[str, Engine] = {
+        self.engines = {
             group: Engine(
-                group=group,
-                topics=sorted({topic for route in routes for topic in route.subscribed}),
-                plans=[route.plan() for route in routes],
-                execute={
-                    route.name: self._executor(route.invoker(list(app.middlewares), app.state)) for route in routes
-                },
-                settings=group_settings(app, group, routes),
+                member_options(app, group, routes),
+                execute=self._executors(routes),
                 dead_letters=self._dead_letters,
-                flow=app.flow,
-                commits=app.commit,
-                drain_s=app.drain_s,
-                start_timeout_s=app.start_timeout_s,
-                topics_timeout_s=app.topics_timeout_s,
-                unready_after_s=app.unready_after_s,
-                hooks=app.hooks,
                 on_stop=self._wake.set,
             )
             for group, routes in app.routes_by_group().items()
@@ -71,7 +54,7 @@ class AppRunner:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
         self._loop = asyncio.get_running_loop()
         # Not `loop.add_signal_handler`: a handler that blocks the loop would keep it from being called.
-        with StopSignals(self.stop, self._health) if handle_signals else nullcontext():
+        with StopSignals(self.stop, self._all_health) if handle_signals else nullcontext():
             await self._serve()
 
     async def _serve(self) -> None:
@@ -79,14 +62,14 @@ class AppRunner:
         is_opened = False
         try:
             for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
-                await engine.reach(lambda: self._is_stop_asked)
+                await engine.reach(self._gives_up)
             await self._make_topics()
             await self._check_dead_letter_topics()
             is_opened = True
             for hook in self._app.start_hooks:
                 await _call(hook)
             for engine in self.engines.values():
-                await engine.start(lambda: self._is_stop_asked)
+                await engine.start(self._gives_up)
                 started.append(engine)
             log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
             while not self._is_stop_asked and all(engine.is_running for engine in started):
@@ -100,11 +83,7 @@ class AppRunner:
             except asyncio.CancelledError:
                 await closing
                 raise
-        for engine in started:
-            if engine.error is not None:
-                raise engine.error
-        if stop_error is not None:
-            raise stop_error
+        self._raise_what_ended(started, stop_error)
 
     def stop(self) -> None:
         self._is_stop_asked = True
@@ -115,12 +94,12 @@ class AppRunner:
         """From any thread. It is looked up on the loop, which changes meanwhile what it is made of."""
         loop = self._loop
         if loop is None or loop is _running_loop():
-            return self._health()
+            return self._all_health()
         answer: Future[Health] = Future()
         try:
-            loop.call_soon_threadsafe(lambda: answer.set_result(self._health()))
+            loop.call_soon_threadsafe(lambda: answer.set_result(self._all_health()))
         except RuntimeError:
-            return self._health()  # the loop is closed: nothing changes any more
+            return self._all_health()  # the loop is closed: nothing changes any more
         try:
             return answer.result(BLOCKED_AFTER_S)
         except TimeoutError:
@@ -129,69 +108,34 @@ class AppRunner:
 
     # Verbs at run time
 
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Take no more records of these partitions (none named: of all)."""
-        for engine, own in self._owners("pause", partitions):
-            engine.pause(*own)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        for engine, own in self._owners("resume", partitions):
-            engine.resume(*own)
-
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` in the group that has the partition."""
-        for engine, _ in self._owners("seek", [topic_partition]):
-            engine.seek(topic_partition, offset)
-
     async def drain(self, timeout_s: float) -> bool:
         """Take nothing new, and wait until everything fetched is done."""
         return all(await asyncio.gather(*(engine.drain(timeout_s) for engine in self.engines.values())))
 
     # Parts
 
-    def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[Engine, Sequence[TopicPartition]]]:
-        """The groups' engines, each with those of the partitions that it has; with all of them when none is named."""
-        if not partitions:
-            return [(engine, ()) for engine in self.engines.values()]
-        assigned = {engine: set(engine.assignment()) for engine in self.engines.values()}
-        everything = set().union(*assigned.values())
-        check_assigned(verb, partitions, everything, group=", ".join(self.engines))
-        owned = [(engine, [name for name in partitions if name in own]) for engine, own in assigned.items()]
-        return [(engine, own) for engine, own in owned if own]
-
-    def _health(self) -> Health:
-        return Health.all_of([engine.health() for engine in self.engines.values()])
-
     async def _make_topics(self) -> None:
         declared = self._app.declared_topics()
         if declared:
             settings = next(iter(self.engines.values())).settings
             warn_of_other_partitions(declared, await ensure_topics(settings, declared))
-        for group, routes in self._app.routes_by_group().items():
-            wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
-            lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
-            if lines:
-                engine = self.engines[group]
-                await ensure_retry_topics(
-                    engine.settings,
-                    lines,
-                    wait=engine.topics_awaited(lines),
-                    asking=engine.asking,
-                    should_give_up=lambda: self._is_stop_asked,
-                )
+        for engine, lines in self._retry_lines():
+            await ensure_retry_topics(
+                engine.settings,
+                lines,
+                wait=engine.topics_awaited(lines),
+                asking=engine.asking,
+                should_give_up=self._gives_up,
+            )
 
     async def _check_dead_letter_topics(self) -> None:
-        topics = self._app.dead_letter_topics
-        if topics and not self._has_own_sink:
-            arguments = dead_letter_arguments(self._app.producer_settings)
-            settings = producer_settings(self._app.bootstrap_servers, **arguments)
-            wait = next(iter(self.engines.values())).topics_awaited(topics)
-            await asyncio.to_thread(await_writable, settings, wait, should_give_up=lambda: self._is_stop_asked)
+        checked = self._letters_to_check()
+        if checked is not None:
+            await asyncio.to_thread(await_writable, *checked, should_give_up=self._gives_up)
 
     async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> BaseException | None:
         """Stop everything. Returns what the first stop hook that failed raised."""
-        say_what_is_waited_for(self._health(), group=self._app.group, drain_s=self._app.drain_s)
+        say_what_is_waited_for(self._all_health(), group=self._app.group, drain_s=self._app.drain_s)
         for engine in started:
             engine.stop()
         for engine in started:

@@ -18,43 +18,28 @@ Our own lock guards the session. It is taken once per fetched batch and once per
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from random import Random
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
-from ottla.clock import Clock, SystemClock
-from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
-from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
-from ottla.consumer.member.client_log import ErrorLog
-from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
+from ottla.app.member import ANSWER_S, Member, MemberOptions
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
     Dispatch,
     Effect,
-    Expired,
     FindRetryPositions,
     LookAtLogs,
-    Notice,
     PausePartitions,
     ResumePartitions,
     SeekPartition,
-    Write,
-    WriteDeadLetter,
-    WriteRetry,
 )
 from ottla.consumer.model.run import Run
-from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.partitions.plan import RoutePlan
-from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
-from ottla.consumer.session import Session
+from ottla.consumer.readiness.health import Health
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
-from ottla.failures.dead_letter import Form
 from ottla.producer import forks
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
@@ -70,20 +55,9 @@ from ottla.sync.consume.messages import to_batches
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
 from ottla.sync.consume.workers import Execute, Workers
-from ottla.telemetry import Hooks, Throttling, log_event
-from ottla.telemetry.open_attempts import open_attempts
-from ottla.wire_client.log_ends import LogEnds
-from ottla.wire_client.log_looks import LogLooks
+from ottla.telemetry import log_event
 
 T = TypeVar("T")
-
-START_TIMEOUT_S = 10.0
-"""How long `start` waits for something to listen at the address, if nobody chose."""
-
-_ANSWER_S: Final = 10.0
-"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
-
-_LEAST_ANSWER_S: Final = 3.0
 
 _POLL_S: Final = 0.05
 _PAUSED_POLL_S: Final = 0.003
@@ -98,107 +72,58 @@ _UNREAD_S: Final = 0.1
 """How long a message waits whose headers could not be read again."""
 
 
-class Engine:
+class Engine(Member):
     """Runs one group membership from `start` to `close`. The runner and `Consumer` are made of it."""
 
     def __init__(
         self,
+        options: MemberOptions,
         *,
-        group: str,
-        topics: Sequence[str],
-        plans: Sequence[RoutePlan],
         execute: Mapping[str, Execute],
-        settings: Settings,
         dead_letters: DeadLetterSink,
-        flow: FlowLimits | None = None,
-        commits: CommitPolicy | AtMostOnce | InTransactions | None = None,
-        drain_s: float = 10.0,
-        start_timeout_s: float | None = None,
-        topics_timeout_s: float | None = None,
-        unready_after_s: float = DEFAULT_UNREADY_AFTER_S,
-        hooks: Hooks | None = None,
-        clock: Clock | None = None,
-        random: Random | None = None,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        self.group = group
-        self._topics = list(topics)
+        super().__init__(options, letters=dead_letters)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
-        check_servers(settings)
-        self.asking = Asking(principal=principal_of(settings), topics=self._topics, group=group)
-        self.settings = self._settings = settings
-        self._dead_letters = dead_letters
-        self._drain_s = drain_s
-        self._start_timeout_s = START_TIMEOUT_S if start_timeout_s is None else start_timeout_s
-        self._answer_s = min(_ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
-        self._topics_timeout_s = topics_timeout_s
-        self._hooks = hooks
-        self._attempts = open_attempts(group)
-        self._most_messages = int(settings.get("max.poll.records", _MOST_MESSAGES)) - 1
+        self._most_messages = int(options.settings.get("max.poll.records", _MOST_MESSAGES)) - 1
         """Beside the one that a poll gave."""
-        self._clock = clock or SystemClock()
         self._on_stop = on_stop
-        now_ms = self._clock.monotonic_ms()
-        self._session = Session(
-            plans,
-            group=group,
-            now_ms=now_ms,
-            random=random or Random(),
-            flow=flow,
-            commits=commits,
-            epoch_offset_ms=self._clock.now_ms() - now_ms,
-            unready_after_ms=unready_after_ms(unready_after_s),
-        )
-        self._lock = threading.RLock()
+        self._guard = self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._calls = PollCalls()
-        self._headers = HeaderReader(settings)
+        self._headers = HeaderReader(options.settings)
         self._unread: dict[TopicPartition, int] = {}
         """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
         self._is_stopping = threading.Event()
         self._is_stopped = threading.Event()
         self._poll_thread: threading.Thread | None = None
-        self._client: Any = None
-        self._error_log = ErrorLog(group, self._clock)
-        self.throttling = Throttling.of_group(group, now_ms=self._clock.monotonic_ms, hooks=hooks)
-        self._looks: LogLooks[events.LookedAt] = LogLooks(
-            settings, name=f"ottla-{group}-logs", answer=self._on_logs, failed=self._error_log.note
-        )
         self._work = ClientWork(
-            group=group, step=self._step, error_log=self._error_log, hooks=hooks, look=self._looks.ask
+            group=self.group, step=self._step, error_log=self._error_log, hooks=self._hooks, look=self._looks.ask
         )
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
-            sum(plan.concurrency for plan in plans if plan.name in execute),
-            group=group,
+            sum(plan.concurrency for plan in options.plans if plan.name in execute),
+            group=self.group,
             execute=execute,
             step=self._step,
             end=self._end,
-            hooks=hooks,
+            hooks=self._hooks,
             clock=self._clock,
         )
-        self.error: BaseException | None = None
-        """What ended the engine, if not `stop`."""
         forks.owns(self)
-        forks.refuses(self)
 
     # Life
 
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-        await_broker(self._settings, self._start_timeout_s, should_give_up)
-
-    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
-        """The wait for topics that begins now."""
-        servers = str(self._settings.get("bootstrap.servers", ""))
-        return TopicWait(topics, servers=servers, timeout_s=self._topics_timeout_s, now_s=time.monotonic())
+        await_broker(self.settings, self._start_timeout_s, should_give_up)
 
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         self.reach(should_give_up)
         config = guarded(
-            {"log_level": 0, **self._settings.to_confluent()},
+            {"log_level": 0, **self.settings.to_confluent()},
             on_commit=self._work.on_commit,
             error_cb=self._on_client_error,
             throttle_cb=on_throttle(self.throttling),
@@ -210,12 +135,12 @@ class Engine:
         except (TypeError, ValueError) as error:
             raise ConfigError(f"confluent-kafka refuses the settings: {error}") from error
         try:
-            check_reachable(self._client, self._settings["bootstrap.servers"], self._answer_s)
+            check_reachable(self._client, self._servers, self._answer_s)
             await_topics(
                 self._client,
                 self.topics_awaited(self._topics),
                 asking=self.asking,
-                servers=self._settings["bootstrap.servers"],
+                servers=self._servers,
                 should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
             )
             self._client.subscribe(
@@ -244,44 +169,19 @@ class Engine:
     # Questions and verbs
 
     def health(self) -> Health:
-        with self._lock:
-            health = self._session.health(self._clock.monotonic_ms())
-        is_polling = self._poll_thread is not None and self._poll_thread.is_alive()
-        if is_polling:
-            return health
-        return Health.of_loop(health, loop="poll", has_started=self._poll_thread is not None, error=self.error)
+        thread = self._poll_thread
+        is_polling = thread is not None and thread.is_alive()
+        return self._health(loop="poll", is_running=is_polling, has_started=thread is not None)
 
-    def assignment(self) -> list[TopicPartition]:
-        with self._lock:
-            return self._session.assignment
-
-    def position(self, topic_partition: TopicPartition) -> int | None:
-        with self._lock:
-            return self._session.position(topic_partition)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Take no more records of these partitions (none named: of all)."""
-        check_assigned("pause", partitions, self.assignment(), group=self.group)
-        self._step(events.PauseRequested(partitions))
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        check_assigned("resume", partitions, self.assignment(), group=self.group)
-        self._step(events.ResumeRequested(partitions))
-
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`. What is in flight of the partition is dropped."""
-        check_offset(offset)
-        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
+    def _seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._on_poll_thread(lambda: self._step(events.SeekRequested(topic_partition, offset)))
 
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
-        check_timestamp(timestamp_ms)
-        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
+        self._check_time_to_seek(topic_partition, timestamp_ms)
 
         def look_up_and_seek() -> int:
-            offset = offset_at_time(self._client, topic_partition, timestamp_ms, _ANSWER_S)
+            offset = offset_at_time(self._client, topic_partition, timestamp_ms, ANSWER_S)
             self._step(events.SeekRequested(topic_partition, offset))
             return offset
 
@@ -302,25 +202,6 @@ class Engine:
         """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
         return self._workers.take(timeout_s)
 
-    def finish(self, finished: events.RunFinished) -> None:
-        """A run that was taken is over."""
-        self._step(finished)
-
-    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
-        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
-        held = self._waits_behind(partitions)
-        if held:
-            names = ", ".join(map(str, held))
-            self._error_log.write(
-                "warning",
-                "records_not_settled",
-                f"nothing more comes of {names} before what was taken is settled: ack()",
-            )
-
-    def _waits_behind(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        with self._lock:
-            return self._session.waits_behind(partitions)
-
     def commit_now(self, timeout_s: float = 10.0) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
         with self._changed:
@@ -330,7 +211,7 @@ class Engine:
             sent = self._work.commits_sent
             if not self._changed.wait_for(lambda: self._work.commits_answered >= sent, timeout_s):
                 raise BrokerUnavailable(
-                    f"{self._settings['bootstrap.servers']} did not answer a commit within {timeout_s:g} s"
+                    f"{self.settings['bootstrap.servers']} did not answer a commit within {timeout_s:g} s"
                 )
             error = self._work.take_commit_error()
         if error is not None:
@@ -344,13 +225,8 @@ class Engine:
 
         def ask() -> bytes:
             # No rebalance is half done here: its callbacks run on this thread. So the generation fits the partitions.
-            lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
             metadata: bytes = self._client.consumer_group_metadata()
-            if lost or generation_of(metadata) < 0:
-                raise RetriableError(
-                    f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
-                    "since the records were taken"
-                )
+            self._check_still_has(epochs, generation_of(metadata))
             return metadata
 
         return self._on_poll_thread(ask)
@@ -374,7 +250,7 @@ class Engine:
         if self._client is None:
             return
         self.error = forks.carried_over("consumer", "threads and connections")
-        self._lock = threading.RLock()
+        self._guard = self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._is_stopping, self._is_stopped = threading.Event(), threading.Event()
         self._is_stopping.set()
@@ -392,8 +268,7 @@ class Engine:
             while not self._is_stopping.is_set():
                 self._turn()
         except BaseException as error:
-            self.error = error
-            log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
+            self._failed(error)
         finally:
             self._close()
 
@@ -435,14 +310,8 @@ class Engine:
         if self._unread:
             self._unread.clear()
             self._is_stopping.wait(_UNREAD_S)
-        if self._hooks is not None:
-            for fetched in batches:
-                self._hooks.fetched(
-                    group=self.group,
-                    topic=fetched.topic_partition.topic,
-                    records=len(fetched.records),
-                    size_bytes=fetched.size_bytes,
-                )
+        for fetched in batches:
+            self._count_fetched(fetched)
         for error, place in errors:
             self._on_message_error(error, place)
 
@@ -468,7 +337,7 @@ class Engine:
             self._step(events.Closed())
             self._work.serve()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
-            close_client(self._client, group=self.group, is_static=bool(self._settings.get("group.instance.id")))
+            close_client(self._client, group=self.group, is_static=bool(self.settings.get("group.instance.id")))
             self._headers.close()
         except BaseException as error:
             self.error = self.error or error
@@ -536,7 +405,7 @@ class Engine:
             self._step(events.ClientFailed(place, f"{error.name()}: {error.str()}"))
 
     def _error_of(self, error: KafkaError) -> Exception:
-        return error_of(error, self._settings["bootstrap.servers"], topics=self._topics, asking=self.asking)
+        return error_of(error, self._servers, topics=self._topics, asking=self.asking)
 
     # Steps and effects
 
@@ -573,33 +442,10 @@ class Engine:
             match effect:
                 case Dispatch(run):
                     self._workers.put(run)
-                case WriteDeadLetter() | WriteRetry():
-                    with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
-                        self._dead_letters.write(effect, self._on_dead_letter)
                 case Commit(offsets):
                     self._commit_last(offsets)
-                case Expired(name, route, records):
-                    if self._hooks is not None:
-                        self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
-                case Notice(event, level, fields):
-                    ids = self._attempts.noted(event, fields) if self._attempts else {}
-                    log_event(event, level, {"group": self.group, **ids, **fields})
-                    if self._hooks is not None:
-                        self._hooks.event(group=self.group, event=event)
                 case _:
-                    raise AssertionError(f"no shell code for {effect!r}")
-
-    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
-        self._step(asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()}))
-
-    def _on_dead_letter(
-        self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True
-    ) -> None:
-        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
-        if error is None:
-            self._step(events.DeadLetterWritten(name, epoch, offset, form))
-        else:
-            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
+                    self._write_or_tell(effect)
 
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
@@ -609,11 +455,6 @@ class Engine:
             self._work.commit_and_wait(offsets)
 
     # Small parts
-
-    def _end(self, error: BaseException) -> None:
-        """Something cannot go on: stop, and let `error` be what the engine ended with."""
-        self.error = self.error or error
-        self._is_stopping.set()
 
     def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         with self._changed:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -16,15 +16,12 @@ from ottla.app.app import App
 from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
 from ottla.app.pending import ConfirmingOnLoop
-from ottla.app.retry_settings import group_settings
+from ottla.app.serving import Serving, member_options
 from ottla.app.stop_signals import StopSignals, say_what_is_waited_for
-from ottla.config import dead_letter_arguments, producer_settings
 from ottla.config.declared_topics import warn_of_other_partitions
-from ottla.consumer.member.verbs import check_assigned
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.readiness.health import Health
 from ottla.failures.exceptions import ExceptionTable
-from ottla.records import TopicPartition
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.sync.consume.engine import Engine
@@ -36,34 +33,20 @@ _CLEAN_UP_S: Final = 5.0
 """What an async handler that was cancelled at the end may take for its `finally`."""
 
 
-class AppRunner:
+class AppRunner(Serving[Engine]):
     """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses."""
 
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
-        self._app = app
-        self._has_own_sink = dead_letters is not None
+        super().__init__(app, has_own_sink=dead_letters is not None)
         self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop = _LoopThread()
         # Not an Event: `set` in a signal handler, while the same thread is about to wait, would wait for itself.
         self._wake: SimpleQueue[None] = SimpleQueue()
-        self._is_stop_asked = False
-        self.engines: dict[str, Engine] = {
+        self.engines = {
             group: Engine(
-                group=group,
-                topics=sorted({topic for route in routes for topic in route.subscribed}),
-                plans=[route.plan() for route in routes],
-                execute={
-                    route.name: self._executor(route.invoker(list(app.middlewares), app.state)) for route in routes
-                },
-                settings=group_settings(app, group, routes),
+                member_options(app, group, routes),
+                execute=self._executors(routes),
                 dead_letters=self._dead_letters,
-                flow=app.flow,
-                commits=app.commit,
-                drain_s=app.drain_s,
-                start_timeout_s=app.start_timeout_s,
-                topics_timeout_s=app.topics_timeout_s,
-                unready_after_s=app.unready_after_s,
-                hooks=app.hooks,
                 on_stop=lambda: self._wake.put(None),
             )
             for group, routes in app.routes_by_group().items()
@@ -80,14 +63,14 @@ class AppRunner:
         stop_error: BaseException | None = None
         try:
             for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
-                engine.reach(lambda: self._is_stop_asked)
+                engine.reach(self._gives_up)
             self._make_topics()
             self._check_dead_letter_topics()
             is_opened = True
             for hook in self._app.start_hooks:
                 self._call(hook)
             for engine in self.engines.values():
-                engine.start(lambda: self._is_stop_asked)
+                engine.start(self._gives_up)
                 started.append(engine)
             log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
             self._wait_for_a_reason()
@@ -103,35 +86,16 @@ class AppRunner:
                 stop_error = self._call_stop_hooks() if is_opened else None
             self._loop.close()
             log_event("app_stopped", "info", {"app": self._app.group})
-        for engine in started:
-            if engine.error is not None:
-                raise engine.error
-        if stop_error is not None:
-            raise stop_error
+        self._raise_what_ended(started, stop_error)
 
     def stop(self) -> None:
         self._is_stop_asked = True
         self._wake.put(None)
 
     def health(self) -> Health:
-        return Health.all_of([engine.health() for engine in self.engines.values()])
+        return self._all_health()
 
     # Verbs at run time
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Take no more records of these partitions (none named: of all)."""
-        for engine, own in self._owners("pause", partitions):
-            engine.pause(*own)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        for engine, own in self._owners("resume", partitions):
-            engine.resume(*own)
-
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` in the group that has the partition."""
-        for engine, _ in self._owners("seek", [topic_partition]):
-            engine.seek(topic_partition, offset)
 
     def drain(self, timeout_s: float) -> bool:
         """Take nothing new, and wait until everything fetched is done."""
@@ -139,41 +103,24 @@ class AppRunner:
 
     # Parts
 
-    def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[Engine, Sequence[TopicPartition]]]:
-        """The groups' engines, each with those of the partitions that it has; with all of them when none is named."""
-        if not partitions:
-            return [(engine, ()) for engine in self.engines.values()]
-        assigned = {engine: set(engine.assignment()) for engine in self.engines.values()}
-        everything = set().union(*assigned.values())
-        check_assigned(verb, partitions, everything, group=", ".join(self.engines))
-        owned = [(engine, [name for name in partitions if name in own]) for engine, own in assigned.items()]
-        return [(engine, own) for engine, own in owned if own]
-
     def _make_topics(self) -> None:
         declared = self._app.declared_topics()
         if declared:
             settings = next(iter(self.engines.values())).settings
             warn_of_other_partitions(declared, ensure_topics(settings, declared))
-        for group, routes in self._app.routes_by_group().items():
-            wanted = [route for route in routes if route.retry_topics is not None and route.retry_topics.create]
-            lines = {topic: names for route in wanted for topic, names in route.retry_lines.items()}
-            if lines:
-                engine = self.engines[group]
-                ensure_retry_topics(
-                    engine.settings,
-                    lines,
-                    wait=engine.topics_awaited(lines),
-                    asking=engine.asking,
-                    should_give_up=lambda: self._is_stop_asked,
-                )
+        for engine, lines in self._retry_lines():
+            ensure_retry_topics(
+                engine.settings,
+                lines,
+                wait=engine.topics_awaited(lines),
+                asking=engine.asking,
+                should_give_up=self._gives_up,
+            )
 
     def _check_dead_letter_topics(self) -> None:
-        topics = self._app.dead_letter_topics
-        if topics and not self._has_own_sink:
-            arguments = dead_letter_arguments(self._app.producer_settings)
-            settings = producer_settings(self._app.bootstrap_servers, **arguments)
-            wait = next(iter(self.engines.values())).topics_awaited(topics)
-            await_writable(settings, wait, should_give_up=lambda: self._is_stop_asked)
+        checked = self._letters_to_check()
+        if checked is not None:
+            await_writable(*checked, should_give_up=self._gives_up)
 
     def _wait_for_a_reason(self) -> None:
         # With a timeout: a wait without one does not let Python run signal handlers on every platform.

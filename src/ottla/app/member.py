@@ -1,0 +1,247 @@
+"""What the group members of both shells share: their parts, questions and verbs, and where effects go.
+
+A shell's engine adds what waits and what calls the client: connecting, fetching, committing, closing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from random import Random
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from ottla.clock import Clock, SystemClock
+from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
+from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
+from ottla.consumer.member.client_log import ErrorLog
+from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import Effect, Expired, Notice, OnWritten, Write, WriteDeadLetter, WriteRetry
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
+from ottla.consumer.session import Session
+from ottla.errors import RetriableError
+from ottla.failures.dead_letter import Form
+from ottla.producer import forks
+from ottla.records import TopicPartition
+from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.telemetry.open_attempts import open_attempts
+from ottla.wire_client.log_ends import LogEnds
+from ottla.wire_client.log_looks import LogLooks
+
+START_TIMEOUT_S = 10.0
+"""How long a start waits for something to listen at the address, if nobody chose."""
+
+ANSWER_S: Final = 10.0
+"""How long what listens there may take to answer, and not longer than `start_timeout_s`."""
+
+_LEAST_ANSWER_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """How one member of a group behaves. None stands for the default."""
+
+    group: str
+    topics: Sequence[str]
+    plans: Sequence[RoutePlan]
+    settings: Settings
+    flow: FlowLimits | None = None
+    commits: CommitPolicy | AtMostOnce | InTransactions | None = None
+    drain_s: float = 10.0
+    start_timeout_s: float | None = None
+    topics_timeout_s: float | None = None
+    unready_after_s: float = DEFAULT_UNREADY_AFTER_S
+    hooks: Hooks | None = None
+    clock: Clock | None = None
+    random: Random | None = None
+
+
+class Letters(Protocol):
+    """Where dead letters and retries are written."""
+
+    def write(self, letter: Write, on_written: OnWritten, /) -> None: ...
+
+
+class Member(ABC):
+    """One member of a group, but for what its shell does in its own way. The engines subclass it."""
+
+    def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
+        check_servers(options.settings)
+        self.group = options.group
+        self.settings = options.settings
+        self._topics = list(options.topics)
+        self._servers: str = options.settings["bootstrap.servers"]
+        self.asking = Asking(principal=principal_of(options.settings), topics=self._topics, group=options.group)
+        self._letters = letters
+        self._drain_s = options.drain_s
+        self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
+        self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
+        self._topics_timeout_s = options.topics_timeout_s
+        self._hooks = options.hooks
+        self._attempts = open_attempts(options.group)
+        self._clock = options.clock or SystemClock()
+        now_ms = self._clock.monotonic_ms()
+        self._session = Session(
+            options.plans,
+            group=options.group,
+            now_ms=now_ms,
+            random=options.random or Random(),
+            flow=options.flow,
+            commits=options.commits,
+            epoch_offset_ms=self._clock.now_ms() - now_ms,
+            unready_after_ms=unready_after_ms(options.unready_after_s),
+        )
+        self._guard: AbstractContextManager[Any] = nullcontext()
+        """Held while the session is asked."""
+        self._client: Any = None
+        self._error_log = ErrorLog(options.group, self._clock)
+        self.throttling = Throttling.of_group(options.group, now_ms=self._clock.monotonic_ms, hooks=options.hooks)
+        self._looks: LogLooks[events.LookedAt] = LogLooks(
+            options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
+        )
+        self.error: BaseException | None = None
+        """What ended the member, if not `stop`."""
+        forks.refuses(self)
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask for a graceful stop; returns at once."""
+
+    @abstractmethod
+    def _step(self, event: events.Event) -> Any:
+        """One step of the session, and its effects."""
+
+    @property
+    @abstractmethod
+    def is_running(self) -> bool: ...
+
+    @abstractmethod
+    def health(self) -> Health: ...
+
+    @abstractmethod
+    def _forked(self) -> None:
+        """Runs in a child process after fork."""
+
+    def topics_awaited(self, topics: Collection[str]) -> TopicWait:
+        """The wait for topics that begins now."""
+        return TopicWait(topics, servers=self._servers, timeout_s=self._topics_timeout_s, now_s=monotonic())
+
+    # Questions and verbs
+
+    def assignment(self) -> list[TopicPartition]:
+        with self._guard:
+            return self._session.assignment
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        with self._guard:
+            return self._session.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more records of these partitions (none named: of all)."""
+        check_assigned("pause", partitions, self.assignment(), group=self.group)
+        self._step(events.PauseRequested(partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        check_assigned("resume", partitions, self.assignment(), group=self.group)
+        self._step(events.ResumeRequested(partitions))
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`. What is in flight of the partition is dropped."""
+        check_offset(offset)
+        check_assigned("seek", [topic_partition], self.assignment(), group=self.group)
+        self._seek(topic_partition, offset)
+
+    def finish(self, finished: events.RunFinished) -> None:
+        """A run that was taken by somebody who pulls is over."""
+        self._step(finished)
+
+    def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
+        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
+        with self._guard:
+            held = self._session.waits_behind(partitions)
+        if held:
+            names = ", ".join(map(str, held))
+            self._error_log.write(
+                "warning",
+                "records_not_settled",
+                f"nothing more comes of {names} before what was taken is settled: ack()",
+            )
+
+    # For the shells
+
+    def _seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        self._step(events.SeekRequested(topic_partition, offset))
+
+    def _check_time_to_seek(self, topic_partition: TopicPartition, timestamp_ms: int) -> None:
+        check_timestamp(timestamp_ms)
+        check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
+
+    def _health(self, *, loop: str, is_running: bool, has_started: bool) -> Health:
+        with self._guard:
+            health = self._session.health(self._clock.monotonic_ms())
+        return health if is_running else Health.of_loop(health, loop=loop, has_started=has_started, error=self.error)
+
+    def _check_still_has(self, epochs: Mapping[TopicPartition, int], generation: int) -> None:
+        """Raise `RetriableError` unless it has these partitions, without interruption since these epochs."""
+        lost = [str(name) for name, epoch in epochs.items() if self._session.epoch_of(name) != epoch]
+        if lost or generation < 0:
+            raise RetriableError(
+                f"send_offsets: group {self.group!r} has given {', '.join(lost) or 'its partitions'} to others "
+                "since the records were taken"
+            )
+
+    def _count_fetched(self, fetched: events.Fetched) -> None:
+        if self._hooks is not None:
+            self._hooks.fetched(
+                group=self.group,
+                topic=fetched.topic_partition.topic,
+                records=len(fetched.records),
+                size_bytes=fetched.size_bytes,
+            )
+
+    def _write_or_tell(self, effect: Effect) -> None:
+        """Effects that need neither the client nor a worker."""
+        match effect:
+            case WriteDeadLetter() | WriteRetry():
+                with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
+                    self._letters.write(effect, self._on_written)
+            case Expired(name, route, records):
+                if self._hooks is not None:
+                    self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
+            case Notice(event, level, fields):
+                ids = self._attempts.noted(event, fields) if self._attempts else {}
+                log_event(event, level, {"group": self.group, **ids, **fields})
+                if self._hooks is not None:
+                    self._hooks.event(group=self.group, event=event)
+            case _:
+                raise AssertionError(f"no shell code for {effect!r}")
+
+    def _on_written(self, letter: Write, error: str | None, /, *, form: Form = Form.WHOLE, fits: bool = True) -> None:
+        name, epoch, offset = letter.topic_partition, letter.epoch, letter.record.offset
+        if error is None:
+            self._step(events.DeadLetterWritten(name, epoch, offset, form))
+        else:
+            self._step(events.DeadLetterFailed(name, epoch, offset, error, fits))
+
+    def _on_logs(self, asked: events.LookedAt, logs: Mapping[TopicPartition, LogEnds]) -> None:
+        """In the thread that looks."""
+        self._tell_of_logs(asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()}))
+
+    def _tell_of_logs(self, seen: events.LogsSeen) -> None:
+        self._step(seen)
+
+    def _end(self, error: BaseException) -> None:
+        """Something cannot go on: stop, and let `error` be what the member ended with."""
+        self.error = self.error or error
+        self.stop()
+
+    def _failed(self, error: BaseException) -> None:
+        """The loop that fetches raised."""
+        self.error = error
+        log_event("consumer_failed", "error", {"group": self.group, "error": f"{type(error).__name__}: {error}"})
