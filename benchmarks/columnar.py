@@ -30,7 +30,7 @@ from results import Results
 
 from ottla.columnar import read, write
 from ottla.columnar.reading.decode import scan
-from ottla.columnar.reading.segments import Segment
+from ottla.wire_client.segments import Segment
 from ottla.columnar.values.decoding import decoder_for
 from ottla.columnar.writing.encode import finish_batch, plan_batches
 from ottla.serdes import Avro, SerdeContext

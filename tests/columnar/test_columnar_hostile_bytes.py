@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ottla.columnar import read
 from ottla.columnar.reading.decode import PART_BYTES, scan
-from ottla.columnar.reading.segments import Segment
+from ottla.wire_client.segments import Segment
 from ottla.columnar.values.decoding import decoder_for
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, SerdeContext
@@ -84,7 +84,7 @@ def test_a_length_whose_end_overflows_corrupts_no_memory():
     program = f"""
         from ottla.columnar.reading.decode import PART_BYTES, scan
         from ottla.wire_client.errors import CorruptBatch
-        from ottla.columnar.reading.segments import Segment
+        from ottla.wire_client.segments import Segment
 
         data = memoryview({batch_of(broken * 9, 9)!r})
         for _ in range(200):

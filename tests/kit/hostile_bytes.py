@@ -29,7 +29,7 @@ import pyarrow as pa
 from google.protobuf import struct_pb2
 
 from ottla.columnar.reading.decode import scan
-from ottla.columnar.reading.segments import Segment
+from ottla.wire_client.segments import Segment
 from ottla.columnar.values.avro import read_avro_columns
 from ottla.columnar.values.avro_types import parse_avro
 from ottla.columnar.values.decoding import ColumnDecoder, decoder_for

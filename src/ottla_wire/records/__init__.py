@@ -22,7 +22,7 @@ from ottla_wire.records.compression import (
     decompress,
 )
 from ottla_wire.records.crc32c import crc32c
-from ottla_wire.records.record import RecordData, decode_batch, encode_batch, shown_key
+from ottla_wire.records.record import RecordData, Row, decode_batch, decode_rows, encode_batch, shown_key
 
 __all__ = [
     "BATCH_OVERHEAD",
@@ -32,11 +32,13 @@ __all__ = [
     "DecompressionError",
     "InflatesTooFar",
     "RecordData",
+    "Row",
     "TimestampType",
     "check_crc",
     "compress",
     "crc32c",
     "decode_batch",
+    "decode_rows",
     "decompress",
     "encode_batch",
     "iter_batches",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ottla_wire.protocol.exceptions import ProtocolError, SchemaError
 from ottla_wire.protocol.primitives import ONE_BYTE_UVARINTS, decode_varint, encode_varint
@@ -44,8 +44,18 @@ class RecordData(NamedTuple):
     headers: Sequence[RecordHeader] = ()
 
 
+Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[RecordHeader]]
+"""The fields of a `RecordData` in its order. A plain tuple is made in a sixth of the time."""
+
+
 def decode_batch(buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[RecordData]:
     """All records of the batch at `position`, decompressed. The CRC is not checked here: see `check_crc`."""
+    rows = decode_rows(buffer, position, max_size=max_size)
+    return [RecordData(offset, at, key, value, headers or []) for offset, at, key, value, headers in rows]
+
+
+def decode_rows(buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[Row]:
+    """As `decode_batch`, for those who go through many records: plain tuples."""
     header = parse_header(buffer, position)
     size = header.size_in_bytes
     if header.magic != MAGIC:
@@ -59,61 +69,116 @@ def decode_batch(buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOM
     return _decode_records(plain, header)
 
 
-def _decode_records(data: bytes, header: BatchHeader) -> list[RecordData]:
+def _decode_records(data: bytes, header: BatchHeader) -> list[Row]:
+    """One loop without a call per field: varints of one and two bytes, nearly all of them, are read in line.
+
+    A field's length is not checked against the record's end when it is read; one that overruns leaves `p` beyond the
+    end, and that is checked.
+    """
     count = header.record_count
     if count < 0 or count * LEAST_RECORD_BYTES > len(data):
         raise ProtocolError(f"{count} records cannot fit into {len(data)} bytes", message="record batch")
-    records: list[RecordData] = []
-    position = 0
+    base_offset = header.base_offset
+    is_stamped_by_broker = header.attributes & LOG_APPEND_TIME_FLAG
+    base_timestamp = header.max_timestamp if is_stamped_by_broker else header.base_timestamp
+    available = len(data)
+    rows: list[Row] = []
+    append = rows.append
+    p = 0
     try:
         for _ in range(count):
-            record, position = _decode_record(data, position, header)
-            records.append(record)
+            start = p
+            n = data[p]
+            p += 1
+            if n > 127:
+                more = data[p]
+                if more > 127:
+                    size, p = decode_varint(data, start)
+                    n = 0 if size >= 0 else 1
+                else:
+                    p += 1
+                    n += (more << 7) - 128
+                    size = n >> 1
+            else:
+                size = n >> 1
+            end = p + size
+            if n & 1 or end > available:
+                raise ProtocolError(f"a record of {-1 if n & 1 else size} bytes", message="record batch", position=p)
+            p += 1  # the attributes, which are unused
+            n = data[p]
+            p += 1
+            if n > 127:
+                more = data[p]
+                if more > 127:
+                    timestamp, p = decode_varint(data, p - 1)
+                else:
+                    p += 1
+                    n += (more << 7) - 128
+                    timestamp = (n >> 1) ^ -(n & 1)
+            else:
+                timestamp = (n >> 1) ^ -(n & 1)
+            n = data[p]
+            p += 1
+            if n > 127:
+                more = data[p]
+                if more > 127:
+                    offset, p = decode_varint(data, p - 1)
+                else:
+                    p += 1
+                    n += (more << 7) - 128
+                    offset = (n >> 1) ^ -(n & 1)
+            else:
+                offset = (n >> 1) ^ -(n & 1)
+            n = data[p]
+            key: bytes | None
+            if n > 127 or n & 1:
+                key, p = _decode_bytes(data, p)
+            else:
+                behind = p + 1 + (n >> 1)
+                key = data[p + 1 : behind]
+                p = behind
+            n = data[p]
+            value: bytes | None
+            if n & 1:  # null, or of a strange length
+                value, p = _decode_bytes(data, p)
+            elif n > 127:
+                more = data[p + 1]
+                if more > 127:
+                    value, p = _decode_bytes(data, p)
+                else:
+                    p += 2
+                    behind = p + ((n + (more << 7) - 128) >> 1)
+                    value = data[p:behind]
+                    p = behind
+            else:
+                behind = p + 1 + (n >> 1)
+                value = data[p + 1 : behind]
+                p = behind
+            headers: Sequence[RecordHeader] = ()
+            if data[p]:
+                headers, p = _decode_headers(data, p, end)
+            else:
+                p += 1
+            if p != end:
+                raise ProtocolError(
+                    f"it announced {size} bytes and has {p - end + size}", message="record", position=end - size
+                )
+            append(
+                (
+                    base_offset + offset,
+                    base_timestamp if is_stamped_by_broker else base_timestamp + timestamp,
+                    key,
+                    value,
+                    headers,
+                )
+            )
     except IndexError:
-        raise ProtocolError("a record is cut off", message="record batch", position=position) from None
-    if position != len(data):
+        raise ProtocolError("a record is cut off", message="record batch", position=p) from None
+    if p != available:
         raise ProtocolError(
-            f"{len(data) - position} bytes are left behind {count} records", message="record batch", position=position
+            f"{available - p} bytes are left behind {count} records", message="record batch", position=p
         )
-    return records
-
-
-def _decode_record(data: bytes, p: int, header: BatchHeader) -> tuple[RecordData, int]:
-    """Return the record at `p` and the position behind it.
-
-    Varints of one byte, most of them, are read in line, which takes a third off the time. A field's length is not
-    checked against the record's end when it is read; one that overruns leaves `p` beyond the end, and that is checked.
-    """
-    size = data[p]
-    if size < 128:
-        p += 1
-        size = (size >> 1) ^ -(size & 1)
-    else:
-        size, p = decode_varint(data, p)
-    start = p
-    end = p + size
-    if size < 0 or end > len(data):
-        raise ProtocolError(f"a record of {size} bytes", message="record batch", position=p)
-    p += 1  # the attributes, which are unused
-    timestamp_delta, p = decode_varint(data, p)
-    offset_delta = data[p]
-    if offset_delta < 128:
-        p += 1
-        offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
-    else:
-        offset_delta, p = decode_varint(data, p)
-    key, p = _decode_bytes(data, p)
-    value, p = _decode_bytes(data, p)
-    headers: list[RecordHeader] = []
-    if data[p]:
-        headers, p = _decode_headers(data, p, end)
-    else:
-        p += 1
-    if p != end:
-        raise ProtocolError(f"it announced {size} bytes and has {p - start}", message="record", position=start)
-    is_stamped_by_broker = header.attributes & LOG_APPEND_TIME_FLAG
-    timestamp = header.max_timestamp if is_stamped_by_broker else header.base_timestamp + timestamp_delta
-    return RecordData(header.base_offset + offset_delta, timestamp, key, value, headers), end
+    return rows
 
 
 def _decode_headers(data: bytes, p: int, end: int) -> tuple[list[RecordHeader], int]:

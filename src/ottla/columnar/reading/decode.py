@@ -25,11 +25,11 @@ from ottla.columnar.arrays.headers import TooManyHeaders, decode_headers
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.arrays.varints import BadRow, Bytes8, Ints, read_varints, refuse_rows
 from ottla.columnar.reading.inflate import Group, plain_groups
-from ottla.columnar.reading.segments import Batches, Segment
 from ottla.columnar.reading.walk import record_bodies
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
+from ottla.wire_client.segments import Batches, Segment
 from ottla_wire.records import BatchHeader
 
 PART_BYTES = 8 * 1024 * 1024

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from ottla.columnar.arrays.varints import Bytes8
-from ottla.columnar.reading.segments import Batches
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.segments import Batches
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, InflatesTooFar, decompress
 
