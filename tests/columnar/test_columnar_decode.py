@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.arrays.varints import read_varints, varint_widths, write_varints
 from ottla.columnar.reading.decode import scan
-from ottla.wire_client.segments import Segment
 from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.errors import CorruptBatch
 from ottla.wire_client.ranges import Isolation
+from ottla.wire_client.segments import Segment
 from ottla_wire.records import CompressionType, RecordData, decode_batch, encode_batch, iter_batches
 from ottla_wire.records.control import ControlType, encode_end_txn_marker
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from ottla.columnar import read
 from ottla.columnar.reading.decode import PART_BYTES, scan
-from ottla.wire_client.segments import Segment
 from ottla.columnar.values.decoding import decoder_for
 from ottla.errors import ConfigError
 from ottla.serdes import Avro, SerdeContext
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.segments import Segment
 from ottla.wire_client.settings import wire_settings
 from ottla_wire.protocol.primitives import encode_varint
 from ottla_wire.records import CompressionType, RecordData, compress, crc32c, encode_batch

@@ -26,6 +26,7 @@ COMMANDS = {
     "cluster": ("ottla.cli.operations.cluster:cluster", "Brokers, disks, quorum, settings; all facts as a file."),
     "clusters": ("ottla.cli.clusters:clusters", "Named clusters: how each is reached."),
     "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
+    "consume": ("ottla.cli.consume:consume", "Print the records of a topic, decoded and filtered."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
     "doctor": ("ottla.cli.operations.doctor:doctor", "Find what will hurt: on a cluster, or between it and a service."),

@@ -205,7 +205,7 @@ class Avro(Serde[T]):
         found = registry.schema(schema_id)
         if found.type != "AVRO":
             raise ValueError(f"schema {schema_id} is {found.type}, wanted AVRO")
-        written = parse(json.loads(found.text), using=_references(registry, found, ()))
+        written = parse(json.loads(found.text), using=references_of(registry, found, ()))
         return reader(written, self._resolve_to, start=HEADER_BYTES)
 
     def __repr__(self) -> str:
@@ -213,13 +213,13 @@ class Avro(Serde[T]):
         return f"Avro({shown if self.type is None else type_text(self.type)})"
 
 
-def _references(registry: SchemaRegistry, schema: RegisteredSchema, above: tuple[str, ...]) -> list[Schema]:
+def references_of(registry: SchemaRegistry, schema: RegisteredSchema, above: tuple[str, ...]) -> list[Schema]:
     """The schemas that a schema refers to, each after those that it uses itself."""
     found: list[Schema] = []
     for reference in schema.references:
         if reference.subject in above:
             raise ValueError(f"schema references run in a circle: {' → '.join((*above, reference.subject))}")
         used = registry.version(reference.subject, reference.version)
-        found += _references(registry, used, (*above, reference.subject))
+        found += references_of(registry, used, (*above, reference.subject))
         found.append(json.loads(used.text))
     return found

@@ -139,6 +139,17 @@ class SchemaRegistry:
             raise UnknownSchema(f"schema registry {self.url}: {subject} version {version}: {refused}") from refused
         return self._read(answer, lambda: _registered(_number(answer["id"]), answer))
 
+    def text_of(self, path: str) -> str:
+        """The schema that a path of the registry answers with, as `/schemas/ids/7?format=serialized`.
+
+        Raises `UnknownSchema` when there is none.
+        """
+        try:
+            answer = self._http.request("GET", path)
+        except RegistryRefused as refused:
+            raise UnknownSchema(f"schema registry {self.url}: {path}: {refused}") from refused
+        return self._read(answer, lambda: _text(answer["schema"]))
+
     def subjects(self) -> list[str]:
         """Every subject."""
         answer = self._http.request("GET", "/subjects")

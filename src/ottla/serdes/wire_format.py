@@ -50,6 +50,16 @@ def skip_message_path(data: bytes, position: int) -> int:
     return position
 
 
+def message_indexes(data: bytes, position: int) -> tuple[list[int], int]:
+    """The path of a Protobuf message inside its file, and where its payload starts."""
+    count, position = _read_varint(data, position)
+    indexes = []
+    for _ in range(count >> 1):
+        index, position = _read_varint(data, position)
+        indexes.append(index >> 1)
+    return indexes or [0], position
+
+
 def _varint(number: int) -> bytes:
     encoded = bytearray()
     while number > 0x7F:

@@ -22,7 +22,7 @@ from ottla_wire.records.compression import (
     decompress,
 )
 from ottla_wire.records.crc32c import crc32c
-from ottla_wire.records.record import RecordData, Row, decode_batch, decode_rows, encode_batch, shown_key
+from ottla_wire.records.record import RecordData, Row, decode_batch, decode_rows, encode_batch, iter_rows, shown_key
 
 __all__ = [
     "BATCH_OVERHEAD",
@@ -43,6 +43,7 @@ __all__ = [
     "encode_batch",
     "iter_batches",
     "iter_headers",
+    "iter_rows",
     "parse_header",
     "patch_batch",
     "patch_log_append_time",

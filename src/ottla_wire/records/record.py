@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -56,6 +56,13 @@ def decode_batch(buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOM
 
 def decode_rows(buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[Row]:
     """As `decode_batch`, for those who go through many records: plain tuples."""
+    return [row for rows in iter_rows(buffer, position, max_size=max_size) for row in rows]
+
+
+def iter_rows(
+    buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOMPRESSED_BYTES, at_once: int = 10_000
+) -> Iterator[list[Row]]:
+    """As `decode_rows`, so many at a time: a batch of a few kilobytes may hold millions of records."""
     header = parse_header(buffer, position)
     size = header.size_in_bytes
     if header.magic != MAGIC:
@@ -66,25 +73,30 @@ def decode_rows(buffer: Buffer, position: int = 0, *, max_size: int = MAX_DECOMP
         )
     payload = memoryview(buffer)[position + BATCH_OVERHEAD : position + size]
     plain = decompress(header.compression, payload, max_size) if header.compression else bytes(payload)
-    return _decode_records(plain, header)
+    count = header.record_count
+    if count < 0 or count * LEAST_RECORD_BYTES > len(plain):
+        raise ProtocolError(f"{count} records cannot fit into {len(plain)} bytes", message="record batch")
+    p = 0
+    for first in range(0, count, at_once):
+        rows, p = _decode_rows(plain, p, min(at_once, count - first), header)
+        yield rows
+    if p != len(plain):
+        left = len(plain) - p
+        raise ProtocolError(f"{left} bytes are left behind {count} records", message="record batch", position=p)
 
 
-def _decode_records(data: bytes, header: BatchHeader) -> list[Row]:
+def _decode_rows(data: bytes, p: int, count: int, header: BatchHeader) -> tuple[list[Row], int]:
     """One loop without a call per field: varints of one and two bytes, nearly all of them, are read in line.
 
     A field's length is not checked against the record's end when it is read; one that overruns leaves `p` beyond the
     end, and that is checked.
     """
-    count = header.record_count
-    if count < 0 or count * LEAST_RECORD_BYTES > len(data):
-        raise ProtocolError(f"{count} records cannot fit into {len(data)} bytes", message="record batch")
     base_offset = header.base_offset
     is_stamped_by_broker = header.attributes & LOG_APPEND_TIME_FLAG
     base_timestamp = header.max_timestamp if is_stamped_by_broker else header.base_timestamp
     available = len(data)
     rows: list[Row] = []
     append = rows.append
-    p = 0
     try:
         for _ in range(count):
             start = p
@@ -174,11 +186,7 @@ def _decode_records(data: bytes, header: BatchHeader) -> list[Row]:
             )
     except IndexError:
         raise ProtocolError("a record is cut off", message="record batch", position=p) from None
-    if p != available:
-        raise ProtocolError(
-            f"{available - p} bytes are left behind {count} records", message="record batch", position=p
-        )
-    return rows
+    return rows, p
 
 
 def _decode_headers(data: bytes, p: int, end: int) -> tuple[list[RecordHeader], int]:

@@ -18,6 +18,7 @@ class Progress:
     """`with Progress("read", total=1_000) as progress: progress.advance(10)`. Silent in a pipe, and for what is quick.
 
     One line that is written over again, and removed at the end. `total` None: how much there is, is not known.
+    `is_shown` False: never, because the results go to the same terminal.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Progress:
         total: int | None = None,
         stream: TextIO | None = None,
         now: Callable[[], float] = time.monotonic,
+        is_shown: bool = True,
     ) -> None:
         self._what = what
         self._total = total
@@ -34,7 +36,7 @@ class Progress:
         self._now = now
         self._started_at = now()
         self._next_at = self._started_at + _FIRST_AFTER_S
-        self._is_watched = is_terminal(self._stream)
+        self._is_watched = is_shown and is_terminal(self._stream)
         self._is_shown = False
         self.done = 0
 

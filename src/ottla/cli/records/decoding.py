@@ -1,0 +1,146 @@
+"""`--as` and `--key-as`: what the bytes of a part are, and the plain value in them.
+
+auto      what a registry knows (with --registry), else nothing is decoded
+json      JSON
+avro      by the registry, or --schema FILE (.avsc)
+protobuf  by the registry, or --schema FILE (a descriptor set of protoc) and --message NAME
+text      text; what is not UTF-8 is escaped
+hex       two digits a byte
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.errors import ConfigError, InputError, RegistryUnavailable
+
+FORMATS: Final = ("auto", "json", "avro", "protobuf", "text", "hex")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaSource:
+    """Where schemas are: a registry, or a file."""
+
+    registry: str | None = None
+    file: Path | None = None
+    message: str | None = None
+
+
+class Decoder:
+    """Bytes of one part to `(format, plain value)`; None for what is not decoded. Counts what it could not decode."""
+
+    __slots__ = ("_decode", "failures", "first_failure", "is_raw")
+
+    def __init__(self, decode: Callable[[bytes], tuple[str, Any] | None] | None) -> None:
+        self._decode = decode
+        self.is_raw = decode is None
+        """Nothing is decoded at all."""
+        self.failures = 0
+        self.first_failure = ""
+
+    def __call__(self, data: bytes) -> tuple[str, Any] | None:
+        """Raises whatever a decoder raises, and `RegistryUnavailable` for an outage."""
+        if self._decode is None:
+            return None
+        try:
+            return self._decode(data)
+        except RegistryUnavailable:
+            raise
+        except Exception as error:
+            self.failures += 1
+            self.first_failure = self.first_failure or f"{type(error).__name__}: {error}"[:300]
+            raise
+
+    def plain(self, data: bytes) -> Any:
+        """The value alone; the bytes' text where nothing is decoded."""
+        found = self(data)
+        return data.decode("utf-8", "backslashreplace") if found is None else found[1]
+
+
+def decoder_of(form: str, source: SchemaSource, *, option: str = "--as") -> Decoder:
+    """The decoder that an option names. ConfigError or InputError where a schema is missing, or is none."""
+    if form == "auto":
+        return Decoder(None if source.registry is None else _framed(source.registry, None))
+    if form == "text":
+        return Decoder(None)
+    if form == "hex":
+        return Decoder(lambda data: ("hex", data.hex()))
+    if form == "json":
+        import msgspec
+
+        decode = msgspec.json.Decoder().decode
+        return Decoder(lambda data: ("json", decode(data)))
+    if source.file is not None:
+        read = _avro_file(source.file) if form == "avro" else protobuf_codec(source.file, source.message)[0]
+        return Decoder(lambda data: (form, read(data)))
+    if source.registry is not None:
+        return Decoder(_framed(source.registry, form))
+    raise InputError(f"{option} {form}: found no schema, wanted --registry URL or --schema FILE")
+
+
+def _framed(url: str, form: str | None) -> Callable[[bytes], tuple[str, Any] | None]:
+    from ottla.serdes.any_schema import RegistryValues
+    from ottla.serdes.registry import SchemaRegistry
+    from ottla.serdes.wire_format import HEADER_BYTES, MAGIC
+
+    values = RegistryValues(SchemaRegistry(url))
+
+    def decode(data: bytes) -> tuple[str, Any] | None:
+        if form is None and (len(data) < HEADER_BYTES or data[0] != MAGIC):
+            return None
+        kind, value = values.decode(data)
+        if form is not None and kind.lower() != form:
+            raise ValueError(f"the registry's schema is {kind}, wanted {form.upper()}")
+        return kind.lower(), _plain(value)
+
+    return decode
+
+
+def _avro_file(path: Path) -> Callable[[bytes], Any]:
+    from ottla.serdes.avro_codec import parse, reader
+    from ottla.serdes.avro_schema import load_schema
+
+    try:
+        schema = load_schema(path)
+    except OSError as error:
+        raise ConfigError(f"--schema {path}: {error.strerror}") from error
+    read = reader(parse(schema), None)
+    return lambda data: _plain(read(data))
+
+
+def protobuf_codec(path: Path, message: str | None) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
+    """Reader and writer of a message of a file that `protoc --include_imports -o FILE` wrote."""
+    from ottla.serdes.any_schema import add_file, message_reader, message_writer, new_pool
+
+    if message is None:
+        raise InputError(f"--schema {path}: found no --message, wanted the message's full name, as in shop.Order")
+    pool = new_pool()
+    try:
+        from google.protobuf import descriptor_pb2
+
+        files = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file
+        for file in files:
+            if not file.name.startswith("google/protobuf/"):
+                add_file(pool, file.name, file.SerializeToString())
+    except OSError as error:
+        raise ConfigError(f"--schema {path}: {error.strerror}") from error
+    except Exception as error:
+        raise ConfigError(f"--schema {path}: wanted what protoc --include_imports -o wrote: {error}") from error
+    try:
+        descriptor = pool.FindMessageTypeByName(message)
+    except KeyError:
+        names = [f"{file.package}.{each.name}".lstrip(".") for file in files for each in file.message_type]
+        raise ConfigError(f"--message: found {message}, wanted one of {', '.join(names[:20])}") from None
+    return message_reader(descriptor), message_writer(descriptor)
+
+
+def _plain(value: Any) -> Any:
+    """A value of plain types: dates, times and UUIDs as text, bytes as base64, decimals as they are."""
+    import decimal
+
+    import msgspec
+
+    return msgspec.to_builtins(value, builtin_types=(decimal.Decimal,))

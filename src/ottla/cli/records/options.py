@@ -1,0 +1,63 @@
+"""`--as`, `--key-as`, `--registry`, `--schema` and `--message`: how the bytes of keys and values read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FORMATS = ("auto", "json", "avro", "protobuf", "text", "hex")
+
+
+def schema_options(command: F) -> F:
+    """Give a command the options. It is called with `decoders`, those of key and value."""
+
+    @functools.wraps(command)
+    def with_decoders(
+        *args: Any,
+        value_as: str,
+        key_as: str,
+        registry: str | None,
+        schema: Path | None,
+        message: str | None,
+        **options: Any,
+    ) -> Any:
+        from ottla.cli.records.decoding import SchemaSource, decoder_of
+
+        source = SchemaSource(registry=registry, file=schema, message=message)
+        key = decoder_of(key_as, SchemaSource(registry=registry), option="--key-as")
+        return command(*args, decoders=(key, decoder_of(value_as, source)), **options)
+
+    for option in (
+        click.option("--message", metavar="NAME", help="The Protobuf message of --schema, as shop.Order."),
+        click.option(
+            "--schema",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Values' schema: .avsc, or what `protoc --include_imports -o` wrote.",
+        ),
+        click.option(
+            "--registry",
+            envvar="OTTLA_REGISTRY",
+            metavar="URL",
+            help="The schema registry, whose ids are in front of the bytes.",
+        ),
+        click.option(
+            "--key-as", type=click.Choice(_FORMATS), default="auto", show_default=True, help="What keys are, as --as."
+        ),
+        click.option(
+            "--as",
+            "value_as",
+            type=click.Choice(_FORMATS),
+            default="auto",
+            show_default=True,
+            help="What values are. auto: what the registry says, else as they are. Avro needs ottla[avro], Protobuf"
+            " ottla[protobuf].",
+        ),
+    ):
+        with_decoders = option(with_decoders)
+    return with_decoders  # type: ignore[return-value]  # a command all the same

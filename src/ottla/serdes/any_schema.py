@@ -1,0 +1,171 @@
+"""Values of whatever schema a registry has for them: for tools, which know no class.
+
+    values = RegistryValues(SchemaRegistry(url))
+    values.decode(data)        # ("AVRO", {"id": 7})
+
+The schema is the writer's, found by the id in front of the bytes. Avro and JSON are plain values, Protobuf is the
+message as JSON with the field names of its file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ottla.errors import ConfigError
+from ottla.serdes.avro import references_of
+from ottla.serdes.avro_codec import parse, reader
+from ottla.serdes.registry import RegisteredSchema, SchemaRegistry, SchemaType
+from ottla.serdes.wire_format import HEADER_BYTES, message_indexes, schema_id_of
+
+_GOOGLE: Final = "google/protobuf/"
+
+
+class RegistryValues:
+    """Decodes by schema id. What a schema's bytes are decoded with is made once."""
+
+    __slots__ = ("_readers", "registry")
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self.registry = registry
+        self._readers: dict[int, tuple[SchemaType, Callable[[bytes], Any]]] = {}
+
+    def decode(self, data: bytes) -> tuple[SchemaType, Any]:
+        """The schema's type and the value.
+
+        Raises `NotFramed` for bytes without a schema id, `UnknownSchema`, `RegistryUnavailable` for an outage, and what
+        a decoder raises for bytes that are not of the schema.
+        """
+        schema_id = schema_id_of(data)
+        found = self._readers.get(schema_id)
+        if found is None:
+            found = self._readers[schema_id] = self._reader(self.registry.schema(schema_id))
+        return found[0], found[1](data)
+
+    def _reader(self, schema: RegisteredSchema) -> tuple[SchemaType, Callable[[bytes], Any]]:
+        if schema.type == "AVRO":
+            written = parse(json.loads(schema.text), using=references_of(self.registry, schema, ()))
+            return "AVRO", reader(written, None, start=HEADER_BYTES)
+        if schema.type == "PROTOBUF":
+            return "PROTOBUF", self._protobuf(schema)
+        decode = msgspec.json.Decoder().decode
+        return "JSON", lambda data: decode(data[HEADER_BYTES:])
+
+    def _protobuf(self, schema: RegisteredSchema) -> Callable[[bytes], Any]:
+        pool = new_pool()
+        for reference in schema.references:
+            self._add_file(pool, reference.name, reference.subject, reference.version, ())
+        file = add_file(pool, f"schema-{schema.id}.proto", self._descriptor(schema.text, f"/schemas/ids/{schema.id}"))
+
+        readers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
+
+        def read(data: bytes) -> Any:
+            path, start = message_indexes(data, HEADER_BYTES)
+            found = readers.get(tuple(path))
+            if found is None:  # a schema has few messages, and bytes that name another one end here
+                found = readers[tuple(path)] = message_reader(message_at(file, path))
+            return found(data[start:])
+
+        return read
+
+    def _add_file(self, pool: Any, name: str, subject: str, version: int, above: tuple[str, ...]) -> None:
+        if name.startswith(_GOOGLE):
+            return
+        if name in above:
+            raise ValueError(f"schema references run in a circle: {' → '.join((*above, name))}")
+        schema = self.registry.version(subject, version)
+        for reference in schema.references:
+            self._add_file(pool, reference.name, reference.subject, reference.version, (*above, name))
+        add_file(pool, name, self._descriptor(schema.text, f"/subjects/{subject}/versions/{version}"))
+
+    def _descriptor(self, text: str, path: str) -> bytes:
+        """A file's descriptor: as it was registered, or as the registry makes it of the source."""
+        found = _from_base64(text)
+        if found is None:
+            found = _from_base64(self.registry.text_of(f"{path}?format=serialized"))
+        if found is None:
+            raise ValueError("the registry has the schema as source only, wanted ?format=serialized to be served")
+        return found
+
+
+def new_pool() -> Any:
+    """A pool of Protobuf files, with Google's own in it."""
+    try:
+        from google.protobuf import (  # noqa: F401
+            any_pb2,
+            descriptor_pb2,
+            descriptor_pool,
+            duration_pb2,
+            empty_pb2,
+            field_mask_pb2,
+            struct_pb2,
+            timestamp_pb2,
+            wrappers_pb2,
+        )
+    except ImportError as error:
+        raise ConfigError("Protobuf needs protobuf: pip install 'ottla[protobuf]'") from error
+    pool = descriptor_pool.DescriptorPool()
+    for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    return pool
+
+
+def add_file(pool: Any, name: str, descriptor: bytes) -> Any:
+    """Add a file of messages under this name, and return its descriptor. Raises ValueError for what is none."""
+    from google.protobuf import descriptor_pb2
+
+    try:
+        parsed = descriptor_pb2.FileDescriptorProto.FromString(descriptor)
+        parsed.name = name
+        pool.AddSerializedFile(parsed.SerializeToString())
+        return pool.FindFileByName(name)
+    except Exception as error:
+        raise ValueError(f"{name}: not a Protobuf file: {error}") from error
+
+
+def message_at(file: Any, indexes: Sequence[int]) -> Any:
+    """The message at a path of indexes in a file. Raises ValueError where there is none."""
+    try:
+        found = list(file.message_types_by_name.values())[indexes[0]]
+        for index in indexes[1:]:
+            found = found.nested_types[index]
+    except IndexError:
+        raise ValueError(f"the schema has no message at {list(indexes)}") from None
+    return found
+
+
+def message_reader(descriptor: Any) -> Callable[[bytes], Any]:
+    """A function from a message's bytes to a plain value."""
+    from google.protobuf import json_format, message_factory
+
+    parse_message = message_factory.GetMessageClass(descriptor).FromString
+    return lambda data: json_format.MessageToDict(parse_message(data), preserving_proto_field_name=True)
+
+
+def message_writer(descriptor: Any) -> Callable[[Any], bytes]:
+    """A function from a plain value to a message's bytes. Raises ValueError for a value that is not of the message."""
+    from google.protobuf import json_format, message_factory
+
+    message = message_factory.GetMessageClass(descriptor)
+
+    def write(value: Any) -> bytes:
+        if not isinstance(value, dict):
+            raise ValueError(f"not a {descriptor.full_name}: wanted an object")
+        try:
+            return bytes(json_format.ParseDict(value, message()).SerializeToString(deterministic=True))
+        except (json_format.ParseError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"not a {descriptor.full_name}: {error}") from None
+
+    return write
+
+
+def _from_base64(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
