@@ -29,7 +29,6 @@ import pyarrow as pa
 from google.protobuf import struct_pb2
 
 from ottla.columnar.reading.decode import scan
-from ottla.wire_client.segments import Segment
 from ottla.columnar.values.avro import read_avro_columns
 from ottla.columnar.values.avro_types import parse_avro
 from ottla.columnar.values.decoding import ColumnDecoder, decoder_for
@@ -38,6 +37,7 @@ from ottla.serdes import Avro, Json, Protobuf, SerdeContext
 from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.records import shown_headers
+from ottla.wire_client.segments import Segment
 from ottla_wire.protocol import ProtocolError
 from ottla_wire.protocol.primitives import decode_varint
 from ottla_wire.records import BATCH_OVERHEAD, CompressionType, RecordData, compress, crc32c, decode_batch, encode_batch
