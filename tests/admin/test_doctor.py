@@ -427,6 +427,13 @@ class TestNotChecked:
         assert report.checked == ()
 
 
+def test_samples_that_are_too_close_forecast_nothing() -> None:
+    fuller = replace(GOOD, **brokers(broker(2, log_dir(*EVERYTHING, usable_bytes=30 * GIB))))
+    for by_ms, found in ((9_999, 0), (10_000, 1)):
+        before = earlier(**brokers(broker(2, log_dir(*EVERYTHING, usable_bytes=40 * GIB))), by_ms=by_ms)
+        assert len(examine(Evidence(facts=fuller, earlier=[before]), only=["STO02"]).findings) == found
+
+
 def test_checks_are_chosen_by_id_and_a_wrong_id_is_an_error() -> None:
     assert list(chosen(only=["REP02", "REP01"])) == ["REP01", "REP02"]
     assert "REP01" not in chosen(skip=["REP01"])

@@ -84,6 +84,8 @@ class Limits:
     voter_lag: int = 1_000
     state_changes: int = 3
     stuck_move_ms: int = MINUTE_MS
+    forecast_ms: int = 10_000
+    """Between samples closer than this a disk fills by chance: a log that was rotated would be a full disk in hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ def _time_left_ms(seen: Evidence, broker: int, path: str, usable: int) -> float 
     before = next((each for each in seen.before.brokers if each.id == broker), None)
     then = next((left for old, _, left in disks_of(before) if old == path), None) if before is not None else None
     elapsed_ms = seen.facts.at_ms - seen.before.at_ms
-    if then is None or then <= usable or elapsed_ms <= 0:
+    if then is None or then <= usable or elapsed_ms < seen.limits.forecast_ms:
         return None
     return usable / ((then - usable) / elapsed_ms)
 
