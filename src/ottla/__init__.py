@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.app.producers import AsyncPromise as AsyncPromise
     from ottla.app.producers import Promise as Promise
     from ottla.config import TopicSpec as TopicSpec
+    from ottla.config.priorities import Priorities as Priorities
     from ottla.consumer import AtMostOnce as AtMostOnce
     from ottla.consumer import CommitPolicy as CommitPolicy
     from ottla.consumer import FlowLimits as FlowLimits
@@ -94,6 +95,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.app": ["App", "BindingError", "Context"],
         "ottla.app.producers": ["AppProducer", "AsyncAppProducer", "AsyncPromise", "Promise"],
         "ottla.config": ["TopicSpec"],
+        "ottla.config.priorities": ["Priorities"],
         "ottla.consumer": ["AtMostOnce", "CommitPolicy", "FlowLimits", "Health", "InTransactions", "Ordering"],
         "ottla.failures": [
             "NO_RETRY",

@@ -84,5 +84,15 @@ def test_the_expiry_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
     assert 0 < names["seen"][0][1] <= 30
 
 
+def test_the_priorities_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    orders = make_topic("orders")
+    for priority in ("urgent", "bulk"):
+        kafka.create_topic(f"{orders}.{priority}")
+    names = run_page("priorities.md", orders=orders)
+    run_app(names["app"])
+    wait_until(lambda: sorted(names["handled"]) == [1, 2, 3, 4], 30, what="all of them")
+    assert [len(kafka.consume_all(topic)) for topic in names["orders"].topics] == [1, 1, 2]
+
+
 def test_the_dead_letters_page_is_true(run_page):
     assert run_page("dead-letters.md")["app"].dead_letter_topic == "orders.dead-letters"

@@ -26,6 +26,7 @@ from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
 from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
+from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering
@@ -173,6 +174,7 @@ class App:
         ttl_s: float | None = None,
         on_expired: Skip | Dead | None = None,
         expires_grace_s: float = 0.0,
+        reserve: Mapping[str, int] | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
         """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work.
@@ -190,6 +192,9 @@ class App:
         `ottla-expires-at` (`send(expires_after=...)` writes it), and `ttl_s` seconds after its timestamp; the earlier
         counts, `expires_grace_s` is added. ``on_expired=Skip()``, the default, passes over it,
         ``on_expired=Dead("too old")`` writes it to the dead letter topic.
+
+        With `Priorities` in place of topics, the highest priority that has records goes next, and each lower one at
+        least as often as was declared. ``reserve={"urgent": 1}`` keeps one of the `concurrency` for that priority.
         """
         for topic in topics:
             if not isinstance(topic, str):
@@ -200,6 +205,7 @@ class App:
             raise ConfigError(f"handler: fair_by must be 'records' or 'bytes', got {fair_by!r}")
 
         is_once = isinstance(self.commit, AtMostOnce)
+        names, priorities = topics_of("handler", topics)
 
         def decorate(function: F) -> F:
             handler_name: str = name or getattr(function, "__name__", None) or type(function).__name__
@@ -208,7 +214,7 @@ class App:
             route = Route(
                 name=handler_name,
                 handler=function,
-                topics=frozenset(topics),
+                topics=frozenset(names),
                 group=group or self.group,
                 value=value,
                 key=key,
@@ -228,6 +234,8 @@ class App:
                 ttl_s=ttl_s,
                 on_expired=on_expired,
                 expires_grace_s=expires_grace_s,
+                priorities=priorities,
+                reserve=reserve,
             )
             self._add(route)
             return function

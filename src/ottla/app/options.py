@@ -13,8 +13,9 @@ from ottla.app.middleware import Middleware, wrap
 from ottla.app.originals import with_originals
 from ottla.app.returned import refuse_generators
 from ottla.clock import Clock
+from ottla.config.priorities import Priorities
 from ottla.consumer.partitions.lanes import Ordering
-from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, RoutePlan
+from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS, PriorityPlan, RoutePlan
 from ottla.errors import ConfigError
 from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.exceptions import ExceptionTable
@@ -55,6 +56,8 @@ class Route:
     ttl_s: float | None = None
     on_expired: Skip | Dead | None = None
     expires_grace_s: float = 0.0
+    priorities: Priorities | None = None
+    reserve: Mapping[str, int] | None = None
     value_serde: Serde[Any] = field(init=False)
     """The serde that was given, or the one that the handler's annotation asks for."""
     key_serde: Serde[Any] = field(init=False)
@@ -99,6 +102,8 @@ class Route:
             has_dead_letters=self.dead_letter_topic is not None,
         )
         object.__setattr__(self, "expiry", expiry)
+        if self.reserve is not None and self.priorities is None:
+            raise ConfigError(f"{self.name}: reserve= keeps workers for a priority, and its topics have none")
         refuse_generators(self.handler, f"{self.name}: the handler")
         binding = bind(self.handler, is_batch=self.is_batch)
         object.__setattr__(self, "value_serde", self._serde("value", self.value, binding.value_hint))
@@ -139,7 +144,20 @@ class Route:
             is_at_most_once=self.is_at_most_once,
             budget=self.budget,
             weight_of=self.weight_of,
+            priorities=self._priority_plan(),
         )
+
+    def _priority_plan(self) -> PriorityPlan | None:
+        if self.priorities is None:
+            return None
+        lines = self.retry_lines
+        order = {
+            name: priority
+            for priority, topic in enumerate(self.priorities.topics)
+            for name in (topic, *lines.get(topic, ()))
+        }
+        reserve = self.priorities.reserved(self.name, self.reserve or {}, concurrency=self.concurrency)
+        return PriorityPlan(priority_of=order, every=self.priorities.at_least_every, reserve=reserve)
 
     def invoker(self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None) -> Invoker:
         """The handler, ready to be called with runs. `clock` (the system's if not given) says what has expired."""

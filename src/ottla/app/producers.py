@@ -97,6 +97,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         timestamp_ms: int | None = None,
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
+        priority: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> Promise:
         """`Producer.send`. Raises `LifecycleError` while the app does not run."""
@@ -109,6 +110,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             timestamp_ms=timestamp_ms,
             expires_after=expires_after,
             expires_at=expires_at,
+            priority=priority,
             on_delivery=on_delivery,
         )
         return promise
@@ -155,6 +157,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         timestamp_ms: int | None = None,
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
+        priority: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> AsyncPromise:
         """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
@@ -167,6 +170,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             timestamp_ms=timestamp_ms,
             expires_after=expires_after,
             expires_at=expires_at,
+            priority=priority,
             on_delivery=on_delivery,
         )
         return promise

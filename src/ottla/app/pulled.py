@@ -11,14 +11,17 @@ from typing import Any, ClassVar, Final, Generic
 
 from ottla.app.member import Member, MemberOptions
 from ottla.app.pulling import decoder, malformed_part, pull_plan
+from ottla.app.retry_settings import with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
 from ottla.config.declared_topics import CreateTopics, declared_topics
+from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
-from ottla.consumer.model.run import RunResult
+from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
+from ottla.consumer.pulled.choice import RunChoice
 from ottla.consumer.pulled.pull import OpenRun, PullBook
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle, transactional_reads
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
@@ -83,10 +86,14 @@ class PulledConsumer(Generic[V_co]):
             has_dead_letters=dead_letter_topic is not None,
         )
         self._clock = SystemClock()
-        plan = pull_plan(topics, quantum, retry, dead_letter_topic, commit, self._expiry)
+        topics, priorities = topics_of("Consumer", topics)
+        plan = pull_plan(topics, quantum, retry, dead_letter_topic, commit, self._expiry, priorities)
+        self._choice = None if plan.priorities is None else RunChoice(plan.priorities)
         used = {*topics, dead_letter_topic} if dead_letter_topic is not None else {*topics}
         self._declared_topics = declared_topics(create_topics, used=used)
         effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
+        if priorities is not None:
+            effective = with_range(effective, bootstrap_servers, group, settings)
         self._book = PullBook()
         self._reads = transactional_reads(self._book, commit, settings=effective, dead_letter_topic=dead_letter_topic)
         options = MemberOptions(
@@ -185,7 +192,7 @@ class PulledConsumer(Generic[V_co]):
         if not self._is_started:
             return False
         self._waiting.clear()
-        for finished in self._book.close_all():
+        for finished in [*self._book.close_all(), *(self._choice.take_all() if self._choice else ())]:
             self._engine.finish(finished)
         self._engine.stop()
         return True
@@ -284,6 +291,23 @@ class PulledConsumer(Generic[V_co]):
             self._refusal = forks.carried_over("consumer", self._left_behind)
             self._engine = forks.Refusing(self._refusal)  # type: ignore[assignment]  # whatever is asked of it
 
+    def _wait_s(self, left_s: float) -> float:
+        """How long to wait for a run: not at all where runs wait to be chosen from, all that came are taken first."""
+        return 0.0 if self._choice else max(0.0, min(SLICE_S, left_s))
+
+    def _chosen(self, came: Run | None) -> Run | None:
+        """The run to open now. `came` is the one that was taken from the member, None when no more were there."""
+        if self._choice is None:
+            return came
+        if came is None:
+            return self._choice.next()
+        replaced = self._choice.put(came)
+        if replaced is not None:
+            self._engine.finish(replaced)
+        return None
+
     def _give_back_cancelled(self) -> None:
+        for finished in self._choice.take_cancelled() if self._choice else ():
+            self._engine.finish(finished)
         for finished in self._book.close_cancelled():
             self._engine.finish(finished)

@@ -8,9 +8,10 @@ from typing import Any, Final
 from ottla.app.batch import malformed_part
 from ottla.app.binding import bind
 from ottla.app.invoke import Invoker
+from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.partitions.lanes import Ordering
-from ottla.consumer.partitions.plan import DEFAULT_TURN_MS, RoutePlan
+from ottla.consumer.partitions.plan import DEFAULT_TURN_MS, PriorityPlan, RoutePlan
 from ottla.errors import ConfigError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.expiry import NEVER, Expiry
@@ -33,6 +34,7 @@ def pull_plan(
     dead_letter_topic: str | None,
     commit: CommitPolicy | InTransactions | None,
     expiry: Expiry = NEVER,
+    priorities: Priorities | None = None,
 ) -> RoutePlan:
     """The plan of a consumer that is pulled: one run per partition may be open. Raises `ConfigError` for bad names."""
     if not topics:
@@ -41,6 +43,10 @@ def pull_plan(
         problem = topic_problem(topic)
         if problem is not None:
             raise ConfigError(f"Consumer: {problem}; name each topic: Consumer('orders', 'returns', ...)")
+    of_topics = None
+    if priorities is not None:
+        order = {topic: number for number, topic in enumerate(priorities.topics)}
+        of_topics = PriorityPlan(priority_of=order, every=priorities.at_least_every)
     return RoutePlan(
         name=ROUTE,
         topics=frozenset(topics),
@@ -50,6 +56,7 @@ def pull_plan(
         # A transaction takes its time whatever it holds: shorter runs would only make more of them.
         turn_ms=_ANY_TIME_MS if isinstance(commit, InTransactions) else DEFAULT_TURN_MS,
         failures=FailurePolicy(retry=retry or RetryPolicy(), dead_letter_topic=dead_letter_topic, expiry=expiry),
+        priorities=of_topics,
     )
 
 

@@ -1,13 +1,32 @@
-"""What retry topics ask of a group's settings."""
+"""What retry topics and priorities ask of a group's settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ottla.app.app import App
-from ottla.app.options import Route
 from ottla.config import Settings, consumer_settings
 from ottla.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.app.app import App
+    from ottla.app.options import Route
+
+
+def with_range(
+    settings: Settings, bootstrap_servers: str | Sequence[str] | None, group: str, given: Mapping[str, Any] | None
+) -> Settings:
+    """The settings with the range assignor, unless another one was chosen: it gives each member the partitions of the
+    same numbers of all topics, and so a share of each priority."""
+    name = _assignor(settings)
+    if settings.was_chosen(name):
+        return settings
+    return consumer_settings(bootstrap_servers, group_id=group, settings={**(given or {}), name: "range"})
+
+
+def _assignor(settings: Settings) -> str:
+    is_new_protocol = settings["group.protocol"] == "consumer"
+    return "group.remote.assignor" if is_new_protocol else "partition.assignment.strategy"
 
 
 def group_settings(app: App, group: str, routes: Sequence[Route]) -> Settings:
@@ -17,6 +36,9 @@ def group_settings(app: App, group: str, routes: Sequence[Route]) -> Settings:
     Kafka's range assignor assigns them so, and no other one does.
     """
     settings = consumer_settings(app.bootstrap_servers, group_id=group, settings=app.settings)
+    name = _assignor(settings)
+    if any(route.priorities for route in routes):
+        settings = with_range(settings, app.bootstrap_servers, group, app.settings)
     if not any(route.retry_lines for route in routes):
         return settings
     if settings["auto.offset.reset"] != "earliest":
@@ -26,8 +48,6 @@ def group_settings(app: App, group: str, routes: Sequence[Route]) -> Settings:
         )
     if not any(route.plan().keeps_key_order for route in routes):
         return settings
-    is_new_protocol = settings["group.protocol"] == "consumer"
-    name = "group.remote.assignor" if is_new_protocol else "partition.assignment.strategy"
     if settings.was_chosen(name) and settings[name] != "range":
         raise ConfigError(
             f"{group}: RetryTopics(keep_key_order=True) needs {name}=range, found {settings[name]!r}: another assignor "

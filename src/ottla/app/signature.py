@@ -83,6 +83,7 @@ class HandlerOptions(TypedDict, total=False):
     ttl_s: float | None
     on_expired: Skip | Dead | None
     expires_grace_s: float
+    reserve: Mapping[str, int] | None
     name: str | None
 
 

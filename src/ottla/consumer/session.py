@@ -466,7 +466,7 @@ class Session:
         state.cancel()
         for run in self._commits.claims.withdraw(lambda run: run in state.in_flight):
             state.in_flight.discard(run)
-            self._routes[state.plan.name].in_flight -= 1
+            self._routes[state.plan.name].let_go(run)
         self._routes[state.plan.name].scheduler.deactivate(state.topic_partition)
 
     def _drop(self, state: PartitionState) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ottla.app import App
 from ottla.app.producers import AsyncAppProducer
 from ottla.clock import ManualClock
+from ottla.config.priorities import with_priority
 from ottla.errors import LifecycleError
 from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import outgoing
@@ -71,8 +72,11 @@ class Captured:
         timestamp_ms: int | None = None,
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
+        priority: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> CapturedDelivery:
+        if priority is not None:
+            topic = with_priority(topic, priority)
         check_topic(topic)
         raw_key, raw_value = self._serializer.serialize(topic, key, value)
         raw_key = None if raw_key is None else as_bytes(topic, "key", raw_key)

@@ -26,7 +26,7 @@ from ottla.aio.client.declared_topics import ensure_topics
 from ottla.aio.client.transactional_groups import Member
 from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.engine import Engine
-from ottla.app.pulled import SLICE_S, PulledConsumer
+from ottla.app.pulled import PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.model.run import Run
@@ -186,10 +186,11 @@ class AsyncConsumer(PulledConsumer[V_co]):
             record = self._take_waiting()
             if record is not None:
                 return record
-            run = await self._engine.take_run(min(SLICE_S, max(0.0, deadline_s - time.monotonic())))
+            came = await self._engine.take_run(self._wait_s(deadline_s - time.monotonic()))
+            run = self._chosen(came)
             if run is not None:
                 await self._open(run)
-            elif time.monotonic() >= deadline_s:
+            elif came is None and time.monotonic() >= deadline_s:
                 return None
 
     async def _open(self, run: Run) -> None:

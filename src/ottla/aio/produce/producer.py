@@ -34,6 +34,7 @@ from ottla.aio.produce.topic_metadata import Held, Topics
 from ottla.aio.produce.transaction import Transaction, TransactionRunner
 from ottla.clock import SystemClock
 from ottla.config import check_servers, for_admin, parse_addresses, producer_settings
+from ottla.config.priorities import with_priority
 from ottla.errors import (
     ConfigError,
     DeliveryError,
@@ -215,6 +216,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         timestamp_ms: int | None = None,
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
+        priority: str | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
@@ -224,10 +226,13 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         `on_delivery(delivery)` is called on the event loop. `timestamp_ms` is milliseconds since the Unix epoch, now if
         not given.
         `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
-        record is not to be handled any more: it then carries the header `ottla-expires-at`.
+        record is not to be handled any more: it then carries the header `ottla-expires-at`. `priority` is one of those
+        that the topic, `Priorities(...)`, declares.
         """
         span = None
         try:
+            if priority is not None:
+                topic = with_priority(topic, priority)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
             if expires_after is not None or expires_at is not None:

@@ -19,6 +19,18 @@ DEFAULT_TURN_MS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityPlan:
+    """The priorities of a handler's topics, 0 the highest; retry topics have that of their topic."""
+
+    priority_of: Mapping[str, int]
+    """By topic."""
+    every: tuple[int, ...]
+    """How often each of them gets a turn at the least."""
+    reserve: tuple[int, ...] = ()
+    """How many workers are kept for each of them and those above it; empty: none for any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutePlan:
     """How the records of some topics are handed to one handler."""
 
@@ -40,6 +52,7 @@ class RoutePlan:
     retry_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topic → its retry topics, in the order in which a record goes through them."""
     weight_of: Callable[[TopicPartition], int] | None = None
+    priorities: PriorityPlan | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:

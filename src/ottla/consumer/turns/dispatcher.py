@@ -63,7 +63,7 @@ class Dispatcher:
 
     def _dispatch_route(self, route: RouteState, now_ms: int, effects: list[Effect]) -> None:
         while route.has_free_worker:
-            turn = route.scheduler.next_turn()
+            turn = route.next_turn()
             if turn is None:
                 return
             topic_partition, allowance = turn
@@ -79,7 +79,7 @@ class Dispatcher:
                 run = self._settlement.park(state, run, now_ms, effects)
             if run is not None:
                 state.in_flight.add(run)
-                route.in_flight += 1
+                route.began(run)
                 if self._claims is not None:
                     self._claims.claim(state, run)
                 else:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering, record_size
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.turns.priorities import PriorityTurns
 from ottla.consumer.turns.scheduler import DeficitRoundRobin
 from ottla.failures.retry_headers import retry_state_of
 from ottla.records import TopicPartition
@@ -23,13 +26,14 @@ _PACE_MEMORY = 0.7
 class RouteState:
     """The running state of a `RoutePlan`."""
 
-    __slots__ = ("_ms_per_record", "in_flight", "plan", "progressed_ms", "scheduler", "unconfirmed")
+    __slots__ = ("_ms_per_record", "_reserve", "in_flight", "plan", "progressed_ms", "scheduler", "unconfirmed")
 
     def __init__(self, plan: RoutePlan, now_ms: int = 0) -> None:
         self.plan = plan
         self.progressed_ms = now_ms
         """When the handler was last seen to finish something, of whichever partition."""
-        self.scheduler: DeficitRoundRobin[TopicPartition] = DeficitRoundRobin(quantum=plan.quantum)
+        self.scheduler = turns_of(plan)
+        self._reserve = None if plan.priorities is None or not any(plan.priorities.reserve) else Reserve(plan)
         self.in_flight = 0
         """Runs that workers have."""
         self.unconfirmed = 0
@@ -75,11 +79,30 @@ class RouteState:
         most_unconfirmed = _UNCONFIRMED_PER_WORKER * self.plan.concurrency
         return self.in_flight < self.plan.concurrency and self.unconfirmed < most_unconfirmed
 
+    def next_turn(self) -> tuple[TopicPartition, int] | None:
+        """Whose turn it is, and its allowance; None when nobody has anything that a free worker may take."""
+        if self._reserve is None:
+            return self.scheduler.next_turn()
+        assert isinstance(self.scheduler, PriorityTurns)
+        return self.scheduler.next_turn(self._reserve.allowed)
+
+    def began(self, run: Run) -> None:
+        """A worker gets the run."""
+        self.in_flight += 1
+        if self._reserve is not None:
+            self._reserve.count(run.topic_partition.topic, 1)
+
+    def let_go(self, run: Run) -> None:
+        """The run's worker is free again."""
+        self.in_flight -= 1
+        if self._reserve is not None:
+            self._reserve.count(run.topic_partition.topic, -1)
+
     def handled(self, run: Run, now_ms: int) -> None:
         """The worker let go of a run whose result is not known yet."""
         run.is_handled = True
         self.progressed_ms = now_ms
-        self.in_flight -= 1
+        self.let_go(run)
         self.unconfirmed += 1
         self._learn_pace(run, run.reached, now_ms)
 
@@ -89,7 +112,7 @@ class RouteState:
         if run.is_handled:
             self.unconfirmed -= 1
         else:
-            self.in_flight -= 1
+            self.let_go(run)
             self._learn_pace(run, len(run.records) - len(result.untouched), now_ms)
 
     def _learn_pace(self, run: Run, handled: int, now_ms: int) -> None:
@@ -108,6 +131,44 @@ class RouteState:
             free = plan.concurrency - self.in_flight
             limit = min(limit, max(1, -(-waiting // free)))
         return limit
+
+
+class Reserve:
+    """Workers that lower priorities may not take."""
+
+    __slots__ = ("_busy", "_concurrency", "_kept", "_priority_of")
+
+    def __init__(self, plan: RoutePlan) -> None:
+        assert plan.priorities is not None
+        self._priority_of = plan.priorities.priority_of
+        self._concurrency = plan.concurrency
+        self._kept = tuple(accumulate(plan.priorities.reserve))
+        """Of each priority: workers that are kept from those below it."""
+        self._busy = [0] * len(plan.priorities.every)
+
+    def count(self, topic: str, workers: int) -> None:
+        """So many more workers have runs of this topic."""
+        self._busy[self._priority_of[topic]] += workers
+
+    @property
+    def allowed(self) -> int:
+        """How many priorities, from the highest, may take a worker now."""
+        below = sum(self._busy)
+        for priority, kept in enumerate(self._kept[:-1]):
+            below -= self._busy[priority]
+            if below >= self._concurrency - kept:
+                return priority + 1
+        return len(self._busy)
+
+
+def turns_of(plan: RoutePlan) -> DeficitRoundRobin[TopicPartition] | PriorityTurns[TopicPartition]:
+    """Whose turn it is among the partitions of a handler."""
+    if plan.priorities is None:
+        return DeficitRoundRobin(quantum=plan.quantum)
+    priority_of = plan.priorities.priority_of
+    return PriorityTurns(
+        quantum=plan.quantum, every=plan.priorities.every, priority_of=lambda name: priority_of[name.topic]
+    )
 
 
 def _carried(state: PartitionState, record: AnyRecord) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
-from ottla.app.pulled import SLICE_S, PulledConsumer
+from ottla.app.pulled import PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.model.run import Run
@@ -183,10 +183,11 @@ class Consumer(PulledConsumer[V_co]):
             record = self._take_waiting()
             if record is not None:
                 return record
-            run = self._engine.take_run(min(SLICE_S, max(0.0, deadline_s - time.monotonic())))
+            came = self._engine.take_run(self._wait_s(deadline_s - time.monotonic()))
+            run = self._chosen(came)
             if run is not None:
                 self._open(run)
-            elif time.monotonic() >= deadline_s:
+            elif came is None and time.monotonic() >= deadline_s:
                 return None
 
     def _open(self, run: Run) -> None:
