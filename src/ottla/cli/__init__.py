@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,11 +20,15 @@ from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 COMMANDS = {
     "acls": ("ottla.cli.acls:acls", "Show, grant and take away permissions on a cluster."),
     "broker": ("ottla.cli.broker:broker", "Start the embedded Kafka broker."),
     "cluster": ("ottla.cli.operations.cluster:cluster", "Brokers, disks, quorum, settings; all facts as a file."),
     "clusters": ("ottla.cli.clusters:clusters", "Named clusters: how each is reached."),
+    "completion": ("ottla.cli.operations.completion:completion", "Let a shell complete commands, topics and groups."),
     "config": ("ottla.cli.config_cmd:config", "Show each effective setting, where it came from and why."),
     "consume": ("ottla.cli.consume:consume", "Print the records of a topic, decoded and filtered."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
@@ -62,6 +66,15 @@ class _LazyGroup(CommandGroup):
         module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module_name), attribute)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Click would import every command to complete the name of one."""
+        from click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=COMMANDS[name][1]) for name in sorted(COMMANDS) if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -48,9 +48,11 @@ _MOST_FILE_BYTES: Final = 1024 * 1024
 def set_option(example: str, *, what: str, metavar: str = "NAME=VALUE", target: str = "settings") -> Callable[[F], F]:
     """`--set NAME=VALUE`, repeatable. The command gets a dict as `target`."""
 
-    def parse(_ctx: click.Context, _option: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
+    def parse(ctx: click.Context, _option: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
         from ottla.config.pairs import parse_pairs
 
+        if ctx.resilient_parsing:  # a line that is still being typed
+            pairs = [pair for pair in pairs if pair.partition("=")[0].strip() and "=" in pair]
         for pair in pairs:
             if "=" not in pair and _may_be_secret(pair):
                 raise ConfigError(f"--set: found no '=', wanted {metavar}, as in {example}")

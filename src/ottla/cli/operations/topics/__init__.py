@@ -17,7 +17,7 @@ def topics() -> None:
     \b
     Examples:
       ottla topics list 'orders*' --sort bytes
-      ottla topics create orders --partitions 6 retention.ms=7d
+      ottla topics create invoices --partitions 6 retention.ms=7d
       ottla topics set orders retention.ms=3d --dry-run
     """
 

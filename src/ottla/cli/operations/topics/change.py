@@ -41,9 +41,9 @@ def create(
     \b
     The exit code is 1 if one exists otherwise than asked for.
     Examples:
-      ottla topics create orders
-      ottla topics create orders payments -p 6 -r 1 retention.ms=7d max.message.bytes=2MiB
-      ottla topics create orders --partitions 6 --dry-run
+      ottla topics create invoices
+      ottla topics create invoices payments -p 6 -r 1 retention.ms=7d max.message.bytes=2MiB
+      ottla topics create invoices --partitions 6 --dry-run
     """
     from ottla.admin import Part, TopicSpec
     from ottla.records import topic_problem

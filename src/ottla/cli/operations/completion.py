@@ -1,0 +1,30 @@
+"""`ottla completion`: what a shell runs so that TAB completes commands, options, topics and groups."""
+
+from __future__ import annotations
+
+import click
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion of SHELL, to be put into its start-up file.
+
+    Topics and groups are asked of the cluster that the line names, at most once a minute. A cluster whose password
+    would have to be asked for is left alone.
+
+    \b
+    Examples:
+      ottla completion bash >> ~/.bashrc
+      ottla completion zsh > ~/.zfunc/_ottla
+      ottla completion fish > ~/.config/fish/completions/ottla.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    root = click.get_current_context().find_root()
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"click completes nothing in {shell}")
+    click.echo(found(root.command, {}, "ottla", "_OTTLA_COMPLETE").source())
