@@ -17,6 +17,9 @@ from ottla.errors import (
     RetriableError,
 )
 
+_REBALANCING: Final = frozenset(
+    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH}
+)
 _FENCED: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -67,6 +70,11 @@ _MISCONFIGURED: Final = frozenset(
 
 
 _SAME_INSTANCE: Final = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
+
+
+def is_of_another_generation(error: KafkaError) -> bool:
+    """Whether a commit failed because the group rebalances: the same member may commit when it has joined again."""
+    return error.code() in _REBALANCING
 
 
 def is_fenced(error: KafkaError) -> bool:

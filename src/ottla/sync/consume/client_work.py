@@ -24,7 +24,8 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.records import TopicPartition
-from ottla.sync.client.client_errors import is_fenced
+from ottla.sync.client.client_errors import is_fenced, is_of_another_generation
+from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.lookups import client_offsets, client_partitions, retry_positions
 from ottla.sync.consume.workers import Step
 from ottla.telemetry import Hooks, log_event
@@ -52,6 +53,7 @@ class ClientWork:
         self._hooks = hooks
         self._waiting: deque[Effect] = deque()
         self._commit_error: KafkaError | None = None
+        self._last: Mapping[TopicPartition, tuple[int, str]] = {}
 
     def add(self, effect: Effect) -> None:
         """Queue an effect, in the order it was decided: under the session's lock."""
@@ -117,6 +119,39 @@ class ClientWork:
         else:
             if self._hooks is not None:
                 self._hooks.committed(group=self._group, partitions=len(offsets))
+
+    def commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Queue the last commit of a member that closes. `commit_last_again` is asked when it was answered."""
+        self._last = offsets
+        self.add(Commit(offsets))
+
+    def commit_last_again(self) -> bool:
+        """Commit it once more, if it was refused only because the member was joining again meanwhile.
+
+        Its request waits behind a JoinGroup on the coordinator's connection, and names the generation before it. What a
+        cooperative member keeps over the rebalance is its own all the same; `commit_leaving` has committed the rest.
+        """
+        if self._commit_error is None or not is_of_another_generation(self._commit_error):
+            return False
+        try:
+            mine = {TopicPartition(p.topic, p.partition) for p in self.client.assignment()}
+            is_member = generation_of(self.client.consumer_group_metadata()) >= 0
+        except KafkaException:
+            return False
+        kept = {name: offset for name, offset in self._last.items() if name in mine}
+        if not kept or not is_member:
+            return False
+        self.commit_last(kept)
+        self.serve()
+        return True
+
+    def commit_leaving(self, partitions: Sequence[TopicPartition]) -> None:
+        """In the rebalance callback of a member that closes: commit what it has left to commit of these partitions."""
+        if self.commits_answered == self.commits_sent and self._commit_error is None:
+            return
+        leaving = {name: self._last[name] for name in partitions if name in self._last}
+        if leaving:
+            self.commit_and_wait(leaving)
 
     def on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
         """The client's callback: the coordinator has answered."""

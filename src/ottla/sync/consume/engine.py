@@ -68,6 +68,8 @@ _MOST_MESSAGES: Final = 1_000
 """Unless `max.poll.records` says otherwise. Each batch has a price of its own, whatever its size: a lock, a step, a
 turn."""
 _LAST_COMMIT_MS: Final = 3_000
+_REJOIN_S: Final = 0.05
+"""Between two tries of the last commit, while the group rebalances."""
 _UNREAD_S: Final = 0.1
 """How long a message waits whose headers could not be read again."""
 
@@ -351,11 +353,15 @@ class Engine(Member):
 
     def _await_commits(self, deadline_ms: int) -> None:
         """Let the last commit be answered. Bounded: without a coordinator a service must still end."""
-        while self._work.commits_answered < self._work.commits_sent:
-            if self._clock.monotonic_ms() > deadline_ms:
-                log_event("final_commit_failed", "warning", {"group": self.group, "error": "no answer in time"})
+        while True:
+            while self._work.commits_answered < self._work.commits_sent:
+                if self._clock.monotonic_ms() > deadline_ms:
+                    log_event("final_commit_failed", "warning", {"group": self.group, "error": "no answer in time"})
+                    return
+                self._client.poll(0.01)
+            if self._clock.monotonic_ms() > deadline_ms or not self._work.commit_last_again():
                 return
-            self._client.poll(0.01)
+            self._client.poll(_REJOIN_S)
 
     def _is_quiet(self) -> bool:
         with self._lock:
@@ -374,6 +380,7 @@ class Engine(Member):
         self._step(events.Revoking(names))
         self._workers.give_back_cancelled()
         self._wait(lambda: self._session.is_quiet(names), self._drain_s)
+        self._work.commit_leaving(names)
         self._let_go(events.Revoked(names), partitions)
 
     def _on_lost(self, _client: Any, partitions: list[ClientPartition]) -> None:
@@ -450,7 +457,8 @@ class Engine(Member):
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
         if self._is_stopping.is_set():
-            self._perform_now([Commit(offsets)])  # `_close` waits for the answer, and not for ever
+            with self._lock:
+                self._work.commit_last(offsets)  # `_close` waits for the answer, and not for ever
         else:
             self._work.commit_and_wait(offsets)
 
