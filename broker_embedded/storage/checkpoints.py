@@ -77,16 +77,25 @@ def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, in
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
     """The topic id of a partition directory: a topic deleted and created again is not mistaken for the old one.
 
-    Written once, into a directory that has none, so it replaces nothing. The caller syncs the directory.
+    Written once, into a directory that has none, so it replaces nothing. It is durable after `sync_partition_metadata`.
     """
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
     file = fs.open(f"{directory}/{PARTITION_METADATA}", create=True)
     try:
         file.truncate(0)
         file.write_at(f"version: 0\ntopic_id: {text}\n".encode(), 0)
+    finally:
+        file.close()
+
+
+def sync_partition_metadata(fs: FileSystem, directory: str) -> None:
+    """Put the file and its name on the disk, and what else is in the directory by name."""
+    file = fs.open(f"{directory}/{PARTITION_METADATA}")
+    try:
         file.flush()
     finally:
         file.close()
+    fs.sync_dir(directory)
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:

@@ -54,10 +54,10 @@ class FutureLogs:
             if log.topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, log.topic_id)
             future = self._open_log(directory, log)
+            future.is_settled = False
             if log.log_start_offset:
                 future.truncate_fully_and_start_at(log.log_start_offset)
-            self._fs.sync_dir(directory)
-            self._fs.sync_dir(path)
+            future.settle()
         except OSError as error:
             raise storage_error(error, path=directory, doing="creating") from error
         self._futures[TopicPartition(log.topic, log.partition)] = future

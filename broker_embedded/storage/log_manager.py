@@ -193,6 +193,7 @@ class LogManager:
             log = self._create(topic, partition, topic_id, config or self._config_for(topic))
         elif topic_id is not None and log.topic_id is None:
             checkpoints.write_partition_metadata(self._fs, log.directory, topic_id)
+            checkpoints.sync_partition_metadata(self._fs, log.directory)
             log.topic_id = topic_id
         elif topic_id is not None and log.topic_id != topic_id:
             raise BrokerError(
@@ -404,8 +405,9 @@ class LogManager:
             if topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, topic_id)
             log = self._open(directory, topic, partition, topic_id, config, is_clean=True, saved=None)
-            self._fs.sync_dir(directory)
-            self._fs.sync_dir(path)
+            log.is_settled = False
+            if self._must_be_whole:
+                log.settle()
             if self._dirs[path].mentions(partition_of(log)):
                 # A deleted partition of the same name: its offsets must not be believed of this one after a crash.
                 offset_checkpoints.write_all(self._dirs[path], self._logs_in(path))

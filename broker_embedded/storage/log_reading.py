@@ -90,6 +90,9 @@ class ReadableLog:
         self.cleaned_to = 0
         """Compaction has been through everything below (Kafka's first dirty offset)."""
         self._latest_epoch = loaded.epochs.latest_written
+        self.is_settled = True
+        """The directory is on the disk by its name, with the topic id in it. A new one is when its log is first
+        flushed: before that there is nothing in it that a crash of the machine may not take."""
         self._doomed: deque[tuple[int, PooledFile]] = deque()
         self._is_closed = False
 

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Sequence
 
 from broker_embedded.common.errors import BrokerError
+from broker_embedded.common.filesystem import parent
+from broker_embedded.storage import checkpoints
 from broker_embedded.storage.log_loader import DELETED_SUFFIX, replay_producers
 from broker_embedded.storage.log_reading import ReadableLog
 from broker_embedded.storage.retention import segments_to_delete
@@ -184,6 +186,7 @@ class MaintainedLog(ReadableLog):
             min(self.log_start_offset, offset),
         )
         try:
+            self.settle()
             self._tell_cut()
         except OSError:
             self.recovery_point, self.log_start_offset = before
@@ -298,17 +301,33 @@ class MaintainedLog(ReadableLog):
         if self.recovery_point >= offset:
             return
         try:
+            self.settle()
             for segment in self.segments.holding(self.recovery_point, offset):
                 segment.flush()
         except OSError as error:
             raise self.failed(error, path=self.directory, doing="fsync") from error
         self.recovery_point = offset
 
+    def settle(self) -> None:
+        """Put the directory on the disk, if it is new: the fsyncs of ten thousand new partitions take a minute."""
+        if self.is_settled:
+            return
+        if self.topic_id is not None:
+            checkpoints.sync_partition_metadata(self._fs, self.directory)
+        else:
+            self._fs.sync_dir(self.directory)
+        self._fs.sync_dir(parent(self.directory))
+        self.is_settled = True
+
     def close(self) -> None:
         """Flush, write the producer snapshot and close all files. For a clean shutdown."""
         if self._is_closed:
             return
+        if not self.is_settled and not self.log_end_offset:  # there was never anything in it
+            self.close_files()
+            return
         self.segments.active.stop_writing()
+        self.settle()
         for segment in self.segments.holding(self.recovery_point, self.log_end_offset + 1):
             segment.flush()
         self.recovery_point = self.log_end_offset

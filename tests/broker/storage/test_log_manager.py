@@ -17,6 +17,8 @@ from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import LogManager
 from ottla_wire.protocol import ErrorCode
 
+TOPIC_ID = bytes(range(16))
+
 
 def manager_on(fs: MemoryFileSystem, clock: ManualClock, *dirs: str, **options: Any) -> LogManager:
     manager = LogManager(dirs or ["/data"], fs=fs, clock=clock, **options)
@@ -302,3 +304,47 @@ def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path, ma
         assert log is not None
         assert b"v%d" % partition in b"".join(log.read(0, 1000).buffers())
     manager.close()
+
+
+def counted_syncs(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    synced: list[str] = []
+    flush, sync_dir = fs.flush, fs.sync_dir
+    monkeypatch.setattr(fs, "flush", lambda node, path: (synced.append(path), flush(node, path)))
+    monkeypatch.setattr(fs, "sync_dir", lambda path: (synced.append(path), sync_dir(path)))
+    return synced
+
+
+def test_a_new_partition_waits_for_no_disk(memory_fs, clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = manager_on(memory_fs, clock)
+    synced = counted_syncs(memory_fs, monkeypatch)
+    manager.get_or_create("orders", 0, TOPIC_ID)
+    assert synced == []
+    manager.close()
+    assert [path for path in synced if "orders-0" in path] == [], "there is nothing in it to be kept"
+
+
+def test_the_first_flush_of_a_new_partition_keeps_its_directory_and_topic_id(memory_fs, clock, make_batch) -> None:
+    manager = manager_on(memory_fs, clock)
+    log = manager.get_or_create("orders", 0, TOPIC_ID)
+    append(log, make_batch(b"a"))
+    log.flush()
+    memory_fs.crash()
+    (again,) = manager_on(memory_fs, clock).logs
+    assert (again.topic_id, again.log_end_offset) == (TOPIC_ID, 1)
+
+
+def test_a_new_partition_that_was_cut_to_nothing_stays_empty_after_a_clean_stop(memory_fs, clock, make_batch) -> None:
+    manager = manager_on(memory_fs, clock)
+    log = manager.get_or_create("orders", 0, TOPIC_ID)
+    append(log, make_batch(b"a"))
+    log.truncate_to(0)
+    manager.close()
+    memory_fs.crash()
+    (again,) = manager_on(memory_fs, clock).logs
+    assert (again.topic_id, again.log_end_offset) == (TOPIC_ID, 0)
+
+
+def test_the_directory_of_a_log_that_must_be_whole_is_kept_from_the_start(memory_fs, clock) -> None:
+    manager_on(memory_fs, clock, must_be_whole=True).get_or_create("__cluster_metadata", 0, TOPIC_ID)
+    memory_fs.crash()
+    assert memory_fs.list_dir("/data/__cluster_metadata-0")
