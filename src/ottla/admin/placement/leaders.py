@@ -1,0 +1,113 @@
+"""Which replica comes first, and so leads: writes are spread by reordering alone, which copies no byte.
+
+A broker that leads too much hands a partition over to a broker that has a replica of it and room; where none has, that
+one hands another on first, in a chain. Weights are write rates, or sizes where no rate was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.admin.placement.state import Placement
+
+_STEPS = (1.0, 1.03, 1.07, 1.12, 1.2, 1.35, 1.6, 2.0, 3.0)
+"""Where a goal cannot be reached, one so much higher is tried: nobody knows the lowest without a solver."""
+_WIDTH = 24
+_FEWER = 6
+_DEPTH = 4
+
+
+class _Leading:
+    def __init__(self, state: Placement) -> None:
+        self.state = state
+        self.weight = [float(each) for each in (state.rate if state.model.has_rates else state.size)]
+        self.lead = [0.0] * len(state.ids)
+        self.led: list[set[int]] = [set() for _ in state.ids]
+        for p, held in enumerate(state.replicas):
+            if held:
+                self.lead[held[0]] += self.weight[p]
+                self.led[held[0]].add(p)
+        self.can = [broker.is_registered and not broker.is_fenced for broker in state.model.brokers]
+
+    def hand_over(self, p: int, target: int) -> None:
+        held = self.state.replicas[p]
+        at, source = held.index(target), held[0]
+        held[0], held[at] = target, source
+        self.led[source].discard(p)
+        self.led[target].add(p)
+        self.lead[source] -= self.weight[p]
+        self.lead[target] += self.weight[p]
+
+    def chain(self, b: int, too_much: float, limit: float) -> list[tuple[int, int]]:
+        """Hand-overs, the last first, that free so much of a broker and leave nobody above the limit. [] if none.
+
+        Breadth first over brokers, each looked at once, so that it is short and cheap.
+        """
+        weight, replicas, lead = self.weight, self.state.replicas, self.lead
+        came: dict[int, tuple[int, int]] = {b: (-1, -1)}
+        queue = [(b, too_much, 0)]
+        for u, over, depth in queue:
+            held = sorted(
+                (p for p in self.led[u] if weight[p] >= over and self.state.movable[p]), key=lambda p: (weight[p], p)
+            )
+            for p in held[:_WIDTH]:
+                for t in replicas[p][1:]:
+                    if t in came or not self.can[t] or weight[p] > limit:
+                        continue
+                    came[t] = (u, p)
+                    rest = lead[t] + weight[p] - limit
+                    if rest <= 0:
+                        return self._path(came, t)
+                    if depth + 1 < _DEPTH:
+                        queue.append((t, rest, depth + 1))
+        return []
+
+    def _path(self, came: dict[int, tuple[int, int]], t: int) -> list[tuple[int, int]]:
+        steps = []
+        while came[t][0] >= 0:
+            source, p = came[t]
+            steps.append((p, t))
+            t = source
+        return steps
+
+    def relieve(self, b: int, limit: float) -> bool:
+        """One hand-over, or a chain of them: what ends the excess, else the largest that goes."""
+        too_much = self.lead[b] - limit
+        steps = self.chain(b, too_much, limit)
+        if not steps:
+            weight = self.weight
+            below = sorted((weight[p] for p in self.led[b] if 0 < weight[p] < too_much), reverse=True)
+            for least in below[::4][:_FEWER]:
+                steps = self.chain(b, least, limit)
+                if steps:
+                    break
+        for p, t in steps:
+            self.hand_over(p, t)
+        return bool(steps)
+
+
+def spread_leaders(state: Placement, *, expired: Callable[[], bool]) -> None:
+    """Reorder replicas until nobody leads more than the goal, or the least that was found."""
+    leading = _Leading(state)
+    count = sum(leading.can)
+    if count < 2:
+        return
+    floor = max(sum(leading.lead) / count, max(leading.weight, default=0.0))
+    if floor <= 0:
+        return
+    for step in _STEPS:
+        limit = floor * (1 + state.goals.tolerance) * step
+        stuck: set[int] = set()
+        while not expired():
+            over = [
+                b
+                for b in range(count and len(state.ids))
+                if b not in stuck and leading.can[b] and leading.lead[b] > limit
+            ]
+            if not over:
+                break
+            b = max(over, key=lambda b: (leading.lead[b], -b))
+            if not leading.relieve(b, limit):
+                stuck.add(b)
+        if not stuck or expired():
+            return

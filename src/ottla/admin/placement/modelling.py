@@ -1,0 +1,132 @@
+"""Facts made into the model that planners look at. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.admin.facts import BrokerFact, ClusterFacts, LogDirFact
+from ottla.admin.placement.model import Broker, Disk, Model, Partition
+from ottla.admin.rates import Rates
+from ottla.errors import InputError
+from ottla.records import TopicPartition
+
+MAX_FILL: Final = 0.85
+"""How full a disk may become, at the end or during the move. Above it there is no time to react to a busy day."""
+
+_SAME_DISK: Final = 1 / 1024
+"""Directories with the same total, and usable bytes that differ by less of it, are on one disk: somebody wrote between
+the two questions."""
+
+
+def model_of(
+    facts: ClusterFacts,
+    *,
+    rates: Rates | None = None,
+    max_fill: float = MAX_FILL,
+    may_move: Callable[[str], bool] = lambda topic: True,
+    dirs_are_disks: bool = False,
+) -> Model:
+    """The model of a cluster. `may_move` tells of a topic whether its replicas may be moved.
+
+    Directories that report the same totals are taken as one disk, unless `dirs_are_disks`: then each is a disk with its
+    part of these totals. Raises InputError where the directories of a live broker were not read: without sizes nothing
+    can be planned by bytes.
+    """
+    if not 0 < max_fill <= 1:
+        raise InputError(f"max fill: found {max_fill:g}, wanted more than 0 and at most 1 (0.85 is 85 %)")
+    for broker in facts.brokers:
+        if broker.log_dirs is None and not broker.is_fenced:
+            why = next((each.reason for each in facts.not_read if each.subject == f"broker {broker.id}"), "not asked")
+            raise InputError(
+                f"broker {broker.id}: its log directories are wanted for a plan by bytes, found none: {why}"
+            )
+    disks = {broker.id: _disks_of(broker, max_fill, dirs_are_disks) for broker in facts.brokers}
+    told = [disk.total for broker in facts.brokers if not broker.is_fenced for disk in disks[broker.id]]
+    by_size = bool(told) and all(told)
+    brokers = [
+        Broker(
+            id=fact.id,
+            rack=fact.rack,
+            weight=float(sum(disk.total or 0 for disk in disks[fact.id] if disk.can_receive)) if by_size else 1.0,
+            disks=disks[fact.id],
+            is_fenced=fact.is_fenced,
+        )
+        for fact in facts.brokers
+    ]
+    lost = {broker for each in facts.by_partition.values() for broker in each.replicas} - facts.broker_ids
+    brokers += [Broker(id=broker, weight=0.0, is_registered=False) for broker in lost]
+    return Model(
+        cluster_id=facts.cluster_id,
+        brokers=tuple(sorted(brokers, key=lambda each: each.id)),
+        partitions=_partitions_of(facts, disks, rates, may_move),
+        has_rates=rates is not None and bool(rates.bytes_in),
+        at_ms=facts.at_ms,
+    )
+
+
+def _partitions_of(
+    facts: ClusterFacts, disks: dict[int, tuple[Disk, ...]], rates: Rates | None, may_move: Callable[[str], bool]
+) -> tuple[Partition, ...]:
+    moving = {TopicPartition(move.topic, move.partition) for move in facts.moves}
+    index = {
+        (broker, path): at for broker, each in disks.items() for at, disk in enumerate(each) for path in disk.paths
+    }
+    held: dict[TopicPartition, dict[int, int]] = {}
+    for broker, log_dir, replica in facts.replicas():
+        at = index.get((broker.id, log_dir.path))
+        if at is not None:
+            held.setdefault(TopicPartition(replica.topic, replica.partition), {})[broker.id] = at
+    found = []
+    for place, fact in facts.by_partition.items():
+        fixed = "it is moving already" if place in moving else "" if may_move(place.topic) else "its topic was left out"
+        found.append(
+            Partition(
+                topic=place.topic,
+                partition=place.partition,
+                size=facts.partition_bytes.get(place, 0),
+                rate=0.0 if rates is None else rates.bytes_in.get(place, 0.0),
+                replicas=fact.replicas,
+                disks=held.get(place, {}),
+                leader=fact.leader,
+                in_sync=fact.in_sync,
+                fixed=fixed,
+            )
+        )
+    return tuple(sorted(found, key=lambda each: (each.topic, each.partition)))
+
+
+def _disks_of(broker: BrokerFact, max_fill: float, dirs_are_disks: bool) -> tuple[Disk, ...]:
+    groups: list[list[LogDirFact]] = []
+    for log_dir in broker.log_dirs or ():
+        same = next((group for group in groups if _is_one_disk(group[0], log_dir)), None)
+        if same is None:
+            groups.append([log_dir])
+        else:
+            same.append(log_dir)
+    if not dirs_are_disks:
+        return tuple(_disk(group, max_fill, 1) for group in groups)
+    ordered = sorted(((log_dir, len(group)) for group in groups for log_dir in group), key=lambda each: each[0].path)
+    return tuple(_disk([log_dir], max_fill, parts) for log_dir, parts in ordered)
+
+
+def _is_one_disk(one: LogDirFact, other: LogDirFact) -> bool:
+    totals = (one.total_bytes, one.usable_bytes, other.total_bytes, other.usable_bytes)
+    if None in totals or one.error or other.error or one.total_bytes != other.total_bytes:
+        return False
+    return abs((one.usable_bytes or 0) - (other.usable_bytes or 0)) <= (one.total_bytes or 0) * _SAME_DISK
+
+
+def _disk(log_dirs: list[LogDirFact], max_fill: float, parts: int) -> Disk:
+    """`parts`: over how many disks the totals are counted, where directories of one are taken as several."""
+    good = [log_dir for log_dir in log_dirs if log_dir.error is None]
+    usable = [log_dir for log_dir in good if not log_dir.is_cordoned]
+    total, room = (good[0].total_bytes if good else None), None
+    if total is not None and good[0].usable_bytes is not None:
+        held = sum(log_dir.replica_bytes for log_dir in good)
+        foreign = max(0, (total - good[0].usable_bytes) - held * parts)
+        total, foreign = total // parts, foreign // parts
+        room = max(0, int(total * max_fill) - foreign)
+    chosen = min(usable or log_dirs, key=lambda log_dir: (len(log_dir.replicas), log_dir.path))
+    paths = tuple(log_dir.path for log_dir in log_dirs)
+    return Disk(path=chosen.path, paths=paths, total=total, room=room, can_receive=bool(usable))

@@ -1,0 +1,237 @@
+"""The search: the fullest broker down to the goal with fewest bytes. Greedy moves, then exchanges, then small repairs.
+
+*Shed* moves replicas from a broker that is too full to brokers with room. *Exchange* gives a large one for a smaller.
+*Shift* moves what fits nowhere to where it does less harm. *Trim* takes back what turned out not to be needed. Every
+step lowers the fullest, or the bytes, so it ends; ties are broken by index, so it is the same every time. `expired`
+says that the time is over: what was found until then is the answer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection
+
+from ottla.admin.placement.state import Placement
+
+_GOOD_ENOUGH = 1.10
+"""One replica that ends an excess and is at most so much larger is better than several that fit exactly."""
+_TRIES = 60
+_PARTNERS = 12
+_CLOSE = 1e-9
+
+
+def spread(state: Placement, *, expired: Callable[[], bool], only: Collection[int] = ()) -> None:
+    """Bring all brokers below their limits, as far as it goes. `only`: brokers by index that alone may receive."""
+    stuck: set[int] = set()
+    shifts = 0
+    while not expired():
+        over = [
+            b
+            for b in range(len(state.ids))
+            if state.receives[b] and b not in stuck and state.excess(b) > _CLOSE * state.limit[b]
+        ]
+        if not over:
+            break
+        b = max(over, key=lambda b: (state.load[b] / state.limit[b] if state.limit[b] else 0.0, -b))
+        if _shed(state, b, only, cool=True) or _exchange(state, b, only) or _shed(state, b, only, cool=False):
+            continue
+        if not only and shifts < 40 * len(state.ids) and _shift(state, b):
+            shifts += 1
+            stuck.clear()
+            continue
+        stuck.add(b)
+    trim(state, expired=expired)
+
+
+def _by_size(state: Placement, b: int) -> list[int]:
+    """The replicas of a broker that may move, smallest first."""
+    size = state.size
+    return sorted((p for p in state.on[b] if size[p] and state.movable[p]), key=lambda p: (size[p], p))
+
+
+def _target(state: Placement, p: int, b: int, order: list[int], *, cool: bool) -> int | None:
+    """Where `p` fits below the limit: most room first, and home before everything."""
+    size, rate = state.size[p], state.rate[p]
+    for t in state.home[p]:
+        if t != b and state.load[t] + size <= state.limit[t] and state.may_go(p, b, t):
+            return t
+    for t in order:
+        if state.load[t] + size > state.limit[t]:
+            break  # sorted by room: the others have less
+        if cool and rate and state.rate_in[t] + rate > state.rate_limit[t]:
+            continue
+        if t != b and state.may_go(p, b, t):
+            return t
+    return None
+
+
+def _order(state: Placement, only: Collection[int]) -> list[int]:
+    order = state.by_room()
+    return [t for t in order if t in only] if only else order
+
+
+def _shed(state: Placement, b: int, only: Collection[int], *, cool: bool) -> bool:
+    """Move one replica off a broker that is too full. The cheapest that ends the excess, else the largest that fits."""
+    order = _order(state, only)
+    if not order:
+        return False
+    excess, size = state.excess(b), state.size
+    held = _by_size(state, b)
+    # What moves already costs nothing to send elsewhere.
+    for p in reversed(held):
+        if b not in state.home[p]:
+            target = _target(state, p, b, order, cool=cool)
+            if target is not None:
+                state.move(p, b, target)
+                return True
+    at = bisect_left(held, excess, key=lambda p: size[p])
+    ending: tuple[int, int] | None = None
+    for p in held[at : at + _TRIES]:
+        target = _target(state, p, b, order, cool=cool)
+        if target is not None:
+            ending = p, target
+            break
+    if ending is not None and size[ending[0]] <= excess * _GOOD_ENOUGH:
+        state.move(ending[0], b, ending[1])
+        return True
+    for p in reversed(held[:at]):
+        if ending is not None and size[p] * 8 < excess:
+            break  # crumbs: dozens of moves for a few bytes less
+        target = _target(state, p, b, order, cool=cool)
+        if target is not None:
+            state.move(p, b, target)
+            return True
+    if ending is not None:
+        state.move(ending[0], b, ending[1])
+        return True
+    return False
+
+
+def _exchange(state: Placement, b: int, only: Collection[int]) -> bool:
+    """A large replica for a smaller one of a broker with room: the pair that costs least for what it frees."""
+    size, excess = state.size, state.excess(b)
+    held = _by_size(state, b)
+    best: tuple[float, int, int, int] | None = None
+    for t in _order(state, only)[:_PARTNERS]:
+        room = state.limit[t] - state.load[t]
+        if t == b or room <= 0:
+            continue
+        theirs = _by_size(state, t)
+        for p in held[-_TRIES:]:
+            # The smaller one must leave what goes there below the limit.
+            at = bisect_left(theirs, size[p] - min(room, excess), key=lambda other: size[other])
+            for other in theirs[max(0, at - 2) : at + 3]:
+                gain = size[p] - size[other]
+                if not 0 < gain <= room or not state.may_exchange(p, b, other, t):
+                    continue
+                cost = state.cost(p, b, t) + state.cost(other, t, b)
+                key = (cost / min(gain, excess), p, other, t)
+                if best is None or key < best:
+                    best = key
+    if best is None:
+        return False
+    _, p, other, t = best
+    if min(size[p] - size[other], excess) < 1e-3 * excess:
+        return False
+    _swap(state, p, b, other, t)
+    return True
+
+
+def _swap(state: Placement, p: int, b: int, other: int, t: int) -> None:
+    state.move(p, b, t)
+    state.move(other, t, b)
+
+
+def _shift(state: Placement, b: int) -> bool:
+    """To a broker that is over its limit afterwards, and less so than this one is now."""
+    level = state.load[b] / state.limit[b] if state.limit[b] else 0.0
+    best: tuple[float, float, int, int] | None = None
+    for p in _by_size(state, b)[-_TRIES:]:
+        for t in range(len(state.ids)):
+            if t == b or not state.limit[t]:
+                continue
+            after = (state.load[t] + state.size[p]) / state.limit[t]
+            if after >= level * (1 - 1e-6) or not state.may_go(p, b, t):
+                continue
+            mine = (state.load[b] - state.size[p]) / state.limit[b]
+            key = (max(after, mine), state.cost(p, b, t), p, t)
+            if best is None or key < best:
+                best = key
+    if best is None:
+        return False
+    state.move(best[2], b, best[3])
+    return True
+
+
+def trim(state: Placement, *, expired: Callable[[], bool]) -> None:
+    """Take back what is not needed: home where it fits, or a smaller replica of the same broker in its place."""
+    moved = [
+        (state.size[p], p, b)
+        for p, held in enumerate(state.replicas)
+        if state.movable[p] and state.size[p]
+        for b in held
+        if b not in state.home[p]
+    ]
+    for _, p, b in sorted(moved, reverse=True):
+        if expired():
+            return
+        if b in state.replicas[p] and not _goes_home(state, p, b):
+            _smaller_instead(state, p, b)
+
+
+def _goes_home(state: Placement, p: int, b: int) -> bool:
+    for home in sorted(state.home[p] - set(state.replicas[p])):
+        if state.load[home] + state.size[p] <= state.limit[home] and state.may_go(p, b, home):
+            state.move(p, b, home)
+            return True
+    return False
+
+
+def _smaller_instead(state: Placement, p: int, b: int) -> None:
+    """`p` left its home because that was too full. Often a smaller one that fits there as well would have done."""
+    for home in sorted(state.home[p] - set(state.replicas[p])):
+        if not state.receives[home]:
+            continue
+        too_much = state.load[home] + state.size[p] - state.limit[home]
+        theirs = _by_size(state, home)
+        at = bisect_left(theirs, too_much, key=lambda other: state.size[other])
+        for other in theirs[at : at + 6]:
+            if state.size[other] >= state.size[p] or home not in state.home[other]:
+                break
+            if state.may_exchange(p, b, other, home):
+                _swap(state, p, b, other, home)
+                return
+
+
+def cool(state: Placement, *, expired: Callable[[], bool]) -> None:
+    """Where a plan gives a broker too many writes, replicas that move anyway go elsewhere: that costs nothing."""
+    for b in sorted(range(len(state.ids)), key=lambda b: (state.rate_limit[b] - state.rate_in[b], b)):
+        arriving = sorted(
+            (p for p in state.on[b] if b not in state.home[p] and state.rate[p]), key=lambda p: (-state.rate[p], p)
+        )
+        for p in arriving:
+            if expired() or state.rate_in[b] <= state.rate_limit[b]:
+                break
+            target = _target(state, p, b, _order(state, ()), cool=True)
+            if target is not None:
+                state.move(p, b, target)
+            else:
+                _cooler_instead(state, p, b)
+
+
+def _cooler_instead(state: Placement, p: int, b: int) -> None:
+    for t in _order(state, ()):
+        if t == b or state.rate_in[t] + state.rate[p] > state.rate_limit[t] * 2:
+            continue
+        room_here, room_there = state.limit[b] - state.load[b], state.limit[t] - state.load[t]
+        arriving = (other for other in state.on[t] if t not in state.home[other])
+        for other in sorted(arriving, key=lambda other: (state.rate[other], other)):
+            gain = state.rate[p] - state.rate[other]
+            if gain <= 0:
+                break
+            if state.rate_in[t] + gain > state.rate_limit[t]:
+                continue
+            grows = state.size[other] - state.size[p]
+            if grows <= max(0.0, room_here) and -grows <= max(0.0, room_there) and state.may_exchange(p, b, other, t):
+                _swap(state, p, b, other, t)
+                return

@@ -1,0 +1,191 @@
+"""What holds of every plan, on clusters of any shape; and what a plan reaches on clusters as they grow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from placement_models import broker, check_plan, grown_model, model, models, partition
+
+from ottla.admin.placement.model import Model
+from ottla.admin.placement.plan import Plan, fullest, leader_skew
+from ottla.admin.placement.planners import (
+    add_brokers,
+    balance_leaders,
+    rebalance,
+    remove_brokers,
+    replication_factor,
+    spread_dirs,
+)
+from ottla.admin.placement.schedule import Pace
+from ottla.admin.placement.state import Goals
+from ottla.errors import InputError
+
+GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200))
+
+
+@given(models())
+def test_a_rebalance_makes_no_broker_fuller_than_the_fullest_and_loses_nothing(cluster: Model) -> None:
+    plan = rebalance(cluster, goals=GOALS)
+    check_plan(cluster, plan, GOALS)
+    assert plan == rebalance(cluster, goals=GOALS), "the same cluster gives the same plan"
+    repaired = any("rack" in move.why for move in plan.moves)
+    if not plan.left_out and not repaired:
+        assert fullest(plan.after) <= max(fullest(plan.before), plan.floor.level * 1.05) * (1 + 1e-9)
+
+
+@given(models())
+def test_what_can_be_reached_is_never_above_what_a_plan_has(cluster: Model) -> None:
+    if any(each.fixed for each in cluster.partitions) or any(each.is_fenced for each in cluster.brokers):
+        return
+    plan = rebalance(cluster, goals=GOALS)
+    apart = all(
+        len({cluster.rack_of(b) for b in move.new}) >= min(len(move.new), len(cluster.racks)) for move in plan.moves
+    )
+    still = all(
+        len({cluster.rack_of(b) for b in each.replicas}) >= min(len(each.replicas), len(cluster.racks))
+        for each in cluster.partitions
+        if each.place not in {move.place for move in plan.moves}
+    )
+    if apart and still and sum(each.size for each in cluster.partitions):
+        assert fullest(plan.after) >= plan.floor.level * (1 - 1e-6)
+
+
+@given(models(), st.data())
+def test_a_broker_that_is_removed_is_empty_afterwards(cluster: Model, data: st.DataObject) -> None:
+    chosen = data.draw(st.sampled_from([each.id for each in cluster.brokers]))
+    try:
+        plan = remove_brokers(cluster, [chosen], goals=GOALS)
+    except InputError:
+        return  # nobody has room, or a partition may not move: the message of that is tested below
+    check_plan(cluster, plan, GOALS, removed=[chosen])
+    left = {(each.topic, each.partition) for each in plan.left_out}
+    new = {move.place: move.new for move in plan.moves}
+    for each in cluster.partitions:
+        if (each.topic, each.partition) not in left:
+            assert chosen not in new.get(each.place, each.replicas)
+
+
+@given(models(), st.integers(1, 4))
+def test_a_replication_factor_changes_and_nothing_else(cluster: Model, factor: int) -> None:
+    if not any(each.topic == "t0" for each in cluster.partitions):
+        return
+    try:
+        plan = replication_factor(cluster, {"t0": factor}, goals=GOALS)
+    except InputError:
+        return
+    check_plan(cluster, plan, GOALS, factors={"t0": factor})
+    assert {move.topic for move in plan.moves} <= {"t0"}
+    for move in plan.moves:
+        before = cluster.by_place[move.place]
+        assert set(move.new) >= set(move.old) if factor >= len(move.old) else set(move.new) < set(move.old)
+        assert before.leader in move.new, "the leader stays"
+
+
+@given(models())
+def test_moves_between_disks_leave_every_replica_on_its_broker(cluster: Model) -> None:
+    plan = spread_dirs(cluster, goals=GOALS)
+    check_plan(cluster, plan, GOALS)
+    assert all(move.new == move.old and move.disk_moves for move in plan.moves)
+
+
+@given(models())
+def test_leaders_are_spread_without_a_byte(cluster: Model) -> None:
+    plan = balance_leaders(cluster, goals=GOALS)
+    check_plan(cluster, plan, GOALS)
+    assert plan.bytes_copied == 0
+    assert all(set(move.new) == set(move.old) for move in plan.moves)
+    before = max(load.leader_weight for load in plan.before)
+    assert max(load.leader_weight for load in plan.after) <= before + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_grown_cluster_comes_near_what_can_be_reached_with_few_bytes(seed: int) -> None:
+    cluster = grown_model(
+        seed, brokers=12 + seed, partitions=600, racks=(1, 3)[seed % 2], joined=seed % 3, mixed=seed > 3
+    )
+    plan = rebalance(cluster)
+    check_plan(cluster, plan, Goals())
+    assert fullest(plan.after) <= plan.floor.level * 1.0501
+    assert plan.bytes_copied <= 1.25 * least_bytes(plan) + max(each.size for each in cluster.partitions)
+
+
+def least_bytes(plan: Plan) -> float:
+    """No plan copies less than what is above the limits."""
+    allowed = plan.floor.level * (1 + plan.tolerance)
+    return sum(load.bytes * (1 - allowed / load.level) for load in plan.before if load.level and load.level > allowed)
+
+
+def test_brokers_that_join_are_filled_and_others_receive_nothing() -> None:
+    cluster = grown_model(1, brokers=9, partitions=400, joined=3)
+    plan = add_brokers(cluster, [10, 11, 12])
+    received = {broker for move in plan.moves for broker in move.adding}
+    assert received == {10, 11, 12}
+    assert fullest(plan.after) <= plan.floor.level * 1.0501
+
+
+def test_one_partition_that_dwarfs_a_broker_leaves_the_others_where_they_are() -> None:
+    giant = partition("giant", 0, 100 << 30, [1])
+    others = [partition("t", number, 1 << 30, [1 + number % 4]) for number in range(20)]
+    plan = rebalance(model([broker(number) for number in (1, 2, 3, 4)], [giant, *others]))
+    assert "giant-0 alone is that large" in plan.floor.why
+    assert plan.bytes_copied <= 5 << 30, "only what stands beside the giant may be worth a move"
+    assert all(move.topic != "giant" for move in plan.moves)
+
+
+def test_two_full_disks_change_nothing_because_no_copy_has_room_beside_the_old_one() -> None:
+    full = [broker(number, disks=[100]) for number in (1, 2)]
+    cluster = model(full, [partition("t", 0, 80, [1]), partition("t", 1, 70, [2])])
+    plan = remove_brokers(model([*full, broker(3, disks=[100])], cluster.partitions), [1])
+    assert [(move.old, move.new) for move in plan.moves] == [((1,), (3,))]
+    with pytest.raises(InputError, match=r"t-0: found no broker that can take its replica of broker 1 \(80 bytes\)"):
+        remove_brokers(cluster, [1])
+
+
+def test_a_replica_on_a_broker_that_is_gone_goes_to_one_that_is_there() -> None:
+    gone = [broker(1), broker(2)]
+    lost = model([*gone, broker(9)], [partition("t", 0, 10, [9])])
+    lost = model([*gone, lost.by_id[9].__class__(id=9, weight=0.0, is_registered=False)], lost.partitions)
+    (move,) = rebalance(lost).moves
+    assert move.new == (1,)
+    assert move.why == "broker 9 is not in the cluster"
+
+
+def test_replicas_in_one_rack_are_spread_over_racks_first() -> None:
+    cluster = model([broker(1, rack="a"), broker(2, rack="a"), broker(3, rack="b")], [partition("t", 0, 10, [1, 2])])
+    (move,) = rebalance(cluster).moves
+    assert 3 in move.new
+    assert move.why == "its replicas were in one rack"
+
+
+def test_what_uneven_racks_allow_is_computed_before_anything_is_searched() -> None:
+    racks = [broker(number, rack="abc"[number % 3]) for number in range(1, 11)]
+    everywhere = [
+        partition("t", number, 1 << 20, [1 + number % 9, 1 + (number + 1) % 9, 1 + (number + 2) % 9])
+        for number in range(90)
+    ]
+    plan = rebalance(model(racks, everywhere))
+    assert plan.floor.level == pytest.approx(10 / 9)
+    assert plan.notes[0].startswith("1.11 × the mean is the best that can be reached: rack")
+
+
+def test_a_deadline_returns_what_was_found_so_far_and_says_so() -> None:
+    cluster = grown_model(2, brokers=9, partitions=300, joined=3)
+    left = iter([False] * 3 + [True] * 10_000)
+    plan = rebalance(cluster, expired=lambda: next(left))
+    assert plan.is_cut_short
+    check_plan(cluster, plan, Goals())
+    assert 1 < fullest(plan.after) <= fullest(plan.before)
+
+
+def test_measured_writes_decide_where_a_leader_is_and_sizes_where_none_were_measured() -> None:
+    brokers = [broker(1), broker(2)]
+    busy = [partition("busy", number, 1, [1, 2], rate=100.0) for number in range(4)]
+    idle = [partition("idle", number, 1000, [2, 1], rate=1.0) for number in range(4)]
+    by_rate = balance_leaders(model(brokers, [*busy, *idle], rates=True))
+    assert leader_skew(by_rate.before) > 1.9
+    assert leader_skew(by_rate.after) < 1.05
+    assert {move.topic for move in by_rate.moves} == {"busy"}
+    by_size = balance_leaders(model(brokers, [*busy, *idle]))
+    assert {move.topic for move in by_size.moves} == {"idle"}
+    assert "write rates were not measured" in by_size.notes[0]

@@ -1,0 +1,177 @@
+"""Clusters for planners: drawn by hypothesis, or made of a seed as they grow in practice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+
+from hypothesis import strategies as st
+
+from ottla.admin.placement.model import Broker, Disk, Model, Partition
+from ottla.admin.placement.plan import Plan
+from ottla.admin.placement.schedule import Rooms
+from ottla.admin.placement.state import Goals
+
+FILL = 0.85
+
+
+def broker(
+    number: int, *, rack: str | None = None, disks: Collection[int] = (1 << 40,), fenced: bool = False
+) -> Broker:
+    """A broker with disks of so many bytes."""
+    made = tuple(
+        Disk(path=f"/d{at}", paths=(f"/d{at}",), total=size, room=int(size * FILL)) for at, size in enumerate(disks)
+    )
+    return Broker(id=number, rack=rack, weight=float(sum(disks)), disks=made, is_fenced=fenced)
+
+
+def partition(
+    topic: str,
+    number: int,
+    size: int,
+    replicas: Collection[int],
+    *,
+    rate: float = 0.0,
+    disks: Mapping[int, int] | None = None,
+    fixed: str = "",
+) -> Partition:
+    """A partition that is led by its preferred replica."""
+    held = tuple(replicas)
+    on = dict.fromkeys(held, 0) if disks is None else disks
+    return Partition(
+        topic=topic,
+        partition=number,
+        size=size,
+        rate=rate,
+        replicas=held,
+        disks=on,
+        leader=held[0],
+        in_sync=held,
+        fixed=fixed,
+    )
+
+
+def model(brokers: Collection[Broker], partitions: Collection[Partition], *, rates: bool = False) -> Model:
+    """A cluster."""
+    return Model(cluster_id="c", brokers=tuple(brokers), partitions=tuple(partitions), has_rates=rates)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    """Small clusters of any shape: racks or none, one disk or several, tight or roomy, replicas anywhere."""
+    racks: list[str | None] = draw(st.sampled_from([[None], ["a", "b"], ["a", "b", "c"]]))
+    count = draw(st.integers(2, 7))
+    disk = st.sampled_from([300, 1_000, 2_000])
+    brokers = [
+        broker(
+            number,
+            rack=racks[number % len(racks)],
+            disks=draw(st.lists(disk, min_size=1, max_size=2)),
+            fenced=number > 2 and draw(st.integers(0, 9)) == 0,
+        )
+        for number in range(1, count + 1)
+    ]
+    partitions = []
+    ids = [each.id for each in brokers]
+    for number in range(draw(st.integers(0, 25))):
+        replicas = draw(st.lists(st.sampled_from(ids), min_size=1, max_size=min(3, count), unique=True))
+        partitions.append(
+            partition(
+                f"t{number % 3}",
+                number,
+                draw(st.integers(0, 120)),
+                replicas,
+                rate=float(draw(st.integers(0, 50))),
+                disks={each: draw(st.integers(0, len(brokers[each - 1].disks) - 1)) for each in replicas},
+                fixed="its topic was left out" if draw(st.integers(0, 19)) == 0 else "",
+            )
+        )
+    return model(brokers, partitions, rates=draw(st.booleans()))
+
+
+def grown_model(
+    seed: int, *, brokers: int, partitions: int, factor: int = 3, racks: int = 3, joined: int = 0, mixed: bool = False
+) -> Model:
+    """A cluster as Kafka places topics, by number and in turn. Sizes and rates differ by topic, less within one.
+
+    `joined` brokers came later and are empty. With `mixed`, some disks are twice as large.
+    """
+    dice = random.Random(seed)
+    made = []
+    for number in range(1, brokers + joined + 1):
+        size = (dice.choice([1, 2]) if mixed else 1) * (20 << 40)
+        made.append(broker(number, rack=f"r{number % racks}" if racks > 1 else None, disks=[size]))
+    old = made[:brokers]
+    by_rack: dict[str | None, list[int]] = {}
+    for each in old:
+        by_rack.setdefault(each.rack, []).append(each.id)
+    lists = list(by_rack.values())
+    turn = [held[at] for at in range(max(map(len, lists))) for held in lists if at < len(held)]
+    rack_of = {each.id: each.rack for each in old}
+    found: list[Partition] = []
+    topic = 0
+    while len(found) < partitions:
+        log_size, log_rate = dice.gauss(22, 1.6), dice.gauss(12, 1.4)
+        start, shift = dice.randrange(len(turn)), dice.randrange(len(turn))
+        for number in range(min(dice.choice([3, 6, 12, 24, 48]), partitions - len(found))):
+            first = (start + number) % len(turn)
+            shift += first == 0
+            others = [turn[(first + 1 + (shift + step) % (len(turn) - 1)) % len(turn)] for step in range(len(turn) - 1)]
+            replicas = [turn[first]]
+            for other in [*others, *others]:
+                taken = {rack_of[each] for each in replicas}
+                apart = rack_of[other] not in taken or len(taken) >= min(factor, len(lists)) or racks == 1
+                if len(replicas) < factor and other not in replicas and apart:
+                    replicas.append(other)
+            found.append(
+                partition(
+                    f"t{topic}",
+                    number,
+                    int(2.718 ** (log_size + dice.gauss(0, 0.3))),
+                    replicas,
+                    rate=2.718 ** (log_rate + dice.gauss(0, 0.3)),
+                )
+            )
+        topic += 1
+    return model(made, found, rates=True)
+
+
+def check_plan(
+    cluster: Model,
+    plan: Plan,
+    goals: Goals,
+    *,
+    factors: Mapping[str, int] | None = None,
+    removed: Collection[int] = (),
+) -> None:
+    """What holds of every plan, whatever was asked for."""
+    left = {each.rack for each in cluster.brokers if each.can_receive and each.id not in removed}
+    for move in plan.moves:
+        before = cluster.by_place[move.place]
+        assert not before.fixed, f"{move.place} may not move: {before.fixed}"
+        assert move.old == before.replicas
+        assert len(set(move.new)) == len(move.new), f"{move.place} is twice on a broker: {move.new}"
+        assert len(move.new) == (factors or {}).get(move.topic, len(move.old))
+        racks = {cluster.rack_of(each) for each in move.new}
+        wanted = min(len(move.new), len({cluster.rack_of(each) for each in move.old}), len(left))
+        assert len(racks) >= wanted, f"{move.place} loses a rack: {move.old} → {move.new}"
+        assert all(cluster.by_id[each].can_receive for each in move.adding)
+        assert move.why
+        assert not (move.new == move.old and not move.disk_moves), f"{move.place} does not change"
+    check_fill(cluster, plan, goals)
+
+
+def check_fill(cluster: Model, plan: Plan, goals: Goals) -> None:
+    """No disk is above its fill limit at any moment, in whatever order the moves of a batch end."""
+    rooms = Rooms(cluster, goals.pace)
+    for batch in range(1, plan.batches + 1):
+        moves = [move for move in plan.moves if move.batch == batch]
+        for move in moves:
+            rooms.begin(move)
+        for move in moves:
+            for disk in rooms.targets(move):
+                assert not move.bytes or rooms.held[disk] <= rooms.room[disk], (
+                    f"{disk} is too full during batch {batch}"
+                )
+        for move in moves:
+            rooms.end(move)
