@@ -13,6 +13,7 @@ PUBLIC_MODULES = {
     "ottla.testing": "Fixtures and helpers for tests",
     "ottla.columnar": "Topics as Arrow tables",
     "ottla.spark": "Source, sink and pipelines on Spark",
+    "broker_embedded.cluster": "Embedded brokers in your process",
 }
 
 
