@@ -31,8 +31,9 @@ from results import Results
 from ottla.columnar import read, write
 from ottla.columnar.reading.decode import scan
 from ottla.columnar.values.decoding import decoder_for
-from ottla.columnar.writing.encode import finish_batch, plan_batches
+from ottla.columnar.writing.encode import plan_batches
 from ottla.serdes import Avro, SerdeContext
+from ottla.wire_client.outgoing import finish_batch
 from ottla.wire_client.segments import Segment
 
 VALUE_BYTES = 100

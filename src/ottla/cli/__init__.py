@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import discard_stdout
 from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError
 
@@ -36,6 +37,7 @@ COMMANDS = {
     "doctor": ("ottla.cli.operations.doctor:doctor", "Find what will hurt: on a cluster, or between it and a service."),
     "groups": ("ottla.cli.operations.groups:groups", "Consumer groups: lag, offsets and how to undo a change."),
     "pipeline": ("ottla.cli.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
+    "produce": ("ottla.cli.produce:produce", "Write records from lines or JSON; copy a topic."),
     "quotas": ("ottla.cli.quotas:quotas", "Show and change how much clients may use."),
     "topics": ("ottla.cli.operations.topics:topics", "See, create, change, empty and delete topics."),
     "run": ("ottla.cli.run:run", "Run a service: ottla run module:app."),
@@ -91,7 +93,7 @@ class _LazyGroup(CommandGroup):
             click.echo("interrupted", err=True)
             raise click.exceptions.Exit(130) from None
         except BrokenPipeError:
-            _discard_the_rest()
+            discard_stdout()
             raise click.exceptions.Exit(0) from None
         except OttlaError as error:
             problem = f"{type(error).__name__}: {error}"
@@ -103,16 +105,6 @@ class _LazyGroup(CommandGroup):
             problem = f"this needs {missing}, which is not installed: pip install 'ottla[{extra}]'"
         click.echo("ottla: " + "\n".join(map(visible, problem.split("\n"))), err=True)
         raise click.exceptions.Exit(2)
-
-
-def _discard_the_rest() -> None:
-    """Nobody reads stdout any more: what is still buffered must not fail when the interpreter writes it at its end."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):  # stdout is no file
-        pass
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

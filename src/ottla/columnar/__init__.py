@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ottla.columnar.arrays.schema import arrow_schema as arrow_schema
     from ottla.columnar.reading.fetch import read_ranges as read_ranges
     from ottla.columnar.reading.reader import read as read
-    from ottla.columnar.writing.produce import Written as Written
     from ottla.columnar.writing.writer import TopicWriter as TopicWriter
     from ottla.columnar.writing.writer import write as write
     from ottla.wire_client.cluster import EARLIEST as EARLIEST
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.wire_client.groups import commit_group_offsets as commit_group_offsets
     from ottla.wire_client.groups import group_offsets as group_offsets
     from ottla.wire_client.positions import Position as Position
+    from ottla.wire_client.producing import Written as Written
     from ottla.wire_client.ranges import DataLoss as DataLoss
     from ottla.wire_client.ranges import Isolation as Isolation
     from ottla.wire_client.ranges import OffsetRange as OffsetRange
@@ -69,7 +69,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.columnar.reading.fetch": ["read_ranges"],
         "ottla.wire_client.groups": ["commit_group_offsets", "group_offsets"],
         "ottla.wire_client.positions": ["Position"],
-        "ottla.columnar.writing.produce": ["Written"],
+        "ottla.wire_client.producing": ["Written"],
         "ottla.wire_client.ranges": ["DataLoss", "Isolation", "OffsetRange", "OnDataLoss"],
         "ottla.columnar.reading.reader": ["read"],
         "ottla.columnar.arrays.schema": ["arrow_schema"],

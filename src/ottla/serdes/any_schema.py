@@ -19,9 +19,12 @@ import msgspec
 
 from ottla.errors import ConfigError
 from ottla.serdes.avro import references_of
-from ottla.serdes.avro_codec import parse, reader
+from ottla.serdes.avro_check import checking_type
+from ottla.serdes.avro_codec import parse, reader, writer
+from ottla.serdes.avro_schema import Schema
+from ottla.serdes.models import explain
 from ottla.serdes.registry import RegisteredSchema, SchemaRegistry, SchemaType
-from ottla.serdes.wire_format import HEADER_BYTES, message_indexes, schema_id_of
+from ottla.serdes.wire_format import HEADER_BYTES, header, message_indexes, message_path, schema_id_of
 
 _GOOGLE: Final = "google/protobuf/"
 
@@ -47,6 +50,22 @@ class RegistryValues:
             found = self._readers[schema_id] = self._reader(self.registry.schema(schema_id))
         return found[0], found[1](data)
 
+    def encoder(self, schema: RegisteredSchema, message: str | None = None) -> Callable[[Any], bytes]:
+        """A function from a plain value to the bytes behind this schema's id. `message`: one of a Protobuf file, by its
+        full name; the first one if None. Raises ConfigError where there is none."""
+        front = header(schema.id)
+        if schema.type == "AVRO":
+            encode = avro_encoder(json.loads(schema.text), using=references_of(self.registry, schema, ()))
+            return lambda value: encode(value, front)
+        if schema.type == "PROTOBUF":
+            file = self._file(schema)
+            path = _path_of(file, message)
+            write = message_writer(message_at(file, path))
+            front += message_path(path)
+            return lambda value: front + write(value)
+        as_json = msgspec.json.Encoder().encode
+        return lambda value: front + as_json(value)
+
     def _reader(self, schema: RegisteredSchema) -> tuple[SchemaType, Callable[[bytes], Any]]:
         if schema.type == "AVRO":
             written = parse(json.loads(schema.text), using=references_of(self.registry, schema, ()))
@@ -56,12 +75,14 @@ class RegistryValues:
         decode = msgspec.json.Decoder().decode
         return "JSON", lambda data: decode(data[HEADER_BYTES:])
 
-    def _protobuf(self, schema: RegisteredSchema) -> Callable[[bytes], Any]:
+    def _file(self, schema: RegisteredSchema) -> Any:
         pool = new_pool()
         for reference in schema.references:
             self._add_file(pool, reference.name, reference.subject, reference.version, ())
-        file = add_file(pool, f"schema-{schema.id}.proto", self._descriptor(schema.text, f"/schemas/ids/{schema.id}"))
+        return add_file(pool, f"schema-{schema.id}.proto", self._descriptor(schema.text, f"/schemas/ids/{schema.id}"))
 
+    def _protobuf(self, schema: RegisteredSchema) -> Callable[[bytes], Any]:
+        file = self._file(schema)
         readers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
 
         def read(data: bytes) -> Any:
@@ -91,6 +112,24 @@ class RegistryValues:
         if found is None:
             raise ValueError("the registry has the schema as source only, wanted ?format=serialized to be served")
         return found
+
+
+def avro_encoder(schema: Schema, *, using: Sequence[Schema] = ()) -> Callable[[Any, bytes], bytes]:
+    """A function from a plain value, as JSON has it, and a prefix to bytes. Dates are text, bytes are base64.
+
+    Raises ValueError for a value that does not fit.
+    """
+    parsed = parse(schema, using=using)
+    kind = checking_type(parsed.schema)
+    write = writer(parsed)
+
+    def encode(value: Any, prefix: bytes) -> bytes:
+        try:
+            return write(msgspec.convert(value, kind), prefix)
+        except Exception as error:  # fastavro's own are of many kinds
+            raise ValueError(f"does not fit the Avro schema: {explain(error)}") from None
+
+    return encode
 
 
 def new_pool() -> Any:
@@ -162,6 +201,23 @@ def message_writer(descriptor: Any) -> Callable[[Any], bytes]:
             raise ValueError(f"not a {descriptor.full_name}: {error}") from None
 
     return write
+
+
+def _path_of(file: Any, name: str | None) -> list[int]:
+    """The indexes of a message in its file."""
+    names: dict[str, list[int]] = {}
+
+    def collect(messages: Any, above: list[int]) -> None:
+        for index, message in enumerate(messages):
+            names[message.full_name] = [*above, index]
+            collect(message.nested_types, [*above, index])
+
+    collect(file.message_types_by_name.values(), [])
+    if name is None and names:
+        return [0]
+    if name not in names:
+        raise ConfigError(f"--message: found {name}, wanted one of {', '.join(list(names)[:20])}")
+    return names[name]
 
 
 def _from_base64(text: str) -> bytes | None:

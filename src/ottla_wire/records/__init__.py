@@ -22,7 +22,16 @@ from ottla_wire.records.compression import (
     decompress,
 )
 from ottla_wire.records.crc32c import crc32c
-from ottla_wire.records.record import RecordData, Row, decode_batch, decode_rows, encode_batch, iter_rows, shown_key
+from ottla_wire.records.record import (
+    RecordData,
+    Row,
+    decode_batch,
+    decode_rows,
+    encode_batch,
+    encode_record,
+    iter_rows,
+    shown_key,
+)
 
 __all__ = [
     "BATCH_OVERHEAD",
@@ -41,6 +50,7 @@ __all__ = [
     "decode_rows",
     "decompress",
     "encode_batch",
+    "encode_record",
     "iter_batches",
     "iter_headers",
     "iter_rows",

@@ -15,7 +15,7 @@ _FORMATS = ("auto", "json", "avro", "protobuf", "text", "hex")
 
 
 def schema_options(command: F) -> F:
-    """Give a command the options. It is called with `decoders`, those of key and value."""
+    """Give a reading command the options. It is called with `decoders`, those of key and value."""
 
     @functools.wraps(command)
     def with_decoders(
@@ -33,8 +33,38 @@ def schema_options(command: F) -> F:
         key = decoder_of(key_as, SchemaSource(registry=registry), option="--key-as")
         return command(*args, decoders=(key, decoder_of(value_as, source)), **options)
 
+    return _with_options(with_decoders, "auto: what the registry says, else as they are.")  # type: ignore[no-any-return]
+
+
+def encoding_options(command: F) -> F:
+    """Give a writing command the options. It is called with `encoders_for`: of a topic, those of key and value."""
+
+    @functools.wraps(command)
+    def with_encoders(
+        *args: Any,
+        value_as: str,
+        key_as: str,
+        registry: str | None,
+        schema: Path | None,
+        message: str | None,
+        **options: Any,
+    ) -> Any:
+        def encoders_for(topic: str) -> Any:
+            from ottla.cli.records.decoding import SchemaSource
+            from ottla.cli.records.encoding import encoders_of
+
+            source = SchemaSource(registry=registry, file=schema, message=message)
+            key = encoders_of(key_as, SchemaSource(registry=registry), subject=f"{topic}-key", option="--key-as")
+            return key, encoders_of(value_as, source, subject=f"{topic}-value", option="--as")
+
+        return command(*args, encoders_for=encoders_for, **options)
+
+    return _with_options(with_encoders, "avro, protobuf: JSON, encoded by the latest schema of TOPIC-value.")  # type: ignore[no-any-return]
+
+
+def _with_options(command: Any, what: str) -> Any:
     for option in (
-        click.option("--message", metavar="NAME", help="The Protobuf message of --schema, as shop.Order."),
+        click.option("--message", metavar="NAME", help="The Protobuf message, as shop.Order."),
         click.option(
             "--schema",
             type=click.Path(path_type=Path, dir_okay=False),
@@ -55,9 +85,8 @@ def schema_options(command: F) -> F:
             type=click.Choice(_FORMATS),
             default="auto",
             show_default=True,
-            help="What values are. auto: what the registry says, else as they are. Avro needs ottla[avro], Protobuf"
-            " ottla[protobuf].",
+            help=f"What values are. {what} Avro needs ottla[avro], Protobuf ottla[protobuf].",
         ),
     ):
-        with_decoders = option(with_decoders)
-    return with_decoders  # type: ignore[return-value]  # a command all the same
+        command = option(command)
+    return command

@@ -58,6 +58,13 @@ class Consent:
         return True
 
 
+def refuse_if_read_only(instead: str) -> None:
+    """Raise ConfigError where the command's cluster is one that is only read. `instead`: what is allowed."""
+    cluster = chosen_cluster()
+    if cluster is not None and cluster.read_only:
+        raise ConfigError(f"cluster {cluster.name} is read_only in {cluster.file}: {instead}")
+
+
 def changes(command: F) -> F:
     """Give a changing command `--dry-run` and `--yes`. It is called with `consent`.
 
@@ -66,9 +73,8 @@ def changes(command: F) -> F:
 
     @functools.wraps(command)
     def with_consent(*args: Any, dry_run: bool, yes: bool, **options: Any) -> Any:
-        cluster = chosen_cluster()
-        if cluster is not None and cluster.read_only and not dry_run:
-            raise ConfigError(f"cluster {cluster.name} is read_only in {cluster.file}: only --dry-run is allowed")
+        if not dry_run:
+            refuse_if_read_only("only --dry-run is allowed")
         return command(*args, consent=Consent(is_dry_run=dry_run, yes=yes), **options)
 
     for option in (

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,6 +137,16 @@ class Output:
             widest = max(map(width, named), default=0)
             for name, text in named.items():
                 click.echo(f"{click.style(name, dim=True)}{' ' * (widest - width(name))}  {text}".rstrip())
+
+
+def discard_stdout() -> None:
+    """Nobody reads stdout any more: what is still buffered must not fail when the interpreter writes it at its end."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # stdout is no file
+        pass
 
 
 def say(text: str) -> None:

@@ -7,8 +7,6 @@ when its producer id and sequence are known.
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,26 +16,11 @@ import pyarrow.compute as pc
 from ottla.columnar.arrays.binary import binary_parts, varint_column
 from ottla.columnar.arrays.headers import encode_headers
 from ottla.columnar.arrays.varints import Ints, varint_widths
-from ottla_wire.records import BATCH_OVERHEAD, CompressionType, compress, crc32c
+from ottla.wire_client.outgoing import PlannedBatch
+from ottla_wire.records import BATCH_OVERHEAD
 
 RECORD_OVERHEAD = 1 + 5 + 10 + 5 + 5 + 5 + 5
 """The most a record takes besides key, value and headers: attributes and six varints. Kafka's own bound is 21."""
-
-_FRONT = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, CRC
-_AFTER_LENGTH = 4 + 1 + 4  # what the length counts before what the CRC covers
-_CRC_COVERS = struct.Struct(">hiqqqhii")
-
-
-@dataclass(slots=True, kw_only=True)
-class PlannedBatch:
-    """Records of one partition that travel together, as bytes, without their header."""
-
-    partition: int
-    first_row: int
-    row_count: int
-    payload: memoryview
-    base_timestamp_ms: int
-    max_timestamp_ms: int
 
 
 def record_sizes(key: pa.Array | None, value: pa.Array | None, header_sizes: Ints | None, rows: int) -> Ints:
@@ -105,35 +88,6 @@ def plan_batches(
         )
         for first, count, base, latest in zip(starts, lengths, base_timestamps, max_timestamps, strict=True)
     ]
-
-
-def finish_batch(
-    batch: PlannedBatch,
-    *,
-    compression: CompressionType = CompressionType.NONE,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    is_transactional: bool = False,
-) -> bytes:
-    """The batch as it goes over the wire, with base offset 0: the broker gives the real one."""
-    payload: bytes | memoryview = batch.payload
-    if compression is not CompressionType.NONE:
-        payload = compress(compression, payload)
-    attributes = int(compression) | (0x10 if is_transactional else 0)
-    covered = _CRC_COVERS.pack(
-        attributes,
-        batch.row_count - 1,
-        batch.base_timestamp_ms,
-        batch.max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        batch.row_count,
-    )
-    body = b"".join((covered, payload))
-    front = _FRONT.pack(0, _AFTER_LENGTH + len(body), -1, 2, crc32c(body))
-    return front + body
 
 
 def _cut(partitions: np.ndarray[Any, np.dtype[np.int32]], sizes: Ints, budget: int) -> Ints:

@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from ottla.columnar.arrays.schema import HEADERS
 from ottla.columnar.arrays.varints import Ints
-from ottla.columnar.writing.encode import PlannedBatch, plan_batches
+from ottla.columnar.writing.encode import plan_batches
 from ottla.columnar.writing.partitioner import partitions_for_keys
-from ottla.columnar.writing.produce import ProduceClient, Written
 from ottla.errors import InputError, RecordTooLarge
 from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.outgoing import PlannedBatch
+from ottla.wire_client.producing import ProduceClient, Written
 from ottla.wire_client.settings import WireSettings, wire_settings
 from ottla.wire_client.topics import max_message_bytes
 from ottla.wire_client.transactions import OpenTransaction, Outcome, abort_quietly, begin_transaction, end_transaction

@@ -12,17 +12,17 @@ A batch behind one that failed is refused as out of order: it goes again with it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ottla.columnar.writing.encode import PlannedBatch, finish_batch
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, UndeliveredRecord
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import LEADER_MOVED, Cluster
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
+from ottla.wire_client.outgoing import PlannedBatch, finish_batch
 from ottla.wire_client.transactions import OpenTransaction, enlist_partitions
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -45,6 +45,7 @@ class _Outgoing:
     data: bytes
     row_count: int
     deadline: float
+    tag: Any
 
 
 @dataclass(slots=True)
@@ -69,8 +70,21 @@ class Written:
 class ProduceClient:
     """An idempotent producer of whole batches. Not thread-safe. `flush` ends with everything answered."""
 
-    def __init__(self, cluster: Cluster, transaction: OpenTransaction | None = None) -> None:
-        """`transaction`: everything is written inside it, and stays invisible to committed readers until it ends."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        transaction: OpenTransaction | None = None,
+        *,
+        acknowledged: Callable[[TopicPartition, Any, int], None] = lambda _key, _tag, _base_offset: None,
+        refused: Callable[[TopicPartition, Any, Sequence[int]], None] = lambda _key, _tag, _rows: None,
+    ) -> None:
+        """`transaction`: everything is written inside it, and stays invisible to committed readers until it ends.
+
+        `acknowledged` is called with a batch's tag and base offset (-1 if the broker does not say), `refused` before an
+        error with the tag of the batch it is about, and the records in it that the broker named (KIP-467).
+        """
+        self._acknowledged = acknowledged
+        self._refused = refused
         self._cluster = cluster
         self._settings = cluster.settings
         self._transaction = transaction
@@ -111,7 +125,7 @@ class ProduceClient:
             )
             queue.next_sequence = (queue.next_sequence + batch.row_count) & _MAX_SEQUENCE
             deadline = self._cluster.now() + self._settings.delivery_timeout_ms / 1000
-            queue.waiting.append(_Outgoing(next(self._numbers), key, data, batch.row_count, deadline))
+            queue.waiting.append(_Outgoing(next(self._numbers), key, data, batch.row_count, deadline, batch.tag))
             waiting_bytes += len(data)
             if waiting_bytes >= self._settings.max_request_size // 2:
                 waiting_bytes = 0
@@ -238,6 +252,7 @@ class ProduceClient:
         code = ErrorCode.of(entry.error_code)
         if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._count(batch)
+            self._acknowledged(key, batch.tag, entry.base_offset)
             if entry.base_offset >= 0:
                 first, last = self._ranges.get(key, (entry.base_offset, -1))
                 end = entry.base_offset + batch.row_count - 1
@@ -252,6 +267,8 @@ class ProduceClient:
             raise FencedError(f"{key}: the broker answered {code.name}: a newer producer took over")
         else:
             message = getattr(entry, "error_message", None)
+            named = [each.batch_index for each in getattr(entry, "record_errors", None) or ()]
+            self._refused(key, batch.tag, [index for index in named if 0 <= index < batch.row_count])
             self._fail(f"{code.name}{f' ({message})' if message else ''}", key, batch)
 
     def _put_back(self, queue: _Queue, batch: _Outgoing, reason: str) -> None:

@@ -1,0 +1,246 @@
+"""`ottla produce`: write records from lines of stdin or of a file, or from what `ottla consume` printed as JSON."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from ottla.cli.records.options import encoding_options
+from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster, timeout_s
+from ottla.cli.shared.consent import refuse_if_read_only
+from ottla.cli.shared.output import discard_stdout, say
+from ottla.errors import InputError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.cli.records.given import Encoders, Given
+    from ottla.cli.records.writing import RecordWriter
+    from ottla.config import Settings
+
+_CHUNK_BYTES: Final = 1024 * 1024
+
+_EXAMPLES: Final = """
+\b
+Examples:
+  echo '{"id": 7}' | ottla produce orders -k 7
+  ottla produce orders --key-separator : lines.txt
+  ottla consume orders --format json | ottla produce copy --format json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("topic")
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@reaches_a_cluster
+@click.option("-k", "--key", help="The key of all records, or of those that have none.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="A line is a key, this text and a value.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="A header of all records; its"
+              " value is null without '='; repeatable.")  # fmt: skip
+@click.option("-p", "--partition", type=click.IntRange(0), help="The partition of all records.")
+@click.option("--null", "is_null", is_flag=True, help="Write one record without a value (a tombstone); read nothing.")
+@click.option("--null-as", metavar="TEXT", help="Keys and values of lines that are this text are null.")
+@encoding_options
+@click.option("--format", "form", type=click.Choice(["lines", "json"]), default="lines", show_default=True,
+              help="json: a record a line, as `ottla consume --format json` prints it.")  # fmt: skip
+@click.option("--repartition", is_flag=True, help="The key decides, not the partition that a record names.")
+@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="lz4",
+              show_default=True, help="Of the batches.")  # fmt: skip
+@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records a second.")
+@click.option("--keep-going", is_flag=True, help="Leave out lines that are wrong, and end with 1.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no offsets.")
+def produce(
+    topic: str,
+    file: Path | None,
+    kafka: Settings,
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    is_null: bool,
+    null_as: str | None,
+    encoders_for: Callable[[str], tuple[Encoders, Encoders]],
+    form: str,
+    repartition: bool,
+    compression: str,
+    per_second: float | None,
+    keep_going: bool,
+    quiet: bool,
+) -> None:
+    """Write a record to TOPIC for each line of FILE or stdin, and print where each is: PARTITION@OFFSET.
+
+    A line that is wrong is named, and ends the command: what came before it is written, what comes after it is not.
+    """
+    from ottla.cli.records.given import Given, OutRecord
+    from ottla.cli.records.writing import RecordWriter
+    from ottla_wire.records import CompressionType
+
+    refuse_if_read_only("nothing is written to it")
+    if is_null and (file is not None or form == "json"):
+        raise InputError("found --null and something to read, wanted one of them")
+    if is_null and key is None:
+        raise InputError("--null: found no --key, wanted the key whose value is to be deleted")
+    keys, values = encoders_for(topic)
+    given = Given(
+        key=None if key is None else _as_key(key, keys),
+        separator=None if key_separator is None else _separator(key_separator, form),
+        headers=tuple(_header(each) for each in headers),
+        partition=partition,
+        null=None if null_as is None else _bytes(null_as),
+        is_json=form == "json",
+        follows_partitions=not repartition,
+        keys=keys,
+        values=values,
+    )
+    stream = _opened(file)
+    changes = {
+        "compression": CompressionType[compression.upper()],
+        "delivery_timeout_ms": round(timeout_s() * 1000),
+    }
+    failures = 0
+    with stream as source, open_cluster(kafka, **changes) as cluster:
+        writer = RecordWriter(cluster, topic, acknowledged=_ignored if quiet else _OffsetPrinter())
+        try:
+            if is_null:
+                writer.add(OutRecord(0, given.key, None, given.headers, partition, None))
+            else:
+                failures = _write_lines(writer, given, source, keep_going=keep_going, per_second=per_second)
+            writer.flush()
+        except BaseException as error:
+            writer.abandon()
+            if not isinstance(error, OttlaError) or not writer.written:
+                if writer.written:
+                    say(_written(writer.written, topic))
+                raise
+            say(f"ottla: {type(error).__name__}: {error}")
+            say(_written(writer.written, topic))
+            raise click.exceptions.Exit(1) from None
+    say(_written(writer.written, topic))
+    if failures:
+        say(f"{failures:,} lines were left out")
+        raise click.exceptions.Exit(1)
+
+
+def _write_lines(
+    writer: RecordWriter, given: Given, stream: BinaryIO, *, keep_going: bool, per_second: float | None
+) -> int:
+    """Write all lines; how many were wrong. What was read before somebody hesitates to write more is sent at once."""
+    from ottla.cli.records.writing import RefusedRecord
+    from ottla.cli.shared.progress import Progress
+
+    failures = 0
+    next_at_s = time.monotonic()
+    with Progress("written") as progress:
+        for lines in _chunks(stream):
+            for number, line in lines:
+                try:
+                    record = given.record(number, line)
+                    if record is not None:
+                        if per_second is not None:
+                            next_at_s = _paced(writer, next_at_s, per_second)
+                        writer.add(record)
+                except RefusedRecord:
+                    raise
+                except InputError as error:
+                    if not keep_going:
+                        writer.flush()  # what came before the line is written
+                        raise
+                    say(str(error))
+                    failures += 1
+            progress.advance(len(lines))
+            if not _is_more_waiting(stream):
+                writer.flush()
+    return failures
+
+
+def _chunks(stream: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
+    from ottla.cli.records.line_input import Lines
+
+    lines = Lines()
+    while chunk := stream.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]  # both kinds that are opened have it
+        yield lines.feed(chunk)
+    yield lines.end()
+
+
+def _paced(writer: RecordWriter, next_at_s: float, per_second: float) -> float:
+    """Wait for the next record's turn; when the one behind it is due."""
+    now_s = time.monotonic()
+    if next_at_s > now_s:
+        writer.flush()
+        time.sleep(max(0.0, next_at_s - time.monotonic()))
+    return max(next_at_s, now_s - 1) + 1 / per_second
+
+
+def _is_more_waiting(stream: BinaryIO) -> bool:
+    try:
+        ready, _, _ = select.select([stream], [], [], 0)
+    except (OSError, ValueError):  # no file, or one that select does not take: it never waits
+        return True
+    return bool(ready)
+
+
+def _opened(file: Path | None) -> AbstractContextManager[BinaryIO]:
+    if file is None or str(file) == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from error
+
+
+class _OffsetPrinter:
+    """Prints `PARTITION@OFFSET` of each record. Nobody who reads on is no reason to write no more."""
+
+    def __init__(self) -> None:
+        self._is_read = True
+
+    def __call__(self, partition: int, base_offset: int, lines: Sequence[int]) -> None:
+        if not self._is_read:
+            return
+        offsets = range(base_offset, base_offset + len(lines)) if base_offset >= 0 else "?" * len(lines)
+        try:
+            sys.stdout.write("".join([f"{partition}@{offset}\n" for offset in offsets]))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._is_read = False
+            discard_stdout()
+
+
+def _ignored(_partition: int, _base_offset: int, _lines: Sequence[int]) -> None:
+    pass
+
+
+def _written(count: int, topic: str) -> str:
+    return f"{count:,} records written to {topic}" if count != 1 else f"1 record written to {topic}"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _as_key(text: str, keys: Encoders) -> bytes:
+    if keys.declared is None:
+        return _bytes(text)
+    try:
+        return keys.declared(_bytes(text))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"--key: {error}") from None
+
+
+def _separator(text: str, form: str) -> bytes:
+    if form == "json" or not text:
+        found = "--format json" if text else "nothing"
+        raise InputError(f"--key-separator: found {found}, wanted a text that lines have behind their key")
+    return _bytes(text.replace("\\t", "\t"))
+
+
+def _header(given: str) -> tuple[str, Any]:
+    name, equals, value = given.partition("=")
+    if not name:
+        raise InputError(f"--header: found {given!r}, wanted NAME=VALUE, or NAME for null")
+    return name, _bytes(value) if equals else None
