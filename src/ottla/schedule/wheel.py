@@ -1,0 +1,88 @@
+"""Which partition of a schedule topic holds what is due when.
+
+A partition is a slot. The slots of a level take turns: slot `i` of `n` holds the windows k with `k % n == i`, each
+`width_ms` long. There are two levels, of 15 minutes and of 6 hours. What is due later than the coarse level reaches is
+put into the farthest slot, and is moved on from there when that slot's window comes.
+
+A slot is open from `LEAD_MS` before its window until one width after its end, so that a sender whose record was
+delayed, or whose clock differs, is still in time. A slot takes records of its next window only when two more widths are
+over: what is left in a slot after it closed belongs to its next window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+LEAD_MS: Final = 60_000
+_BEHIND: Final = 3
+"""Widths of a turn that nothing is put into: the window that runs, the one in which its slot still stays open, and one
+more, so that nothing is written to a slot while it is being emptied."""
+
+
+class Level(NamedTuple):
+    """Slots of one width. `first` is the partition of the first."""
+
+    first: int
+    slots: int
+    width_ms: int
+
+    @property
+    def horizon_ms(self) -> int:
+        """How far ahead a record may be due to be put into this level."""
+        return (self.slots - _BEHIND) * self.width_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """The geometry of a schedule topic, the same for all who write and read it."""
+
+    levels: tuple[Level, ...] = (Level(0, 32, 15 * 60_000), Level(32, 32, 6 * 3_600_000))
+
+    @property
+    def partitions(self) -> int:
+        return sum(level.slots for level in self.levels)
+
+    def slot_for(self, due_ms: int, now_ms: int) -> int:
+        """The partition for a record: of the finest level that reaches so far, else the farthest slot of all."""
+        due_ms = max(due_ms, now_ms)
+        for level in self.levels:
+            if due_ms - now_ms <= level.horizon_ms:
+                return _slot(level, due_ms)
+        return _slot(self.levels[-1], now_ms + self.levels[-1].horizon_ms)
+
+    def closes_ms(self, partition: int, now_ms: int) -> int | None:
+        """Until when the slot is open; None when it is closed."""
+        level, index = self._place(partition)
+        for window in range(now_ms // level.width_ms - 1, (now_ms + LEAD_MS) // level.width_ms + 1):
+            if window % level.slots == index:
+                return (window + 2) * level.width_ms
+        return None
+
+    def settled_ms(self, partition: int, now_ms: int) -> int:
+        """When the slot was last to be empty. A record that is older than that was left over."""
+        level, index = self._place(partition)
+        last = now_ms // level.width_ms - 2
+        window = last - (last - index) % level.slots
+        return (window + 2) * level.width_ms
+
+    def belongs(self, partition: int, due_ms: int, now_ms: int) -> bool:
+        """Whether a record that is due later may stay in the slot: it is of the open window, or of the next one."""
+        closes_ms = self.closes_ms(partition, now_ms)
+        if closes_ms is not None and due_ms < closes_ms:
+            return True
+        level, _ = self._place(partition)
+        return due_ms - now_ms <= level.horizon_ms and _slot(level, due_ms) == partition
+
+    def _place(self, partition: int) -> tuple[Level, int]:
+        for level in self.levels:
+            if partition < level.first + level.slots:
+                return level, partition - level.first
+        raise ValueError(f"partition: found {partition}, wanted less than {self.partitions}")
+
+
+WHEEL: Final = Wheel()
+
+
+def _slot(level: Level, due_ms: int) -> int:
+    return level.first + (due_ms // level.width_ms) % level.slots

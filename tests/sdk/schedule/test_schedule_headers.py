@@ -1,0 +1,120 @@
+"""The records of a schedule topic: what is written is what is read, and what anybody else writes harms nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.records import Header, Record
+from ottla.schedule.headers import (
+    CANCEL_HEADERS,
+    KIND,
+    PREFIX,
+    Cancel,
+    Done,
+    Waiting,
+    delivered,
+    done_record,
+    message_headers,
+    parse,
+    ranges_of,
+    rolled,
+)
+
+NOW_MS = 1_700_000_000_000
+own_headers = st.lists(
+    st.tuples(
+        st.text(max_size=8).filter(lambda name: not name.startswith("ottla-")), st.none() | st.binary(max_size=9)
+    ),
+    max_size=4,
+)
+some_bytes = st.none() | st.binary(max_size=12)
+
+
+def record(headers: list[Header], *, key: bytes | None = None, value: bytes | None = b"v") -> Record[Any]:
+    return Record("ottla.schedule.s", 5, 7, NOW_MS, key, value, headers, key, value)
+
+
+@given(
+    own=own_headers,
+    key=some_bytes,
+    value=some_bytes,
+    id=st.none() | st.text(min_size=1, max_size=9),
+    partition=st.none() | st.integers(0, 99),
+    delay_ms=st.integers(0, 10**12),
+    ttl_ms=st.none() | st.integers(0, 10**9),
+    moves=st.integers(0, 3),
+)
+def test_a_message_is_delivered_byte_for_byte_however_often_it_was_moved(
+    own: list[Header],
+    key: bytes | None,
+    value: bytes | None,
+    id: str | None,
+    partition: int | None,
+    delay_ms: int,
+    ttl_ms: int | None,
+    moves: int,
+) -> None:
+    headers = message_headers(
+        own, topic="target", partition=partition, key=key, due_ms=None, delay_ms=delay_ms, ttl_ms=ttl_ms
+    )
+    message = parse(record(headers, key=None if id is None else id.encode(), value=value))
+    for number in range(moves):
+        assert isinstance(message, Waiting)
+        moved = rolled(message, "ottla.schedule.s", 9)
+        later: Record[Any] = Record(
+            moved.topic, 9, number, NOW_MS + 9_999, moved.key, moved.value, moved.headers, moved.key, moved.value
+        )
+        message = parse(later)
+    assert isinstance(message, Waiting)
+    assert (message.due_ms, message.at_ms, message.rolls) == (NOW_MS + delay_ms, NOW_MS, moves)
+    assert message.id == (id if id is not None else "ottla.schedule.s-5@7")
+    found = delivered(message)
+    assert (found.topic, found.partition, found.key, found.value) == ("target", partition, key, value)
+    ours = [header for header in found.headers if header[0].startswith("ottla-")]
+    assert [header for header in found.headers if header not in ours] == own
+    facts = dict(ours)
+    assert facts["ottla-scheduled-due"] == b"%d" % message.due_ms
+    assert facts["ottla-scheduled-id"] == message.id.encode()
+    expires = None if ttl_ms is None else b"%d" % (message.due_ms + ttl_ms)
+    assert facts.get("ottla-expires-at") == expires
+    assert not [name for name in facts if name.startswith(PREFIX)]
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_what_is_done_is_written_as_ranges(offsets: set[int]) -> None:
+    done = done_record("ottla.schedule.s", 5, offsets)
+    found = parse(record(done.headers, value=done.value))
+    assert isinstance(found, Done)
+    assert {offset for start, end in found.ranges for offset in range(start, end)} == offsets
+    assert list(ranges_of(offsets)) == found.ranges
+    assert all(end < start for (_, end), (start, _) in zip(found.ranges, found.ranges[1:], strict=False))
+
+
+def test_a_cancel_names_an_id() -> None:
+    assert parse(record(list(CANCEL_HEADERS), key=b"x", value=None)) == Cancel(7, "x", NOW_MS)
+    assert parse(record(list(CANCEL_HEADERS), key=None)) is None
+
+
+@given(
+    kind=st.sampled_from([b"message", b"cancel", b"done", b"", b"\xff"]),
+    more=st.lists(
+        st.tuples(
+            st.sampled_from([PREFIX + name for name in ("topic", "due", "delay", "ttl", "at", "id", "rolls", "key")]),
+            st.none() | st.binary(max_size=30) | st.sampled_from([b"target", b"12", b"-1", b"9" * 400]),
+        ),
+        max_size=6,
+    ),
+    key=some_bytes,
+    value=some_bytes | st.sampled_from([b"[[1,2]]", b"[[2,1]]", b"[1]", b"{}", b"[[0,1e9]]", b'[["a",2]]']),
+)
+def test_what_anybody_may_write_is_read_or_passed_over(
+    kind: bytes, more: list[Header], key: bytes | None, value: bytes | None
+) -> None:
+    found = parse(record([(KIND, kind), *more], key=key, value=value))
+    if isinstance(found, Waiting):
+        assert found.due_ms < 10**19
+        delivered(found)
+        rolled(found, "ottla.schedule.s", 1)

@@ -1,0 +1,152 @@
+"""A slot step by step: deliveries that fail, ends that cannot be read yet, and cancels that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ottla.records import Record
+from ottla.schedule.headers import CANCEL_HEADERS, message_headers
+from ottla.schedule.slot import (
+    KEEP_CANCELS_MS,
+    MOST_TRIES,
+    Chunk,
+    Claim,
+    Delete,
+    FindEnd,
+    Look,
+    Read,
+    Seen,
+    Slot,
+    SlotState,
+    Write,
+)
+from ottla.schedule.wheel import WHEEL
+
+NOW_MS = 1_700_000_000_000
+HERE = WHEEL.slot_for(NOW_MS, NOW_MS)
+
+
+class Desk:
+    """The other side of one slot: a log, and deliveries that fail for some values."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+        self.records: list[Record[Any]] = []
+        self.slot = Slot(WHEEL, HERE)
+        self.failing: set[bytes] = set()
+        self.delivered: list[bytes | None] = []
+        self.given_up: list[tuple[bytes | None, str]] = []
+        self.deleted = 0
+        self.hidden = 0
+        """So many records at the end cannot be read yet."""
+
+    def message(self, value: bytes, *, in_ms: int = 0, id: bytes | None = None) -> None:
+        headers = message_headers(
+            [], topic="t", partition=None, key=None, due_ms=self.now_ms + in_ms, delay_ms=None, ttl_ms=None
+        )
+        self._add(id, value, headers)
+
+    def cancel(self, id: bytes) -> None:
+        self._add(id, None, list(CANCEL_HEADERS))
+
+    def _add(self, key: bytes | None, value: bytes | None, headers: list[Any]) -> None:
+        offset = len(self.records)
+        self.records.append(Record("s", HERE, offset, self.now_ms, key, value, headers, key, value))
+
+    def tick(self, after_ms: int = 0) -> list[Any]:
+        self.now_ms += after_ms
+        asked: list[Any] = []
+        tick: Generator[Any, Any, None] = self.slot.tick(self.now_ms)
+        answer: Any = None
+        while True:
+            try:
+                ask = tick.send(answer)
+            except StopIteration:
+                return asked
+            asked.append(ask)
+            answer = self._answer(ask)
+
+    def _answer(self, ask: Any) -> Any:
+        match ask:
+            case Look():
+                return Seen(0, self.records[0].timestamp_ms if self.records else None)
+            case FindEnd():
+                return len(self.records)
+            case Read(offset):
+                found = self.records[offset : len(self.records) - self.hidden]
+                return Chunk(found, found[-1].offset + 1 if found else offset)
+            case Delete(to):
+                self.deleted = to
+            case Write():
+                values = [message.value for message in ask.deliver]
+                if self.failing & {value for value in values if value is not None}:
+                    return "RecordTooLarge: no"
+                self.delivered += values
+                self.given_up += [(message.value, reason) for message, reason in ask.give_up]
+        return None
+
+
+def test_one_that_cannot_be_delivered_holds_up_nobody_and_is_given_up_in_the_end() -> None:
+    desk = Desk()
+    for value in (b"a", b"bad", b"c"):
+        desk.message(value)
+    desk.failing = {b"bad"}
+    desk.tick()
+    assert desk.delivered == [b"a", b"c"]
+    for _ in range(40):
+        desk.tick(1_000)
+        desk.message(b"next")
+    desk.tick()
+    assert desk.delivered == [b"a", b"c", *[b"next"] * 40]
+    assert desk.given_up == []
+    for _ in range(60):
+        desk.tick(1_000)
+    assert desk.given_up == [(b"bad", "RecordTooLarge: no")]
+    assert not desk.slot.waiting
+    assert MOST_TRIES == 5
+
+
+def test_nothing_is_delivered_while_the_end_cannot_be_read() -> None:
+    desk = Desk()
+    desk.message(b"a", id=b"x")
+    desk.cancel(b"x")
+    desk.hidden = 1
+    assert not [ask for ask in desk.tick() if isinstance(ask, Write)]
+    desk.hidden = 0
+    desk.tick()
+    assert desk.delivered == []
+
+
+def test_an_id_can_be_used_again_in_the_same_slot() -> None:
+    desk = Desk()
+    desk.message(b"old", id=b"x")
+    desk.cancel(b"x")
+    desk.message(b"new", id=b"x")
+    desk.tick()
+    assert desk.delivered == [b"new"]
+
+
+def test_a_slot_closes_when_its_window_is_over_and_young_cancels_stay_in_the_log() -> None:
+    desk = Desk()
+    desk.message(b"a")
+    desk.tick()
+    closes_ms = WHEEL.closes_ms(HERE, desk.now_ms)
+    assert closes_ms is not None
+    desk.now_ms = closes_ms - 1
+    desk.cancel(b"other")
+    desk.tick()
+    assert (desk.slot.state, desk.deleted) == (SlotState.OPEN, 0)
+    desk.tick(1)
+    assert (desk.slot.state, desk.deleted) == (SlotState.CLOSED, 1)
+    assert desk.tick() == []
+    desk.slot = Slot(WHEEL, HERE)  # another owner looks, and finds the cancel old enough to delete
+    assert [type(ask) for ask in desk.tick(KEEP_CANCELS_MS)][:3] == [Look, Claim, Look]
+    assert desk.deleted == 2
+
+
+def test_a_slot_whose_window_is_far_away_costs_one_look() -> None:
+    desk = Desk()
+    desk.slot = Slot(WHEEL, (HERE + 16) % 32)
+    assert [type(ask) for ask in desk.tick()] == [Look]
+    assert desk.tick(1_000) == []
