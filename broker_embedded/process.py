@@ -58,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster = Cluster(
             brokers=options.brokers,
             port=options.port,
+            ports=_ports(options.ports),
+            first_broker_id=options.first_broker_id,
+            advertised_host=options.advertised_host,
             data_dir=options.data_dir,
             config=_settings(options.set),
             clock=clock,
@@ -120,6 +123,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--brokers", type=int, default=1, metavar="N", help="brokers in this process (default 1)")
     parser.add_argument(
         "--port", type=int, default=0, metavar="BASE", help="port of the first broker, the others follow (default: any)"
+    )
+    parser.add_argument("--ports", metavar="PORT,...", help="the port of each broker, in place of --port; 0 is any")
+    parser.add_argument(
+        "--first-broker-id", type=int, default=1, metavar="ID", help="number of the first broker (default 1)"
+    )
+    parser.add_argument(
+        "--advertised-host", metavar="HOST", help="the host that clients are told (default 127.0.0.1, where it listens)"
     )
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where logs are kept (default: a temporary directory, removed at the end)"
@@ -201,6 +211,15 @@ def _security(options: argparse.Namespace) -> Security | None:
     from broker_embedded.security.settings import Security
 
     return Security(options.security_protocol, **given)
+
+
+def _ports(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    ports = text.split(",")
+    if not all(each.strip().isdecimal() and int(each) < 65_536 for each in ports):
+        raise StartupError(f"--ports: found {text!r}, wanted numbers below 65536 with commas between them")
+    return [int(each) for each in ports]
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -81,6 +82,7 @@ class Cluster:
         log_dirs: int = 1,
         first_broker_id: int = 1,
         ports: Sequence[int] | None = None,
+        advertised_host: str | None = None,
         network: Network | None = None,
         filesystem: Callable[[int], FileSystem] | None = None,
         open_files: OpenFiles | None = None,
@@ -89,7 +91,7 @@ class Cluster:
         """`racks`: that of each broker in order. `filesystem(node)`: where that node's files live, if not on disks that
         can be made to fail. `open_files`: those of all nodes; its `make_room` should be the file system's. `security`:
         what clients have to show. `ports`: that of each broker in order, where they do not follow each other from
-        `port` on.
+        `port` on. `advertised_host`: where clients are told that the brokers are; they listen on loopback all the same.
         """
         if brokers < 1:
             raise StartupError(f"brokers: found {brokers}, wanted at least 1")
@@ -99,6 +101,8 @@ class Cluster:
             raise StartupError(f"first_broker_id: found {first_broker_id}, wanted at least 0")
         if ports is not None and len(ports) != brokers:
             raise StartupError(f"ports: found {len(ports)}, wanted one for each of {brokers} brokers")
+        if advertised_host is not None and not re.fullmatch(r"[\w.-]+", advertised_host):
+            raise StartupError(f"advertised_host: found {advertised_host!r}, wanted a host's name or IPv4 address")
         if log_dirs < 1:
             raise StartupError(f"log_dirs: found {log_dirs}, wanted at least 1")
         self._settings = dict(config or {})
@@ -113,6 +117,7 @@ class Cluster:
         self._internal_ports: dict[int, int] = {}
         self._racks = dict(enumerate(racks or (), start=first_broker_id))
         self._log_dirs = log_dirs
+        self._advertised_host = advertised_host
         self._security = security
         self._data_dir = None if data_dir is None else Path(data_dir)
         self.clock = clock or SystemClock()
@@ -141,8 +146,8 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of every broker, comma-separated."""
-        return ",".join(f"{HOST}:{self._ports[node]}" for node in sorted(self._ports))
+        """host:port of every broker, comma-separated, as clients are told."""
+        return ",".join(f"{self._advertised_host or HOST}:{self._ports[node]}" for node in sorted(self._ports))
 
     @property
     def node_ids(self) -> list[int]:
@@ -312,6 +317,7 @@ class Cluster:
                 port=self._ports[node_id],
                 internal_port=internal,
                 log_dirs=self._log_dirs,
+                advertised_host=self._advertised_host,
             ),
         )
         self._ports[node_id] = node.port  # the same one after a restart: clients come back to it

@@ -62,11 +62,13 @@ class EmbeddedCluster:
         security: Security | None = None,
         first_broker_id: int = 1,
         ports: Sequence[int] | None = None,
+        advertised_host: str | None = None,
     ) -> None:
         """`racks`: that of each broker, in order. `log_dirs`: how many log directories each broker has. `security`:
         what clients have to show; anybody may connect, in plain text, without it. `first_broker_id`: of the first
         broker, 0 or more; the others follow. `ports`: that of each broker, where they do not follow each other from
-        `port` on; 0 is a free one.
+        `port` on; 0 is a free one. `advertised_host`: the host of the addresses that clients are told, in place of
+        127.0.0.1; the brokers listen on loopback all the same.
         """
         self._clock = clock or SystemClock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,6 +86,7 @@ class EmbeddedCluster:
             security=security,
             first_broker_id=first_broker_id,
             ports=ports,
+            advertised_host=advertised_host,
         )
         self._control = LocalControl(self._cluster)
         self.faults = self._cluster.faults

@@ -75,6 +75,8 @@ class NodeSettings:
     port: int
     internal_port: int | None
     log_dirs: int = 1
+    advertised_host: str | None = None
+    """Where clients are told that the broker is; None: where it listens."""
 
 
 class Node:
@@ -141,6 +143,7 @@ class Node:
             log_dir_ids=self._log_dir_ids,
             faults=around.faults_of(self.node_id),
             security=around.security,
+            advertised_host=settings.advertised_host,
         )
         if tuple(around.voters) == (self.node_id,):
             self._metadata_logs.add_dir_listener(self._on_metadata_lost)

@@ -71,7 +71,9 @@ class Broker:
         log_dir_ids: Sequence[bytes] = (),
         faults: FaultHook = NO_FAULTS,
         security: Security | None = None,
+        advertised_host: str | None = None,
     ) -> None:
+        """`advertised_host`: where clients are told that it is, if not where it listens."""
         self.node_id = node_id
         self.loop = loop
         self.clock = clock
@@ -102,7 +104,7 @@ class Broker:
         )
         self.lifecycle = BrokerLifecycle(
             node_id=node_id,
-            host=listener.host,
+            host=advertised_host or listener.host,
             port=listener.port,
             controller=self.controller_channel,
             metadata=self.metadata,

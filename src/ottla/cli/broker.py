@@ -27,7 +27,7 @@ for _command in (advance, disks, explain, faults, kill, links, pause, resume, st
 
 
 @broker.command()
-@click.argument("node", type=click.IntRange(min=1), required=False)
+@click.argument("node", type=click.IntRange(min=0), required=False)
 @click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
 @click.option(
     "--port",
@@ -35,6 +35,20 @@ for _command in (advance, disks, explain, faults, kill, links, pause, resume, st
     default=0,
     metavar="BASE",
     help="Port of the first broker, the others take the ports after it. Any free ports if left out.",
+)
+@click.option("--ports", metavar="PORT,...", help="The port of each broker, in place of --port; 0 is any free one.")
+@click.option(
+    "--first-broker-id",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    metavar="ID",
+    help="Number of the first broker, the others follow.",
+)
+@click.option(
+    "--advertised-host",
+    metavar="HOST",
+    help="The host that clients are told, as in localhost. It listens on 127.0.0.1 all the same.",
 )
 @click.option(
     "--data-dir",
@@ -82,6 +96,9 @@ def start(
     node: int | None,
     brokers: int,
     port: int,
+    ports: str | None,
+    first_broker_id: int,
+    advertised_host: str | None,
     data_dir: str | None,
     topics: tuple[str, ...],
     settings: tuple[str, ...],
@@ -107,6 +124,11 @@ def start(
     from broker_embedded.__main__ import main
 
     arguments = ["--brokers", str(brokers), "--port", str(port), "--log-level", log_level]
+    arguments += ["--first-broker-id", str(first_broker_id)]
+    if ports is not None:
+        arguments += ["--ports", ports]
+    if advertised_host is not None:
+        arguments += ["--advertised-host", advertised_host]
     if data_dir is not None:
         arguments += ["--data-dir", data_dir]
     for topic in topics:

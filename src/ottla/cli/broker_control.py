@@ -8,7 +8,7 @@ import click
 
 from ottla.cli.control_client import CONTROL, call
 
-_NODE = click.argument("node", type=click.IntRange(min=1))
+_NODE = click.argument("node", type=click.IntRange(min=0))
 
 
 @click.command()
@@ -117,8 +117,8 @@ def list_links(control: str | None) -> None:
 
 
 @links.command()
-@click.argument("a", type=click.IntRange(min=1))
-@click.argument("b", type=click.IntRange(min=1))
+@click.argument("a", type=click.IntRange(min=0))
+@click.argument("b", type=click.IntRange(min=0))
 @click.option("--one-way", is_flag=True, help="Only what A asks B.")
 @CONTROL
 def cut(a: int, b: int, one_way: bool, control: str | None) -> None:
@@ -127,8 +127,8 @@ def cut(a: int, b: int, one_way: bool, control: str | None) -> None:
 
 
 @links.command()
-@click.argument("a", type=click.IntRange(min=1))
-@click.argument("b", type=click.IntRange(min=1))
+@click.argument("a", type=click.IntRange(min=0))
+@click.argument("b", type=click.IntRange(min=0))
 @click.option("--delay-ms", type=click.IntRange(min=0), required=True)
 @click.option("--one-way", is_flag=True, help="Only what A asks B.")
 @CONTROL
@@ -138,8 +138,8 @@ def slow(a: int, b: int, delay_ms: int, one_way: bool, control: str | None) -> N
 
 
 @links.command()
-@click.argument("a", type=click.IntRange(min=1), required=False)
-@click.argument("b", type=click.IntRange(min=1), required=False)
+@click.argument("a", type=click.IntRange(min=0), required=False)
+@click.argument("b", type=click.IntRange(min=0), required=False)
 @CONTROL
 def heal(a: int | None, b: int | None, control: str | None) -> None:
     """Make all links whole; or those of broker A; or the one between A and B."""
@@ -187,7 +187,7 @@ def break_disk(
 
 
 @disks.command("heal")
-@click.argument("node", type=click.IntRange(min=1), required=False)
+@click.argument("node", type=click.IntRange(min=0), required=False)
 @CONTROL
 def heal_disks(node: int | None, control: str | None) -> None:
     """Make all disks well again; or those of broker NODE."""

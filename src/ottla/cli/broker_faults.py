@@ -30,7 +30,7 @@ def list_faults(control: str | None) -> None:
 
 @faults.command()
 @click.option("--api", help="The API by its name in Kafka, such as PRODUCE or ListOffsets.")
-@click.option("--broker", type=click.IntRange(min=1))
+@click.option("--broker", type=click.IntRange(min=0))
 @click.option("--topic")
 @click.option("--partition", type=click.IntRange(min=0))
 @click.option("--group")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.common.errors import StartupError
+from broker_embedded.process import EXIT_CANNOT_START, main
 from ottla_wire.protocol import ApiKey
 
 
@@ -67,7 +70,52 @@ def test_each_broker_may_have_a_port_of_its_own() -> None:
     assert {each.node_id: each.port for each in told} == dict(enumerate(ports, start=1))
 
 
-@pytest.mark.parametrize("wrong", [{"first_broker_id": -1}, {"ports": [1, 2]}], ids=str)
+def test_clients_are_told_the_advertised_host() -> None:
+    with EmbeddedCluster(3, advertised_host="localhost") as cluster:
+        assert {each.split(":")[0] for each in cluster.bootstrap_servers.split(",")} == {"localhost"}
+        client = WireClient(cluster.bootstrap_servers)
+        told = client.call(ApiKey.METADATA, 9, {"topics": []}).brokers
+        coordinator = client.call(ApiKey.FIND_COORDINATOR, 3, {"key": "g", "key_type": 0})
+        client.close()
+        cluster.create_topic("t", partitions=3, replication_factor=3)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        producer.produce("t", b"v")
+        assert producer.flush(30) == 0
+        assert count_of(cluster, 1) == 1
+    assert {each.host for each in told} == {"localhost"}
+    assert coordinator.host == "localhost"
+
+
+def test_the_command_takes_numbers_ports_and_host() -> None:
+    ports = free_ports(2)
+    options = ["--brokers", "2", "--first-broker-id", "0", "--ports", ",".join(map(str, ports))]
+    command = [sys.executable, "-m", "ottla", "broker", "start", *options, "--advertised-host", "localhost"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"ready bootstrap=localhost:{ports[0]},localhost:{ports[1]}\n"
+        client = WireClient(f"127.0.0.1:{ports[0]}")
+        told = client.call(ApiKey.METADATA, 9, {"topics": []}).brokers
+        client.close()
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert {(each.node_id, each.host, each.port) for each in told} == {
+        (0, "localhost", ports[0]),
+        (1, "localhost", ports[1]),
+    }
+
+
+@pytest.mark.parametrize("ports", ["1,two", "70000", ""])
+def test_ports_that_are_none_are_refused_in_a_line(ports: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--ports", ports]) == EXIT_CANNOT_START
+    assert f"--ports: found {ports!r}, wanted numbers" in capsys.readouterr().err
+
+
+WRONG = [{"first_broker_id": -1}, {"ports": [1, 2]}, {"advertised_host": "localhost:9092"}, {"advertised_host": ""}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_numbers_and_ports_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(StartupError, match=f"{next(iter(wrong))}: found"):
         EmbeddedCluster(3, **wrong)
