@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ottla.telemetry.conventions import ATTRIBUTES
 from ottla.telemetry.log_events import BURST, COMMON_FIELDS, GROUPS, INTERVAL_MS, LogEvent
+from ottla.telemetry.metrics_table import METRICS, Metric
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "telemetry.md"
 
@@ -61,8 +62,29 @@ What becomes of a record that failed is an event of its span, named as the log e
 """
 
 
+METRICS_HEAD = """
+## Metrics
+
+Where the process has a meter provider of OpenTelemetry. An application's own `Hooks` hear the same calls. The name that
+Prometheus has a metric by is in the last column; a histogram has `_bucket`, `_sum` and `_count` behind it. Dots in
+labels are underscores.
+
+| metric | kind, unit | meaning | labels | in Prometheus |
+|---|---|---|---|---|
+"""
+
+
 def render() -> str:
-    return HEAD + _spans() + _logs()
+    return HEAD + _spans() + _metrics() + _logs()
+
+
+def _metrics() -> str:
+    return METRICS_HEAD + "".join(map(_metric, METRICS.values()))
+
+
+def _metric(row: Metric) -> str:
+    labels = ", ".join(_code(row.attributes))
+    return f"| `{row.name}` | {row.kind}, {row.unit} | {row.meaning} | {labels} | `{row.prometheus_name}` |\n"
 
 
 def _spans() -> str:

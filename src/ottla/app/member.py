@@ -29,6 +29,7 @@ from ottla.failures.dead_letter import Form
 from ottla.producer import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.telemetry.member_watch import MemberWatch
 from ottla.telemetry.open_attempts import open_attempts
 from ottla.wire_client.log_ends import LogEnds
 from ottla.wire_client.log_looks import LogLooks
@@ -82,10 +83,11 @@ class Member(ABC):
         self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
         self._topics_timeout_s = options.topics_timeout_s
-        self._hooks = options.hooks
         self._attempts = open_attempts(options.group)
         self._clock = options.clock or SystemClock()
         now_ms = self._clock.monotonic_ms()
+        self._watch = MemberWatch(options.hooks, group=options.group, now_ms=now_ms)
+        self._hooks = self._watch.hooks
         self._session = Session(
             options.plans,
             group=options.group,
@@ -100,7 +102,7 @@ class Member(ABC):
         """Held while the session is asked."""
         self._client: Any = None
         self._error_log = ErrorLog(options.group, self._clock)
-        self.throttling = Throttling.of_group(options.group, now_ms=self._clock.monotonic_ms, hooks=options.hooks)
+        self.throttling = Throttling.of_group(options.group, now_ms=self._clock.monotonic_ms, hooks=self._hooks)
         self._looks: LogLooks[events.LookedAt] = LogLooks(
             options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
         )
@@ -196,8 +198,20 @@ class Member(ABC):
                 "since the records were taken"
             )
 
+    def _measure_if_due(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._watch.is_due(now_ms):
+            with self._guard:
+                measure = self._session.measure(now_ms)
+            self._watch.measured(measure)
+
+    def _no_more_is_told(self) -> None:
+        """It is over: spans that wait for a decision end, and it is not measured any more."""
+        self._attempts.end_all()
+        self._watch.ended()
+
     def _count_fetched(self, fetched: events.Fetched) -> None:
-        if self._hooks is not None:
+        if self._hooks:
             self._hooks.fetched(
                 group=self.group,
                 topic=fetched.topic_partition.topic,
@@ -212,13 +226,12 @@ class Member(ABC):
                 with self._attempts.around_letter(str(effect.topic_partition), effect.record.offset):
                     self._letters.write(effect, self._on_written)
             case Expired(name, route, records):
-                if self._hooks is not None:
+                if self._hooks:
                     self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
             case Notice(event, level, fields):
                 ids = self._attempts.noted(event, fields) if self._attempts else {}
                 log_event(event, level, {"group": self.group, **ids, **fields})
-                if self._hooks is not None:
-                    self._hooks.event(group=self.group, event=event)
+                self._watch.noticed(event, fields)
             case _:
                 raise AssertionError(f"no shell code for {effect!r}")
 

@@ -22,6 +22,7 @@ from ottla.failures.expiry import Moment, Span
 from ottla.producer.bulk import Outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.records import Headers
+from ottla.telemetry import Hooks
 from ottla.typevars import K_contra, V_contra
 
 
@@ -45,6 +46,7 @@ class _Owner(Protocol):
     group: str
     bootstrap_servers: str | Sequence[str] | None
     producer_settings: dict[str, Any]
+    hooks: Hooks | None
 
 
 class _OfAnApp:
@@ -74,7 +76,7 @@ class _OfAnApp:
     def _made(self) -> Any:
         settings = {**self._owner.producer_settings, **(self.options.get("settings") or {})}
         make = getattr(importlib.import_module(self.module), self.name)
-        return make(self._owner.bootstrap_servers, **{**self.options, "settings": settings})
+        return make(self._owner.bootstrap_servers, **{"hooks": self._owner.hooks, **self.options, "settings": settings})
 
     def _taken(self) -> Any:
         target, self._target = self._target, None

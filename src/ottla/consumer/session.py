@@ -35,6 +35,7 @@ from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.readiness.lateness import note_head
+from ottla.consumer.readiness.measures import member_measure
 from ottla.consumer.readiness.session_health import session_health
 from ottla.consumer.settling.expiries import Expiries
 from ottla.consumer.settling.letters import Letters
@@ -43,6 +44,7 @@ from ottla.consumer.settling.settlement import Settlement
 from ottla.consumer.turns.dispatcher import Dispatcher
 from ottla.consumer.turns.route import RouteState
 from ottla.records import TopicPartition
+from ottla.telemetry.measures import MemberMeasure
 
 
 class Session:
@@ -178,6 +180,17 @@ class Session:
             unready_after_ms=self._unready_after_ms,
         )
 
+    def measure(self, now_ms: int) -> MemberMeasure:
+        """How the consumer stands, in figures."""
+        return member_measure(
+            self._partitions.values(),
+            self._routes,
+            flow=self._flow,
+            budget_tokens=self._settlement.budget_tokens,
+            now_ms=now_ms,
+            wall_ms=now_ms + self._epoch_offset_ms,
+        )
+
     # Assignment
 
     def _assigned(self, event: events.Assigned, now_ms: int, effects: list[Effect]) -> None:
@@ -242,6 +255,7 @@ class Session:
         if records:
             self._watch.fetched(state, records, now_ms)
         records = self._lines.look(state, records, effects)
+        state.fetched(records)
         state.tracker.register(offsets_of(records), size_bytes=event.size_bytes, now_ms=now_ms)
         if state.restored:
             already = [record.offset for record in records if record.offset in state.restored]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -73,6 +73,8 @@ class DeliveryTracker(Generic[D]):
         self._failures: dict[int, tuple[D, Failure]] = {}
         self._failures_beyond = 0
         self._flushes = 0
+        self.on_settled: Callable[[Sequence[D]], None] | None = None
+        """Called with what a sweep found to be done."""
         self.also_tell: Callable[[Failure], None] | None = None
         """Called with every failure as well, in the thread that reports it: what a transaction needs to know."""
 
@@ -88,7 +90,11 @@ class DeliveryTracker(Generic[D]):
             outstanding = self.outstanding
             popleft = outstanding.popleft
             oldest = [popleft() for _ in range(min(most, len(outstanding)))]
-            outstanding.extend(self._pending(oldest))
+            pending = self._pending(oldest)
+            outstanding.extend(pending)
+            if self.on_settled is not None and len(pending) < len(oldest):
+                ids = set(map(id, pending))
+                self.on_settled([each for each in oldest if id(each) not in ids] if ids else oldest)
         finally:
             self._sweeping.release()
 

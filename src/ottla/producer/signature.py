@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
+from ottla.telemetry import Hooks
 
 __all__ = ["Key", "PartitionerName", "ProducerOptions", "Profile", "Servers", "Value"]
 
@@ -36,3 +37,4 @@ class ProducerOptions(TypedDict, total=False):
     partitioner: PartitionerName | CustomPartitioner | Partitioner | None
     topics: Sequence[str]
     environ: Mapping[str, str] | None
+    hooks: Hooks | None

@@ -1,6 +1,7 @@
 """Events and metrics: small protocols that the shells call per batch, and what listens to them."""
 
 from ottla.telemetry.hooks import Counters, Hooks
+from ottla.telemetry.listeners import Listeners
 from ottla.telemetry.log import log_event
 from ottla.telemetry.log_sink import configure_logging
 from ottla.telemetry.rate_limit import RateLimit
@@ -11,6 +12,7 @@ from ottla.telemetry.tracing import configure_tracing
 __all__ = [
     "Counters",
     "Hooks",
+    "Listeners",
     "RateLimit",
     "Throttling",
     "add_trace_ids",

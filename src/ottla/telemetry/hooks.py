@@ -1,13 +1,16 @@
 """Where metrics come from: a small protocol that the shells call per batch and per run, never per record.
 
-Implement what you need by deriving from `Hooks`; `Counters` counts in memory and is what tests and probes read. The
-labels are few on purpose (group, handler, topic): a partition or a key as a label would grow without bound.
+Implement what you need by deriving from `Hooks`; `Counters` counts in memory and is what tests and probes read.
+OpenTelemetry's instruments hear the same calls (`metrics`). Labels are few: a key would grow without bound.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Sequence
+
+from ottla.telemetry.measures import BrokerMeasure, MemberMeasure
 
 
 class Hooks:
@@ -38,6 +41,50 @@ class Hooks:
 
     def committed(self, *, group: str, partitions: int) -> None:
         """The coordinator acknowledged a commit."""
+
+    def run_timed(
+        self,
+        *,
+        group: str,
+        handler: str,
+        topic: str,
+        records: int,
+        is_batch: bool,
+        duration_s: float,
+        buffered_s: float,
+        end_to_end_s: float | None,
+    ) -> None:
+        """How long a run took that went to its handler: `duration_s` for its `records` together.
+
+        `buffered_s` is how long the oldest of them had waited since its fetch, `end_to_end_s` the time since the first
+        one's timestamp; None when it has none.
+        """
+
+    def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
+        """What becomes of a record that failed: `event` is the log event, `attempts` how often it was delivered."""
+
+    def commit_answered(self, *, group: str, duration_s: float, error: str) -> None:
+        """The coordinator answered a commit; `error` is empty, ``fenced`` or ``refused``."""
+
+    def rebalanced(self, *, group: str, kind: str, partitions: int, duration_s: float) -> None:
+        """Partitions were ``assigned``, ``revoked`` or ``lost``. Of the first the time since the member had none or
+        gave some away, of the others the time it took to let go."""
+
+    def measured(self, *, group: str, member: str, measure: MemberMeasure) -> None:
+        """How a member stands, once a second and once at its end, with nothing assigned. `member` names it in this
+        process."""
+
+    def sent(self, *, client: str, topic: str, records: int, error: str) -> None:
+        """So many more records were settled: acknowledged, or failed with an error of this class."""
+
+    def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
+        """One record's time from `send` to its acknowledgement; one in many is timed."""
+
+    def producer_measured(self, *, client: str, queued_records: int) -> None:
+        """How many records of a producer are not settled, once a second and once at its end."""
+
+    def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
+        """What librdkafka knows of its connections, every ten seconds."""
 
 
 class Counters(Hooks):

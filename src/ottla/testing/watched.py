@@ -13,23 +13,23 @@ from typing import Any
 from ottla.app import App, Context
 from ottla.consumer.readiness.health import Health
 from ottla.errors import LifecycleError
-from ottla.telemetry import Hooks
+from ottla.telemetry import Listeners
 
 
 class AppFailed(AssertionError):
     """The app under test did not do its work to the end: `app.health()` said why."""
 
 
-class Watch(Hooks):
+class Watch(Listeners):
     """Sees what happens in an app's handlers, from its start to its end. Hooks that the app has of its own go on."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._hooks = app.hooks
-        self._own_hooks = app.hooks or Hooks()
         self._has_stopped_partition = False
         self._failed: BaseException | None = None
         self._was_raised = False
+        super().__init__(app.hooks)
         app.hooks = self
         app.outermost = self._around
         _watched.append(self)
@@ -89,19 +89,10 @@ class Watch(Hooks):
 
     def event(self, *, group: str, event: str) -> None:
         self._has_stopped_partition |= event == "partition_stopped"
-        self._own_hooks.event(group=group, event=event)
+        super().event(group=group, event=event)
 
-    def fetched(self, **fields: Any) -> None:
-        self._own_hooks.fetched(**fields)
-
-    def run_finished(self, **fields: Any) -> None:
-        self._own_hooks.run_finished(**fields)
-
-    def expired(self, **fields: Any) -> None:
-        self._own_hooks.expired(**fields)
-
-    def committed(self, **fields: Any) -> None:
-        self._own_hooks.committed(**fields)
+    def __bool__(self) -> bool:
+        return True
 
 
 _watched: list[Watch] = []

@@ -20,15 +20,13 @@ from ottla.clock import ManualClock
 from ottla.config import consumer_settings
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import Notice, Write
+from ottla.consumer.model.effects import Write
 from ottla.consumer.model.run import Run, RunResult
 from ottla.errors import RetriableError
 from ottla.records import TopicPartition
-from ottla.telemetry import Hooks
 
 A = TopicPartition("orders", 0)
 THERE = ClientPartition("orders", 0)
-ASSIGNED = Notice("partitions_assigned", fields={"partitions": []})
 
 
 class ScriptedClient:
@@ -74,15 +72,10 @@ class NoDeadLetters:
         pass
 
 
-class RefusesEvents(Hooks):
-    def event(self, *, group: str, event: str) -> None:
-        raise RuntimeError(f"{event} cannot be counted")
-
-
 class Pulled:
     """An engine whose fetch task is the test's own."""
 
-    def __init__(self, hooks: Hooks | None = None) -> None:
+    def __init__(self) -> None:
         options = MemberOptions(
             group="g",
             topics=["orders"],
@@ -91,7 +84,6 @@ class Pulled:
             commits=CommitPolicy(every_records=1_000, every_s=100),
             drain_s=0,
             clock=ManualClock(),  # a run that takes long would make the next one shorter
-            hooks=hooks,
         )
         self.engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
         self.client = self.engine._client = self.engine._work.client = ScriptedClient()
@@ -170,11 +162,13 @@ async def test_a_commit_whose_caller_waits_no_longer_comes_before_the_last_one()
 
 @on_loop
 async def test_a_member_whose_timers_are_dead_ends_with_the_reason() -> None:
-    pulled = Pulled(RefusesEvents())
+    def cannot_fire(now_ms: int, effects: Any) -> None:
+        raise RuntimeError("a timer cannot fire")
+
+    pulled = Pulled()
     pulled.client.position = 100
-    session = pulled.engine._session
-    session._timers.at(0, lambda now_ms, effects: effects.append(ASSIGNED))
+    pulled.engine._session._timers.at(0, cannot_fire)
 
     await pulled.engine._fetch_forever()
-    assert str(pulled.engine.error) == "partitions_assigned cannot be counted"
+    assert str(pulled.engine.error) == "a timer cannot fire"
     assert not pulled.engine.is_running

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 
 from ottla.aio.client.client_errors import is_fenced
 from ottla.aio.consume.lookups import client_offsets, client_partitions, retry_positions
+from ottla.clock import Clock
 from ottla.consumer.member.client_log import ErrorLog
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -23,7 +24,8 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.records import TopicPartition
-from ottla.telemetry import Hooks, log_event
+from ottla.telemetry import log_event
+from ottla.telemetry.member_watch import MemberWatch
 
 T = TypeVar("T")
 
@@ -39,7 +41,8 @@ class ClientWork:
         group: str,
         step: Callable[[events.Event], Any],
         error_log: ErrorLog,
-        hooks: Hooks | None,
+        watch: MemberWatch,
+        clock: Clock,
         look: Callable[[events.LookedAt], None],
     ) -> None:
         self._look = look
@@ -47,7 +50,8 @@ class ClientWork:
         self._group = group
         self._step = step
         self._error_log = error_log
-        self._hooks = hooks
+        self._watch = watch
+        self._clock = clock
         self._commits: set[asyncio.Task[KafkaError | None]] = set()
         self._lookups: set[asyncio.Task[None]] = set()
 
@@ -84,16 +88,17 @@ class ClientWork:
     async def commit_last(self, commits: Sequence[Commit]) -> None:
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
         for commit in commits:
+            sent_ms = self._clock.monotonic_ms()
+            fenced: bool | None = None
             try:
                 # aiokafka retries for ever while no coordinator answers; the partitions go away all the same.
                 async with asyncio.timeout(_LAST_COMMIT_S):
                     await self.client.commit(client_offsets(commit.offsets))
             except (KafkaError, TimeoutError) as error:
                 fields = {"group": self._group, "error": f"{type(error).__name__}: {error}"}
-                log_event("final_commit_failed", "warning", {**fields, "is_fenced": is_fenced(error)})
-            else:
-                if self._hooks is not None:
-                    self._hooks.committed(group=self._group, partitions=len(commit.offsets))
+                fenced = is_fenced(error)
+                log_event("final_commit_failed", "warning", {**fields, "is_fenced": fenced})
+            self._answered(commit.offsets, sent_ms, fenced)
 
     async def stop(self) -> None:
         """Cancel what is looked up still."""
@@ -110,15 +115,20 @@ class ClientWork:
             self._error_log.write("info", type(error).__name__, str(error))
 
     async def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> KafkaError | None:
+        sent_ms = self._clock.monotonic_ms()
         try:
             await self.client.commit(client_offsets(offsets))
         except KafkaError as error:
+            self._answered(offsets, sent_ms, is_fenced(error))
             self._step(events.CommitFailed(f"{type(error).__name__}: {error}", is_fenced(error)))
             return error
         self._step(events.CommitSucceeded({name: offset for name, (offset, _) in offsets.items()}))
-        if self._hooks is not None:
-            self._hooks.committed(group=self._group, partitions=len(offsets))
+        self._answered(offsets, sent_ms, None)
         return None
+
+    def _answered(self, offsets: Mapping[TopicPartition, object], sent_ms: int, is_fenced: bool | None) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._watch.committed(partitions=len(offsets), sent_ms=sent_ms, now_ms=now_ms, is_fenced=is_fenced)
 
     async def _find_retry_positions(self, asked: Sequence[TopicPartition]) -> None:
         # The session asks again for what is missing.

@@ -99,7 +99,12 @@ class Engine(Member):
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work = ClientWork(
-            group=self.group, step=self._step, error_log=self._error_log, hooks=self._hooks, look=self._looks.ask
+            group=self.group,
+            step=self._step,
+            error_log=self._error_log,
+            watch=self._watch,
+            clock=self._clock,
+            look=self._looks.ask,
         )
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
@@ -110,6 +115,7 @@ class Engine(Member):
             step_and_take=self._step_and_take,
             end=self._end,
             is_stopping=self._is_stopping,
+            batches={plan.name for plan in options.plans if plan.is_batch},
             hooks=self._hooks,
             clock=self._clock,
         )
@@ -303,6 +309,7 @@ class Engine(Member):
             wait_s = (self._session.next_wakeup_ms(now_ms) - now_ms) / 1_000
             await asyncio.sleep(min(_TICK_S, max(0.001, wait_s)))
             self._step(events.Tick())
+            self._measure_if_due()
 
     async def _close(self) -> None:
         """Drain, commit, leave."""
@@ -318,7 +325,7 @@ class Engine(Member):
             await self._workers.stop()
             await self._work.stop()
             self._looks.stop()
-            self._attempts.end_all()
+            self._no_more_is_told()
             try:
                 async with asyncio.timeout(_LEAVE_S):
                     await self._client.stop()
@@ -338,13 +345,16 @@ class Engine(Member):
             if partitions:
                 committed = await committed_offsets(self._client, partitions, group=self.group)
             self._step(events.Assigned(partitions, committed))
+            self._watch.assigned(len(partitions), self._clock.monotonic_ms())
         finally:
             self._is_assigned.set()
 
     async def on_revoke(self, partitions: list[TopicPartition]) -> None:
         is_lost = self._is_lost()
+        began_ms = self._clock.monotonic_ms()
         if is_lost and partitions:
             self._step(events.Lost(partitions))
+            self._watch.let_go("lost", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
         fenced = self._shared_id.lost(self._clock.monotonic_ms()) if is_lost and self._shared_id else None
         if fenced is not None:
             self._end(fenced)
@@ -357,6 +367,7 @@ class Engine(Member):
         await self._wait(lambda: self._session.is_quiet(partitions), self._drain_s)
         await self._work.finish_commits()
         await self._work.commit_last(self._step(events.Revoked(partitions)))
+        self._watch.let_go("revoked", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
 
     def _is_lost(self) -> bool:
         """Whether the coordinator has thrown this member out already: aiokafka has no `on_lost`, but it resets its

@@ -7,7 +7,7 @@ whose run waits for acknowledgements takes the next as well: a task of its own w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from ottla.clock import Clock
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop, abandoned_run, broken_run, count_run
 from ottla.failures.exceptions import ExceptionTable, described
-from ottla.telemetry import Hooks, log_event
+from ottla.telemetry import Listeners, log_event
 
 Execute = Callable[[Run], Awaitable[RunResult | UnconfirmedOnLoop]]
 
@@ -23,7 +23,8 @@ _BREATHE_S: Final = 0.004
 
 
 class Workers:
-    """The workers of one group member. `execute` has the code of each handler; `end` stops the member.
+    """The workers of one group member. `execute` has the code of each handler, `batches` names those
+    that take batches; `end` stops the member.
 
     `step` is one step of the session, `step_and_take` the same for a worker, which gets the first run of it.
     """
@@ -38,7 +39,8 @@ class Workers:
         step_and_take: Callable[[events.Event], Run | None],
         end: Callable[[BaseException], None],
         is_stopping: asyncio.Event,
-        hooks: Hooks | None,
+        batches: Collection[str],
+        hooks: Listeners,
         clock: Clock,
     ) -> None:
         self._count = count
@@ -49,6 +51,7 @@ class Workers:
         self._end = end
         self._is_stopping = is_stopping
         self._hooks = hooks
+        self._batches = frozenset(batches)
         self._clock = clock
         self._runs: asyncio.Queue[Run] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
@@ -127,7 +130,7 @@ class Workers:
             raise
         duration_ms = self._clock.monotonic_ms() - started_ms
         if isinstance(result, RunResult):
-            count_run(self._hooks, self._group, run, result, duration_ms)
+            self._tell(run, result, duration_ms)
             return self._step_and_take(events.RunFinished(run, result))
         own = self._step_and_take(events.RunHandled(run))
         task = asyncio.create_task(self._confirm(run, result, duration_ms))
@@ -142,7 +145,12 @@ class Workers:
         except Exception as error:
             result = broken_run(run, ExceptionTable().failure_of(error))
         try:
-            count_run(self._hooks, self._group, run, result, duration_ms)
+            self._tell(run, result, duration_ms)
             self._step(events.RunFinished(run, result))
         except Exception as error:
             self._end(error)
+
+    def _tell(self, run: Run, result: RunResult, duration_ms: int) -> None:
+        is_batch = run.route in self._batches
+        wall_ms = self._clock.now_ms()
+        count_run(self._hooks, self._group, run, result, duration_ms, is_batch=is_batch, wall_ms=wall_ms)

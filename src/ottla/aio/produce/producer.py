@@ -10,6 +10,7 @@ waits for room by itself.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
@@ -54,17 +55,20 @@ from ottla.producer import (
 )
 from ottla.producer.bulk import Outgoing, outgoing
 from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, bulk_ended, send_spans, with_added
 from ottla.records import Header, Headers
 from ottla.serdes.base import SerdeOf
-from ottla.telemetry import Throttling, log_event
+from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 
 if TYPE_CHECKING:
     from ottla.telemetry.spans import OpenSpan
+
+_numbers = itertools.count(1)
 
 __all__ = ["AsyncProducer", "Outgoing"]
 
@@ -163,6 +167,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         value: Any = None,
         topics: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         arguments = dict(settings or {})
         if partitioner is not None:
@@ -186,8 +191,12 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         self.throttling = Throttling({"servers": self.settings["bootstrap.servers"]}, now_ms=self._clock.monotonic_ms)
         """How often, and how long in all, brokers have held this client for its quotas."""
         transactional_id = self.settings.get("transactional.id")
+        client_name = self.settings.get("client.id") or f"ottla-async-producer-{next(_numbers)}"
+        self._sent_watch = SentWatch(hooks, client=client_name, now_ms=self._clock.monotonic_ms)
+        self._reports.tracker.on_settled = self._sent_watch.settled
         self._spans: SendSpans | None = None
         """What makes spans of sends; looked up again as often as the house is kept."""
+        self._was_opened = False
         self._look_for_listeners()
         self._states = None if transactional_id is None else TransactionStates(transactional_id)
         self.transactions: TransactionRunner | None = None
@@ -242,6 +251,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
                 headers, span = self._spans.begin(topic, key, value, headers)
                 if span is not None:
                     on_delivery = partial(_span_ends, span, on_delivery)
+            if self._sent_watch.wants_sample:
+                on_delivery = self._sent_watch.timed(on_delivery)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = Delivery(topic, None, self._reports, on_delivery)
@@ -456,6 +467,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
 
     def _look_for_listeners(self) -> None:
         self._spans = send_spans(self.settings.get("client.id"), self._spans)
+        self._reports.tracker.sweep()
+        self._sent_watch.look(lambda: len(self))
 
     # -- behind send ------------------------------------------------------------------------------------------------
 
@@ -531,7 +544,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         await self._schemas.settle(limit_s)
         spent_s = (self._clock.monotonic_ms() - started_ms) / 1000
         if await self._out.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
-            self._reports.tracker.outstanding.clear()
+            self._reports.tracker.sweep(len(self._reports.tracker.outstanding))
 
     def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
         """(the records that are not settled, why they are not)."""
@@ -556,6 +569,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         await self._out.stop()
         await self._watch.stop()
         await stop_client(self._out.client)
+        self._reports.tracker.sweep(len(self._reports.tracker.outstanding))
+        self._sent_watch.ended()
 
     # -- behind start -----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ottla.failures.exceptions import Failure
 from ottla.records import Record, TopicPartition
-from ottla.telemetry import Hooks
+from ottla.telemetry import Listeners
 
 AnyRecord: TypeAlias = Record[Any]
 
@@ -30,6 +30,7 @@ class Run:
         "attempt",
         "done",
         "epoch",
+        "fetched_ms",
         "is_cancelled",
         "is_first",
         "is_handled",
@@ -58,6 +59,8 @@ class Run:
         self.attempt = attempt
         """Which delivery of these records this is; 1 is the first."""
         self.started_ms = started_ms
+        self.fetched_ms = started_ms
+        """When the oldest of them came from the client, as far as that is known per batch."""
         self.done = 0
         self.is_cancelled = False
         self.is_first = False
@@ -137,16 +140,34 @@ def abandoned_run(run: Run, fatal: Failure) -> RunResult:
     return RunResult(done=run.records[: run.done], untouched=run.records[run.done :], fatal=fatal)
 
 
-def count_run(hooks: Hooks | None, group: str, run: Run, result: RunResult, duration_ms: int) -> None:
-    """Tell the metrics of a finished run. `duration_ms` is what its worker spent on it."""
-    if hooks is not None:
-        hooks.run_finished(
+def count_run(
+    hooks: Listeners, group: str, run: Run, result: RunResult, duration_ms: int, *, is_batch: bool, wall_ms: int
+) -> None:
+    """Tell the metrics of a finished run. `duration_ms` is what its worker spent on it, `wall_ms` the time of day."""
+    if not hooks:
+        return
+    topic, records = run.topic_partition.topic, run.records
+    handled = len(records) if result.done is None else len(result.done)
+    hooks.run_finished(
+        group=group,
+        handler=run.route,
+        topic=topic,
+        handled=handled,
+        failed=len(result.failures),
+        malformed=result.malformed,
+        skipped=result.skipped,
+        duration_ms=duration_ms,
+    )
+    delivered = handled + len(result.failures) - result.malformed
+    if delivered > 0:
+        first_ms = records[0].timestamp_ms
+        hooks.run_timed(
             group=group,
             handler=run.route,
-            topic=run.topic_partition.topic,
-            handled=len(run.records) if result.done is None else len(result.done),
-            failed=len(result.failures),
-            malformed=result.malformed,
-            skipped=result.skipped,
-            duration_ms=duration_ms,
+            topic=topic,
+            records=delivered,
+            is_batch=is_batch,
+            duration_s=duration_ms / 1_000,
+            buffered_s=max(0, run.started_ms - run.fetched_ms) / 1_000,
+            end_to_end_s=max(0, wall_ms - first_ms) / 1_000 if first_ms >= 0 else None,
         )

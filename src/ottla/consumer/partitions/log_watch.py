@@ -149,11 +149,16 @@ class LogWatch:
                 log.expected = seen.start
         log.was_short = is_short or is_empty_beyond
         place = max(expected or 0, seen.position or 0, seen.start)
-        has_work = state.tracker.unfinished_count > 0 or self._flow.is_paused(state.topic_partition)
+        has_unfinished = state.tracker.unfinished_count > 0
+        has_work = has_unfinished or self._flow.is_paused(state.topic_partition)
         if has_moved or has_work or place >= seen.end:
             log.still_since_ms = now_ms
         log.place = (expected, seen.position)
-        log.at, log.end, log.seen_ms = place, seen.end, now_ms
+        log.at, log.end, log.seen_ms, log.was_looked_at = place, seen.end, now_ms, True
+        if max(place if not has_unfinished else 0, state.tracker.position or 0) >= seen.end:
+            log.behind_since_ms = None
+        elif log.behind_since_ms is None or has_moved:
+            log.behind_since_ms = now_ms
         return None
 
     def _gap(self, state: PartitionState, start: int, end: int, now_ms: int) -> None:

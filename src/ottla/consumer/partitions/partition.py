@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -95,6 +96,9 @@ class LogPlace:
     seen_ms: int = 0
     error: str | None = None
     """What the client said of it, since records came."""
+    was_looked_at: bool = False
+    behind_since_ms: int | None = None
+    """Since which look the log goes on behind our place; None where it does not."""
 
 
 class PartitionState:
@@ -122,6 +126,7 @@ class PartitionState:
         "restored",
         "stage",
         "stopped",
+        "timestamps",
         "topic_partition",
         "tracker",
     )
@@ -155,6 +160,8 @@ class PartitionState:
         """Behind the last record that was taken to be handled at most once."""
         self.late: list[Fetched] = []
         """What came in while the app was drained; it waits for the resume, unregistered."""
+        self.timestamps: deque[tuple[int, int]] = deque()
+        """The first offset and its timestamp of each fetched batch that is not done."""
         self.restored: frozenset[int] = frozenset()
         """Offsets beyond the committed one that an earlier owner finished, from the commit metadata."""
 
@@ -165,6 +172,26 @@ class PartitionState:
         if self.stage is not None and not self.stage.is_open:
             return False
         return not is_held_back and self.lanes.is_ready
+
+    def fetched(self, records: Sequence[AnyRecord]) -> None:
+        """Records came: remember how old they are."""
+        if records:
+            self._forget_timestamps()
+            self.timestamps.append((records[0].offset, records[0].timestamp_ms))
+
+    def oldest_timestamp_ms(self) -> int | None:
+        """The timestamp of the oldest unfinished record, or of the first that was fetched with it; None when all that
+        was fetched is done."""
+        if not self.tracker.unfinished_count:
+            return None
+        self._forget_timestamps()
+        return self.timestamps[0][1] if self.timestamps else None
+
+    def _forget_timestamps(self) -> None:
+        position, timestamps = self.tracker.position, self.timestamps
+        if position is not None:
+            while len(timestamps) > 1 and timestamps[1][0] <= position:
+                timestamps.popleft()
 
     @property
     def is_idle(self) -> bool:

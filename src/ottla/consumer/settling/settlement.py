@@ -37,6 +37,11 @@ class Settlement:
         self._schedule = schedule
         self._meters: dict[str, BudgetMeter] = {}
 
+    @property
+    def budget_tokens(self) -> dict[str, float]:
+        """Dead letters that are allowed at once, by handler."""
+        return {name: meter.tokens for name, meter in self._meters.items()}
+
     def settle(
         self, state: PartitionState, run: Run, result: RunResult, now_ms: int, wall_ms: int, effects: list[Effect]
     ) -> int:

@@ -71,6 +71,7 @@ class RouteState:
             started_ms=now_ms,
         )
         run.is_first = is_first
+        run.fetched_ms = state.tracker.oldest_unfinished_ms or now_ms
         return run
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from ottla.clock import Clock
 from ottla.consumer.member.client_log import ErrorLog
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -28,7 +29,8 @@ from ottla.sync.client.client_errors import is_fenced, is_of_another_generation
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.lookups import client_offsets, client_partitions, retry_positions
 from ottla.sync.consume.workers import Step
-from ottla.telemetry import Hooks, log_event
+from ottla.telemetry import log_event
+from ottla.telemetry.member_watch import MemberWatch
 
 
 class ClientWork:
@@ -40,7 +42,8 @@ class ClientWork:
         group: str,
         step: Step,
         error_log: ErrorLog,
-        hooks: Hooks | None,
+        watch: MemberWatch,
+        clock: Clock,
         look: Callable[[events.LookedAt], None],
     ) -> None:
         self._look = look
@@ -50,8 +53,11 @@ class ClientWork:
         self._group = group
         self._step = step
         self._error_log = error_log
-        self._hooks = hooks
+        self._watch = watch
+        self._clock = clock
         self._waiting: deque[Effect] = deque()
+        self._sent_ms: deque[int] = deque()
+        """When the commits were sent that are not answered. The client answers them in order."""
         self._commit_error: KafkaError | None = None
         self._last: Mapping[TopicPartition, tuple[int, str]] = {}
 
@@ -110,15 +116,17 @@ class ClientWork:
 
     def commit_and_wait(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Commit inside a rebalance callback. It is logged when it fails, and nothing else can be done."""
+        sent_ms = self._clock.monotonic_ms()
+        fenced: bool | None = None
         try:
             self.client.commit(offsets=client_offsets(offsets), asynchronous=False)
         except KafkaException as error:
             problem: KafkaError = error.args[0]
+            fenced = is_fenced(problem)
             fields = {"group": self._group, "error": problem.str(), "is_fenced": is_fenced(problem)}
             log_event("final_commit_failed", "warning", fields)
-        else:
-            if self._hooks is not None:
-                self._hooks.committed(group=self._group, partitions=len(offsets))
+        now_ms = self._clock.monotonic_ms()
+        self._watch.committed(partitions=len(offsets), sent_ms=sent_ms, now_ms=now_ms, is_fenced=fenced)
 
     def commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """Queue the last commit of a member that closes. `commit_last_again` is asked when it was answered."""
@@ -166,6 +174,7 @@ class ClientWork:
         if not offsets:  # its partitions went away meanwhile
             self._answered(None, [])
             return
+        self._sent_ms.append(self._clock.monotonic_ms())
         try:
             self.client.commit(offsets=client_offsets(offsets), asynchronous=True)
         except KafkaException as error:
@@ -174,12 +183,15 @@ class ClientWork:
     def _answered(self, failed: KafkaError | None, partitions: list[ClientPartition]) -> None:
         self.commits_answered += 1
         self._commit_error = failed
+        now_ms = self._clock.monotonic_ms()
+        sent_ms = self._sent_ms.popleft() if self._sent_ms else None
+        fenced = None if failed is None else is_fenced(failed)
+        if sent_ms is not None:
+            self._watch.committed(partitions=len(partitions), sent_ms=sent_ms, now_ms=now_ms, is_fenced=fenced)
         if failed is not None:
             self._step(events.CommitFailed(failed.str(), is_fenced(failed)))
             return
         self._step(events.CommitSucceeded({TopicPartition(p.topic, p.partition): p.offset for p in partitions}))
-        if self._hooks is not None:
-            self._hooks.committed(group=self._group, partitions=len(partitions))
 
     def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the client reads on, as far as it has read: no broker is asked."""

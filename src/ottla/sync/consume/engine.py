@@ -46,6 +46,7 @@ from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.headers import HeaderReader
 from ottla.sync.client.reachable import await_broker
+from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
 from ottla.sync.consume.client_work import ClientWork
 from ottla.sync.consume.dead_letters import DeadLetterSink
@@ -101,7 +102,12 @@ class Engine(Member):
         self._is_stopped = threading.Event()
         self._poll_thread: threading.Thread | None = None
         self._work = ClientWork(
-            group=self.group, step=self._step, error_log=self._error_log, hooks=self._hooks, look=self._looks.ask
+            group=self.group,
+            step=self._step,
+            error_log=self._error_log,
+            watch=self._watch,
+            clock=self._clock,
+            look=self._looks.ask,
         )
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
@@ -110,6 +116,7 @@ class Engine(Member):
             execute=execute,
             step=self._step,
             end=self._end,
+            batches={plan.name for plan in options.plans if plan.is_batch},
             hooks=self._hooks,
             clock=self._clock,
         )
@@ -125,7 +132,8 @@ class Engine(Member):
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         self.reach(should_give_up)
         config = guarded(
-            {"log_level": 0, **self.settings.to_confluent()},
+            with_statistics({"log_level": 0, **self.settings.to_confluent()}, self._hooks),
+            stats_cb=on_statistics(self._hooks, self.settings.get("client.id") or self.group),
             on_commit=self._work.on_commit,
             error_cb=self._on_client_error,
             throttle_cb=on_throttle(self.throttling),
@@ -277,6 +285,7 @@ class Engine(Member):
     def _turn(self) -> None:
         self._calls.run()
         self._work.serve()  # and what those calls want of the client, before it gives more
+        self._measure_if_due()
         self._poll_once()
 
     def _poll_once(self) -> None:
@@ -346,7 +355,7 @@ class Engine(Member):
         finally:
             self._workers.stop()
             self._looks.stop()
-            self._attempts.end_all()
+            self._no_more_is_told()
             self._is_stopped.set()
             if self._on_stop is not None:
                 self._on_stop()
@@ -372,19 +381,25 @@ class Engine(Member):
     def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
         committed = committed_offsets(self._client, partitions, group=self.group) if partitions else None
         self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], committed))
+        self._watch.assigned(len(partitions), self._clock.monotonic_ms())
 
     def _on_revoke(self, _client: Any, partitions: list[ClientPartition]) -> None:
         # Nothing that is waited for here needs this thread: workers finish on their own, dead letters are
         # acknowledged on the producer's thread.
         names = [TopicPartition(p.topic, p.partition) for p in partitions]
+        began_ms = self._clock.monotonic_ms()
         self._step(events.Revoking(names))
         self._workers.give_back_cancelled()
         self._wait(lambda: self._session.is_quiet(names), self._drain_s)
         self._work.commit_leaving(names)
         self._let_go(events.Revoked(names), partitions)
+        now_ms = self._clock.monotonic_ms()
+        self._watch.let_go("revoked", len(names), began_ms=began_ms, now_ms=now_ms)
 
     def _on_lost(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        began_ms = self._clock.monotonic_ms()
         self._let_go(events.Lost([TopicPartition(p.topic, p.partition) for p in partitions]), partitions)
+        self._watch.let_go("lost", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
 
     def _let_go(self, event: events.Revoked | events.Lost, partitions: list[ClientPartition]) -> None:
         with self._changed:

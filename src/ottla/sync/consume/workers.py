@@ -7,7 +7,7 @@ whose run waits for acknowledgements takes the next as well: the result is told 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from ottla.clock import Clock
 from ottla.consumer.model import events
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed, abandoned_run, broken_run, count_run
 from ottla.failures.exceptions import ExceptionTable, described
-from ottla.telemetry import Hooks, log_event
+from ottla.telemetry import Listeners, log_event
 
 Execute = Callable[[Run], RunResult | Unconfirmed]
 
@@ -27,7 +27,8 @@ class Step(Protocol):
 
 
 class Workers:
-    """The workers of one group member. `execute` has the code of each handler; `end` stops the member."""
+    """The workers of one group member. `execute` has the code of each handler, `batches` names those
+    that take batches; `end` stops the member."""
 
     def __init__(
         self,
@@ -37,7 +38,8 @@ class Workers:
         execute: Mapping[str, Execute],
         step: Step,
         end: Callable[[BaseException], None],
-        hooks: Hooks | None,
+        batches: Collection[str],
+        hooks: Listeners,
         clock: Clock,
     ) -> None:
         self._count = count
@@ -46,6 +48,7 @@ class Workers:
         self._step = step
         self._end = end
         self._hooks = hooks
+        self._batches = frozenset(batches)
         self._clock = clock
         self._runs: SimpleQueue[Run | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -118,7 +121,7 @@ class Workers:
                 raise
         duration_ms = self._clock.monotonic_ms() - started_ms
         if isinstance(result, RunResult):
-            count_run(self._hooks, self._group, run, result, duration_ms)
+            self._tell(run, result, duration_ms)
             return self._step(events.RunFinished(run, result), takes_run=True)
         own = self._step(events.RunHandled(run), takes_run=True)
         result.when_confirmed(lambda result: self._confirmed(run, result, duration_ms))
@@ -127,7 +130,12 @@ class Workers:
     def _confirmed(self, run: Run, result: RunResult, duration_ms: int) -> None:
         """In the thread that brought the last acknowledgement: a producer's, as a rule."""
         try:
-            count_run(self._hooks, self._group, run, result, duration_ms)
+            self._tell(run, result, duration_ms)
             self._step(events.RunFinished(run, result))
         except Exception as error:
             self._end(error)
+
+    def _tell(self, run: Run, result: RunResult, duration_ms: int) -> None:
+        is_batch = run.route in self._batches
+        wall_ms = self._clock.now_ms()
+        count_run(self._hooks, self._group, run, result, duration_ms, is_batch=is_batch, wall_ms=wall_ms)

@@ -40,6 +40,7 @@ from ottla.producer import (
 from ottla.producer.bulk import Outgoing
 from ottla.producer.encoded import as_bytes, bad_arguments, check_topic, header_list
 from ottla.producer.partitioners import warn_of_null_keys
+from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
 from ottla.producer.size_policy import SizePolicy
@@ -48,6 +49,7 @@ from ottla.records import Headers
 from ottla.serdes.base import SerdeOf
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.reachable import metadata_of
+from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
 from ottla.sync.produce.bulk import Bulk, send_bulk
 from ottla.sync.produce.cluster_watch import ClusterWatch
@@ -57,7 +59,7 @@ from ottla.sync.produce.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
 from ottla.sync.produce.reports import SERVE_EVERY, ReportService
 from ottla.sync.produce.transaction import Transaction, TransactionRunner
-from ottla.telemetry import Throttling, log_event
+from ottla.telemetry import Hooks, Listeners, Throttling, log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla.wire_client.listening import first_answering
 
@@ -157,6 +159,7 @@ class Producer(Generic[V_contra, K_contra]):
         value: Any = None,
         topics: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         arguments = dict(settings or {})
         if partitioner is not None:
@@ -165,6 +168,10 @@ class Producer(Generic[V_contra, K_contra]):
         check_servers(self.settings)
         choice = self.settings["partitioner"]
         self._clock = SystemClock()
+        name = f"ottla-producer-{next(_numbers)}"
+        client_name = self.settings.get("client.id") or name
+        self._listeners = Listeners.of(hooks)
+        self._client_name = client_name
         self._closed: OttlaError | None = None
         serializer = Serializer(key=key, value=value)
         self.has_serdes = serializer.has_serdes
@@ -180,7 +187,6 @@ class Producer(Generic[V_contra, K_contra]):
         """How often, and how long in all, brokers have held this client for its quotas."""
         config = {**self.settings.to_confluent(), **librdkafka_settings(choice, self.settings)}
         self.client = self._make_client(config)
-        name = f"ottla-producer-{next(_numbers)}"
         self.reports = ReportService(
             self.client,
             explain=self._errors.of_delivery,
@@ -219,8 +225,11 @@ class Producer(Generic[V_contra, K_contra]):
             if transactional_id is None
             else TransactionRunner(self, self.client, TransactionStates(transactional_id), self._errors)
         )
+        self.sent_watch = SentWatch(self._listeners, client=client_name, now_ms=self._clock.monotonic_ms)
         self.spans: SendSpans | None = None
         """What makes spans of sends; looked up again twenty times a second."""
+        self._is_listened_to = False
+        self.reports.tracker.on_settled = self.sent_watch.settled
         self._look_for_listeners()
         # Everything that the hot path of `send` leaves out, as one flag.
         self.is_plain = (
@@ -314,8 +323,11 @@ class Producer(Generic[V_contra, K_contra]):
             if expires_after is not None or expires_at is not None:
                 now_ms = self._clock.now_ms()
                 headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
-            if self.spans is not None:
-                headers, span = self.spans.begin(topic, key, value, headers)
+            if self._is_listened_to:
+                if self.spans is not None:
+                    headers, span = self.spans.begin(topic, key, value, headers)
+                if self.sent_watch.wants_sample:
+                    on_delivery = self.sent_watch.timed(on_delivery)
             if headers:
                 headers, size = header_list(topic, headers)
                 most += size
@@ -422,6 +434,8 @@ class Producer(Generic[V_contra, K_contra]):
             self.client.purge()
             self.reports.flush(1.0)
         self.reports.stop()
+        self.reports.tracker.sweep(len(self._outstanding))
+        self.sent_watch.ended()
         self._raise_failures()
 
     def start(self, timeout_s: float = 10.0) -> None:
@@ -562,6 +576,8 @@ class Producer(Generic[V_contra, K_contra]):
 
     def _look_for_listeners(self) -> None:
         self.spans = send_spans(self.settings.get("client.id"), self.spans)
+        self.sent_watch.look(lambda: len(self))
+        self._is_listened_to = self.spans is not None or self.sent_watch.wants_sample
 
     # -- what the background threads report -------------------------------------------------------------------------
 
@@ -590,7 +606,12 @@ class Producer(Generic[V_contra, K_contra]):
         config.setdefault("log_level", 0)  # librdkafka writes to stderr; its errors arrive in error_cb
         try:
             return ConfluentProducer(
-                guarded(config, error_cb=self._errors.heard, throttle_cb=on_throttle(self.throttling))
+                guarded(
+                    with_statistics(config, self._listeners),
+                    error_cb=self._errors.heard,
+                    throttle_cb=on_throttle(self.throttling),
+                    stats_cb=on_statistics(self._listeners, self._client_name),
+                )
             )
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0].str()}") from error

@@ -1,0 +1,72 @@
+"""What a session's state says in figures: lag, age, buffers, pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.consumer.partitions.flow import FlowControl, PauseReason
+from ottla.consumer.partitions.partition import PartitionState
+from ottla.consumer.readiness.lateness import note_progress, unfinished_since_ms
+from ottla.consumer.turns.route import RouteState
+from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
+
+
+def member_measure(
+    states: Iterable[PartitionState],
+    routes: Mapping[str, RouteState],
+    *,
+    flow: FlowControl,
+    budget_tokens: Mapping[str, float],
+    now_ms: int,
+    wall_ms: int,
+) -> MemberMeasure:
+    """The figures of one member. `now_ms` is monotonic, `wall_ms` the time of day."""
+    partitions = [_partition(state, routes[state.plan.name], flow, now_ms, wall_ms) for state in states]
+    return MemberMeasure(
+        partitions=tuple(partitions),
+        runs_in_flight={name: route.in_flight + route.unconfirmed for name, route in routes.items()},
+        budget_tokens=dict(budget_tokens),
+    )
+
+
+def _partition(
+    state: PartitionState, route: RouteState, flow: FlowControl, now_ms: int, wall_ms: int
+) -> PartitionMeasure:
+    note_progress(state, route, now_ms)
+    name = state.topic_partition
+    since_ms = unfinished_since_ms(state, route, is_held_by_user=flow.is_paused_for(name, PauseReason.USER))
+    lag = lag_records(state)
+    return PartitionMeasure(
+        topic_partition=name,
+        handler=state.plan.name,
+        lag_records=lag,
+        lag_s=None if lag is None else _lag_s(state, lag, now_ms, wall_ms),
+        oldest_unfinished_s=0.0 if since_ms is None else max(0, now_ms - since_ms) / 1_000,
+        buffered_records=state.tracker.window_records,
+        buffered_bytes=state.tracker.window_bytes,
+        paused_for=tuple(reason.value for reason in PauseReason if flow.is_paused_for(name, reason)),
+        is_stopped=state.stopped is not None,
+    )
+
+
+def lag_records(state: PartitionState) -> int | None:
+    """Records up to the end of the log that are not done; None until the log was looked at."""
+    log, tracker = state.log, state.tracker
+    if not log.was_looked_at:
+        return None
+    end = max(log.end, tracker.end or 0)
+    if tracker.unfinished_count:
+        # What is done beyond the position does not lag.
+        return max(0, end - (tracker.position or 0) - tracker.finished_beyond_count)
+    # Where nothing is left to do, the client may have passed markers of transactions, which are no records.
+    return max(0, end - max(log.at, tracker.end or 0, log.expected or 0))
+
+
+def _lag_s(state: PartitionState, lag: int, now_ms: int, wall_ms: int) -> float:
+    if lag == 0:
+        return 0.0
+    timestamp_ms = state.oldest_timestamp_ms()
+    if timestamp_ms is not None and timestamp_ms >= 0:
+        return max(0, wall_ms - timestamp_ms) / 1_000
+    since_ms = state.log.behind_since_ms
+    return 0.0 if since_ms is None else max(0, now_ms - since_ms) / 1_000

@@ -1,0 +1,91 @@
+"""Who hears of what happens: the application's own `Hooks`, and OpenTelemetry's meters. Both hear the same calls.
+
+What a listener raises is logged, at a limited rate, and stops nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ottla.telemetry.hooks import Hooks
+from ottla.telemetry.tracing import failed
+
+if TYPE_CHECKING:
+    from ottla.telemetry.metrics import Metrics
+
+_found: Metrics | None = None
+
+
+class Listeners(Hooks):
+    """Passes every call on. True while anybody listens; `refresh` looks again, about once a second."""
+
+    def __init__(self, own: Hooks | None) -> None:
+        self._own = own
+        self._all: tuple[Hooks, ...] = ()
+        self.refresh()
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def refresh(self) -> bool:
+        """Whether anybody listens now."""
+        metrics = active_metrics()
+        self._all = tuple(hooks for hooks in (self._own, metrics) if hooks is not None)
+        return bool(self._all)
+
+    @classmethod
+    def of(cls, hooks: Hooks | None) -> Listeners:
+        """These hooks among the listeners."""
+        return hooks if isinstance(hooks, Listeners) else cls(hooks)
+
+
+def _passing_on(name: str) -> Any:
+    def tell(self: Listeners, **fields: Any) -> None:
+        for hooks in self._all:
+            try:
+                getattr(hooks, name, _nothing)(**fields)
+            except Exception as error:
+                failed(f"{type(hooks).__name__}.{name}", error)
+
+    tell.__name__ = name
+    return tell
+
+
+def _nothing(**fields: Any) -> None:
+    """Hooks that do not derive from `Hooks` need not have every method."""
+
+
+for _name in [name for name in vars(Hooks) if not name.startswith("_")]:
+    setattr(Listeners, _name, _passing_on(_name))
+
+
+def active_metrics() -> Metrics | None:
+    """What OpenTelemetry hears by, or None while the process has no meter provider of its own."""
+    global _found
+    provider = _provider()
+    if provider is None:
+        return None
+    if _found is None or _found.provider is not provider:
+        try:
+            from ottla.telemetry.metrics import Metrics
+
+            _found = Metrics(provider)
+        except Exception as error:  # an SDK that is half installed, or of another age
+            failed("meter", error)
+            return None
+    return _found
+
+
+def _provider() -> Any:
+    metrics: Any = sys.modules.get("opentelemetry.metrics")
+    find = getattr(metrics, "get_meter_provider", None)  # absent while another thread imports it
+    if find is None:
+        return None
+    try:
+        provider = find()
+    except Exception as error:
+        failed("meter provider", error)
+        return None
+    is_none = isinstance(provider, metrics.NoOpMeterProvider) or type(provider).__name__ == "_ProxyMeterProvider"
+    return None if is_none else provider

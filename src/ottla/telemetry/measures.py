@@ -1,0 +1,55 @@
+"""How a member of a group, or a producer, stands at one moment: what `Hooks.measured` is told once a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla.records import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMeasure:
+    """One assigned partition.
+
+    `lag_records` are records behind the end of the log that are not done; the log is looked at every five seconds, also
+    while the partition is paused. `lag_s` is the age of the oldest of them: by its own timestamp once it is fetched,
+    before that since it was seen to be there. Both are None until the log was looked at. `oldest_unfinished_s`: since
+    when the handler has the oldest record that is not done, 0 when there is none.
+    """
+
+    topic_partition: TopicPartition
+    handler: str
+    lag_records: int | None
+    lag_s: float | None
+    oldest_unfinished_s: float
+    buffered_records: int
+    buffered_bytes: int
+    paused_for: tuple[str, ...] = ()
+    is_stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMeasure:
+    """One member of a group. By handler: runs that workers have, and dead letters that the budget allows at once."""
+
+    partitions: tuple[PartitionMeasure, ...] = ()
+    runs_in_flight: Mapping[str, int] = field(default_factory=dict)
+    budget_tokens: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMeasure:
+    """One broker as the client sees it (librdkafka's statistics; asyncio's client has none).
+
+    `rtt_s` is the mean round trip of the last ten seconds; `connects` and `timeouts` count since the client began.
+    """
+
+    broker: str
+    is_up: bool
+    rtt_s: float
+    requests_waiting: int
+    requests_in_flight: int
+    connects: int
+    timeouts: int
+    throttle_s: float

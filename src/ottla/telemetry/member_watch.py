@@ -1,0 +1,75 @@
+"""What one member of a group tells its listeners, the same in both shells. Time comes as argument."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.telemetry.hooks import Hooks
+from ottla.telemetry.listeners import Listeners
+from ottla.telemetry.measures import MemberMeasure
+
+MEASURE_EVERY_MS: Final = 1_000
+
+_numbers = itertools.count(1)
+
+
+class MemberWatch:
+    """The listeners of one member, and what is remembered for them."""
+
+    def __init__(self, hooks: Hooks | None, *, group: str, now_ms: int) -> None:
+        self.hooks = Listeners.of(hooks)
+        self._group = group
+        self._member = str(next(_numbers))
+        self._due_ms = now_ms
+        self._rebalancing_since_ms = now_ms
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the member is to be measured now: once a second, while anybody listens."""
+        if now_ms < self._due_ms:
+            return False
+        self._due_ms = now_ms + MEASURE_EVERY_MS
+        return self.hooks.refresh()
+
+    def measured(self, measure: MemberMeasure) -> None:
+        """How the member stands."""
+        self.hooks.measured(group=self._group, member=self._member, measure=measure)
+
+    def ended(self) -> None:
+        """The member is over: nothing of it is shown any more."""
+        self.hooks.measured(group=self._group, member=self._member, measure=MemberMeasure())
+
+    def noticed(self, event: str, fields: Mapping[str, object]) -> None:
+        """Something was logged; of a record that failed it says what becomes of it."""
+        if not self.hooks:
+            return
+        self.hooks.event(group=self._group, event=event)
+        partition, kind, attempts = fields.get("partition"), fields.get("kind"), fields.get("attempts")
+        if isinstance(partition, str) and isinstance(kind, str) and isinstance(attempts, int):
+            topic = partition.rpartition("-")[0]
+            self.hooks.decided(group=self._group, topic=topic, event=event, kind=kind, attempts=attempts)
+
+    def assigned(self, partitions: int, now_ms: int) -> None:
+        """Partitions came."""
+        self._rebalanced("assigned", partitions, self._rebalancing_since_ms, now_ms)
+        self._rebalancing_since_ms = now_ms
+
+    def let_go(self, kind: str, partitions: int, *, began_ms: int, now_ms: int) -> None:
+        """Partitions were ``revoked`` or ``lost``, and are given back now."""
+        self._rebalancing_since_ms = began_ms
+        self._rebalanced(kind, partitions, began_ms, now_ms)
+
+    def committed(self, *, partitions: int, sent_ms: int, now_ms: int, is_fenced: bool | None = None) -> None:
+        """A commit was answered; with `is_fenced` it was refused."""
+        if not self.hooks:
+            return
+        if is_fenced is None:
+            self.hooks.committed(group=self._group, partitions=partitions)
+        error = "" if is_fenced is None else "fenced" if is_fenced else "refused"
+        self.hooks.commit_answered(group=self._group, duration_s=max(0, now_ms - sent_ms) / 1_000, error=error)
+
+    def _rebalanced(self, kind: str, partitions: int, since_ms: int, now_ms: int) -> None:
+        self.hooks.rebalanced(
+            group=self._group, kind=kind, partitions=partitions, duration_s=max(0, now_ms - since_ms) / 1_000
+        )

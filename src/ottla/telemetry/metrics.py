@@ -1,0 +1,207 @@
+"""OpenTelemetry's instruments, which hear what `Hooks` hear. Imported only where a meter provider is: see `listeners`.
+
+Counters and histograms are added to per batch or per run. Gauges are the last measures that were told, read when
+somebody collects: what is not told any more is not shown any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Count
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+
+from ottla.telemetry.conventions import SCHEMA_URL, SCOPE
+from ottla.telemetry.hooks import Hooks
+from ottla.telemetry.measures import BrokerMeasure, MemberMeasure
+from ottla.telemetry.metrics_table import METRICS, Metric
+
+_GROUP: Final = "messaging.consumer.group.name"
+_TOPIC: Final = "messaging.destination.name"
+_PARTITION: Final = "messaging.destination.partition.id"
+_CLIENT: Final = "messaging.client.id"
+_OPERATION: Final = "messaging.operation.name"
+_ERROR: Final = "error.type"
+_HANDLER: Final = "ottla.handler"
+
+_MOST_ATTEMPTS: Final = 10
+
+Labels = dict[str, str]
+Row = tuple[str, Labels, float]
+
+
+class Metrics(Hooks):
+    """The instruments of one meter provider. Every method may be called from any thread."""
+
+    def __init__(self, provider: MeterProvider) -> None:
+        self.provider = provider
+        meter = provider.get_meter(SCOPE, schema_url=SCHEMA_URL)
+        self._lock = threading.Lock()
+        self._members: dict[tuple[str, str], MemberMeasure] = {}
+        self._queued: dict[str, int] = {}
+        self._brokers: dict[str, Sequence[BrokerMeasure]] = {}
+        self._write: dict[str, Callable[[float, Labels], None]] = {}
+        for metric in METRICS.values():
+            if metric.kind == "gauge":
+                meter.create_observable_gauge(metric.name, [self._reader(metric)], metric.unit, metric.meaning)
+            elif metric.kind == "counter":
+                self._write[metric.name] = meter.create_counter(metric.name, metric.unit, metric.meaning).add
+            else:
+                histogram = meter.create_histogram(
+                    metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.buckets
+                )
+                self._write[metric.name] = histogram.record
+
+    # What is counted
+
+    def fetched(self, *, group: str, topic: str, records: int, size_bytes: int) -> None:
+        labels = {_GROUP: group, _TOPIC: topic}
+        self._write["messaging.client.consumed.messages"](records, labels)
+        self._write["ottla.consumer.fetched.size"](size_bytes, labels)
+        self._write["ottla.consumer.batch.records"](records, labels)
+
+    def run_finished(
+        self,
+        *,
+        group: str,
+        handler: str,
+        topic: str,
+        handled: int,
+        failed: int,
+        malformed: int,
+        skipped: int,
+        duration_ms: int,
+    ) -> None:
+        labels = {_GROUP: group, _TOPIC: topic, _HANDLER: handler}
+        self._write["ottla.handler.runs"](1, labels)
+        counts = {"handled": handled, "failed": failed, "malformed": malformed, "skipped": skipped}
+        for outcome, count in counts.items():
+            if count:
+                self._write["ottla.handler.records"](count, {**labels, "ottla.outcome": outcome})
+
+    def run_timed(
+        self,
+        *,
+        group: str,
+        handler: str,
+        topic: str,
+        records: int,
+        is_batch: bool,
+        duration_s: float,
+        buffered_s: float,
+        end_to_end_s: float | None,
+    ) -> None:
+        labels = {_GROUP: group, _TOPIC: topic, _HANDLER: handler}
+        self._write["messaging.process.duration"](duration_s if is_batch else duration_s / records, labels)
+        self._write["ottla.consumer.buffer.duration"](buffered_s, labels)
+        if end_to_end_s is not None:
+            self._write["ottla.consumer.end_to_end.duration"](end_to_end_s, labels)
+
+    def event(self, *, group: str, event: str) -> None:
+        self._write["ottla.consumer.events"](1, {_GROUP: group, "ottla.event": event})
+
+    def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
+        labels = {_GROUP: group, _TOPIC: topic, _HANDLER: handler, "ottla.outcome": "expired"}
+        self._write["ottla.handler.records"](records, labels)
+
+    def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
+        shown = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+        labels = {_GROUP: group, _TOPIC: topic, "ottla.event": event, "ottla.failure.kind": kind}
+        self._write["ottla.consumer.failures"](1, {**labels, "ottla.attempt": shown})
+
+    def commit_answered(self, *, group: str, duration_s: float, error: str) -> None:
+        labels = {_GROUP: group, **({_ERROR: error} if error else {})}
+        self._write["ottla.consumer.commits"](1, labels)
+        self._write["messaging.client.operation.duration"](duration_s, {_OPERATION: "commit", **labels})
+
+    def rebalanced(self, *, group: str, kind: str, partitions: int, duration_s: float) -> None:
+        self._write["ottla.consumer.rebalance.duration"](duration_s, {_GROUP: group, "ottla.rebalance.kind": kind})
+
+    def sent(self, *, client: str, topic: str, records: int, error: str) -> None:
+        labels = {_TOPIC: topic, _CLIENT: client, **({_ERROR: error} if error else {})}
+        self._write["messaging.client.sent.messages"](records, labels)
+
+    def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
+        labels = {_OPERATION: "send", _TOPIC: topic, _CLIENT: client}
+        self._write["messaging.client.operation.duration"](duration_s, labels)
+
+    # What is measured
+
+    def measured(self, *, group: str, member: str, measure: MemberMeasure) -> None:
+        with self._lock:
+            if measure.partitions or measure.runs_in_flight:
+                self._members[group, member] = measure
+            else:
+                self._members.pop((group, member), None)
+
+    def producer_measured(self, *, client: str, queued_records: int) -> None:
+        with self._lock:
+            self._queued[client] = queued_records
+
+    def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
+        with self._lock:
+            if brokers:
+                self._brokers[client] = brokers
+            else:
+                self._brokers.pop(client, None)
+
+    def _reader(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def read(_: CallbackOptions) -> Iterable[Observation]:
+            with self._lock:
+                rows = list(self._rows(metric.name))
+            # What several members of this process have in common adds up.
+            sums: Count[tuple[tuple[str, str], ...]] = Count()
+            for labels, value in rows:
+                sums[tuple(labels.items())] += value  # type: ignore[assignment]
+            return [Observation(value, dict(labels)) for labels, value in sums.items()]
+
+        return read
+
+    def _rows(self, name: str) -> Iterator[tuple[Labels, float]]:
+        for (group, _), measure in self._members.items():
+            for row, labels, value in _of_member(group, measure):
+                if row == name:
+                    yield labels, value
+        for client, queued in self._queued.items():
+            if name == "ottla.producer.queue":
+                yield {_CLIENT: client}, queued
+        for client, brokers in self._brokers.items():
+            for row, labels, value in _of_brokers(client, brokers):
+                if row == name:
+                    yield labels, value
+
+
+def _of_member(group: str, measure: MemberMeasure) -> Iterator[Row]:
+    for each in measure.partitions:
+        topic, partition = each.topic_partition
+        of_topic = {_GROUP: group, _TOPIC: topic}
+        of_partition = {**of_topic, _PARTITION: str(partition)}
+        if each.lag_records is not None:
+            yield "ottla.consumer.lag.records", of_partition, each.lag_records
+        if each.lag_s is not None:
+            yield "ottla.consumer.lag.age", of_partition, each.lag_s
+        yield "ottla.consumer.oldest_unfinished.age", of_partition, each.oldest_unfinished_s
+        yield "ottla.consumer.buffer.records", of_topic, each.buffered_records
+        yield "ottla.consumer.buffer.size", of_topic, each.buffered_bytes
+        yield "ottla.consumer.partitions", of_topic, 1
+        yield "ottla.consumer.partitions.stopped", of_topic, each.is_stopped
+        for reason in each.paused_for:
+            yield "ottla.consumer.partitions.paused", {**of_topic, "ottla.pause.reason": reason}, 1
+    for handler, runs in measure.runs_in_flight.items():
+        yield "ottla.handler.runs.in_flight", {_GROUP: group, _HANDLER: handler}, runs
+    for handler, tokens in measure.budget_tokens.items():
+        yield "ottla.consumer.dead_letter_budget", {_GROUP: group, _HANDLER: handler}, tokens
+
+
+def _of_brokers(client: str, brokers: Sequence[BrokerMeasure]) -> Iterator[Row]:
+    for each in brokers:
+        labels: dict[str, Any] = {_CLIENT: client, "ottla.broker": each.broker}
+        yield "ottla.client.broker.up", labels, each.is_up
+        yield "ottla.client.broker.rtt", labels, each.rtt_s
+        yield "ottla.client.broker.requests", {**labels, "ottla.request.state": "waiting"}, each.requests_waiting
+        yield "ottla.client.broker.requests", {**labels, "ottla.request.state": "in_flight"}, each.requests_in_flight
+        yield "ottla.client.broker.connects", labels, each.connects
+        yield "ottla.client.broker.timeouts", labels, each.timeouts
+        yield "ottla.client.broker.throttle", labels, each.throttle_s

@@ -1,0 +1,220 @@
+"""The table of metrics: each instrument's name, kind, unit, attributes and meaning.
+
+`docs/reference/telemetry.md` is made from it; the dashboard and the alert rules in `docs/observability` are checked
+against it. The first four names are those of OpenTelemetry's conventions for messaging, which are in development.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["counter", "histogram", "gauge"]
+
+DURATION_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Those that the conventions advise."""
+
+AGE_BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0)
+SIZE_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One row. `attributes` are the names of its labels; of Prometheus' the dots are underscores."""
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+    attributes: tuple[str, ...]
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name that Prometheus has it by, without `_bucket`, `_sum` and `_count` of a histogram."""
+        name = self.name.replace(".", "_")
+        unit = {"s": "_seconds", "By": "_bytes"}.get(self.unit, "")
+        return f"{name}{unit}{'_total' if self.kind == 'counter' else ''}"
+
+
+_GROUP: Final = "messaging.consumer.group.name"
+_TOPIC: Final = "messaging.destination.name"
+_PARTITION: Final = "messaging.destination.partition.id"
+_CLIENT: Final = "messaging.client.id"
+_OPERATION: Final = "messaging.operation.name"
+_ERROR: Final = "error.type"
+_HANDLER: Final = "ottla.handler"
+
+
+def _row(
+    name: str, kind: Kind, unit: str, meaning: str, attributes: tuple[str, ...], buckets: tuple[float, ...] = ()
+) -> Metric:
+    return Metric(name=name, kind=kind, unit=unit, meaning=meaning, attributes=attributes, buckets=buckets)
+
+
+_ROWS: Final = (
+    _row(
+        "messaging.client.sent.messages",
+        "counter",
+        "{message}",
+        "Records that were acknowledged or, with an error type, were not.",
+        (_TOPIC, _CLIENT, _ERROR),
+    ),
+    _row(
+        "messaging.client.consumed.messages",
+        "counter",
+        "{message}",
+        "Records that came from the client.",
+        (_GROUP, _TOPIC),
+    ),
+    _row(
+        "messaging.client.operation.duration",
+        "histogram",
+        "s",
+        "From `send` to the acknowledgement, of one record in many; and how long a commit took.",
+        (_OPERATION, _TOPIC, _CLIENT, _GROUP, _ERROR),
+        DURATION_BUCKETS_S,
+    ),
+    _row(
+        "messaging.process.duration",
+        "histogram",
+        "s",
+        "What a handler took for a record, the mean of each run; a batch handler for its batch. Runs of a slow handler "
+        "are short: above a millisecond per record they get down to one.",
+        (_GROUP, _TOPIC, _HANDLER),
+        DURATION_BUCKETS_S,
+    ),
+    _row("ottla.consumer.fetched.size", "counter", "By", "Bytes that came from the client.", (_GROUP, _TOPIC)),
+    _row(
+        "ottla.consumer.batch.records",
+        "histogram",
+        "{record}",
+        "Records of one partition that came at once.",
+        (_GROUP, _TOPIC),
+        SIZE_BUCKETS,
+    ),
+    _row(
+        "ottla.handler.records",
+        "counter",
+        "{record}",
+        "Deliveries by what came of them: `handled`, `failed` (retried, dead-lettered or stopped), and of these "
+        "`malformed`; of the handled ones `skipped`; and `expired`, which were not delivered.",
+        (_GROUP, _TOPIC, _HANDLER, "ottla.outcome"),
+    ),
+    _row("ottla.handler.runs", "counter", "{run}", "Runs that workers finished.", (_GROUP, _TOPIC, _HANDLER)),
+    _row(
+        "ottla.handler.runs.in_flight",
+        "gauge",
+        "{run}",
+        "Runs that workers have, or whose acknowledgements are waited for.",
+        (_GROUP, _HANDLER),
+    ),
+    _row(
+        "ottla.consumer.buffer.duration",
+        "histogram",
+        "s",
+        "How long the oldest record of a run had waited since its fetch.",
+        (_GROUP, _TOPIC, _HANDLER),
+        AGE_BUCKETS_S,
+    ),
+    _row(
+        "ottla.consumer.end_to_end.duration",
+        "histogram",
+        "s",
+        "From the timestamp of the first record of a run until it was handled.",
+        (_GROUP, _TOPIC, _HANDLER),
+        AGE_BUCKETS_S,
+    ),
+    _row(
+        "ottla.consumer.failures",
+        "counter",
+        "{record}",
+        "What was decided about records that failed, by log event, kind of failure and delivery (1 to 9, `10+`).",
+        (_GROUP, _TOPIC, "ottla.event", "ottla.failure.kind", "ottla.attempt"),
+    ),
+    _row("ottla.consumer.events", "counter", "{event}", "Log events of a group.", (_GROUP, "ottla.event")),
+    _row(
+        "ottla.consumer.lag.records",
+        "gauge",
+        "{record}",
+        "Records up to the end of the log that are not done.",
+        (_GROUP, _TOPIC, _PARTITION),
+    ),
+    _row(
+        "ottla.consumer.lag.age",
+        "gauge",
+        "s",
+        "The age of the oldest of them.",
+        (_GROUP, _TOPIC, _PARTITION),
+    ),
+    _row(
+        "ottla.consumer.oldest_unfinished.age",
+        "gauge",
+        "s",
+        "Since when the handler has the oldest record that is not done.",
+        (_GROUP, _TOPIC, _PARTITION),
+    ),
+    _row(
+        "ottla.consumer.buffer.records", "gauge", "{record}", "Records that are fetched and not done.", (_GROUP, _TOPIC)
+    ),
+    _row("ottla.consumer.buffer.size", "gauge", "By", "Their bytes.", (_GROUP, _TOPIC)),
+    _row("ottla.consumer.partitions", "gauge", "{partition}", "Partitions that this member has.", (_GROUP, _TOPIC)),
+    _row(
+        "ottla.consumer.partitions.paused",
+        "gauge",
+        "{partition}",
+        "Of these, paused: `full`, `user`, `stopped`, `drain`, `not due` or `metadata`.",
+        (_GROUP, _TOPIC, "ottla.pause.reason"),
+    ),
+    _row(
+        "ottla.consumer.partitions.stopped",
+        "gauge",
+        "{partition}",
+        "Of these, stopped at a record that nothing declared can take.",
+        (_GROUP, _TOPIC),
+    ),
+    _row(
+        "ottla.consumer.commits",
+        "counter",
+        "{commit}",
+        "Commits that were answered; the error type is `fenced` or `refused`.",
+        (_GROUP, _ERROR),
+    ),
+    _row(
+        "ottla.consumer.rebalance.duration",
+        "histogram",
+        "s",
+        "`assigned`: since partitions were last given away; `revoked` and `lost`: how long letting go took.",
+        (_GROUP, "ottla.rebalance.kind"),
+        AGE_BUCKETS_S,
+    ),
+    _row(
+        "ottla.consumer.dead_letter_budget",
+        "gauge",
+        "{record}",
+        "Dead letters that the budget allows at once.",
+        (_GROUP, _HANDLER),
+    ),
+    _row("ottla.producer.queue", "gauge", "{record}", "Records that are sent and not settled.", (_CLIENT,)),
+    _row("ottla.client.broker.up", "gauge", "1", "1 while the client is connected.", (_CLIENT, "ottla.broker")),
+    _row("ottla.client.broker.rtt", "gauge", "s", "Mean round trip.", (_CLIENT, "ottla.broker")),
+    _row(
+        "ottla.client.broker.requests",
+        "gauge",
+        "{request}",
+        "Requests that wait to be sent (`waiting`) or answered (`in_flight`).",
+        (_CLIENT, "ottla.broker", "ottla.request.state"),
+    ),
+    _row("ottla.client.broker.connects", "gauge", "{connection}", "Connections so far.", (_CLIENT, "ottla.broker")),
+    _row(
+        "ottla.client.broker.timeouts",
+        "gauge",
+        "{request}",
+        "Requests that timed out so far.",
+        (_CLIENT, "ottla.broker"),
+    ),
+    _row("ottla.client.broker.throttle", "gauge", "s", "Mean throttle time.", (_CLIENT, "ottla.broker")),
+)
+
+METRICS: Final[Mapping[str, Metric]] = {row.name: row for row in _ROWS}

@@ -1,0 +1,125 @@
+"""Lag, ages, buffers and pauses as figures, by a clock that stands still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from session_driver import A, B, Driver
+
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import LookAtLogs
+from ottla.failures import Retry
+from ottla.records import Record
+from ottla.telemetry.measures import PartitionMeasure
+
+WALL_MS = 1_700_000_000_000
+
+
+def measured(driver: Driver, partition: Any = A) -> PartitionMeasure:
+    measure = driver.session.measure(driver.now_ms)
+    (found,) = [each for each in measure.partitions if each.topic_partition == partition]
+    return found
+
+
+def look(driver: Driver, end: int, *, position: int | None, after_ms: int = 0, partition: Any = A) -> None:
+    """The log is looked at, and ends there."""
+    epoch = driver.session.epoch_of(partition)
+    assert epoch is not None
+    asked = events.LookedAt({partition: epoch}, {} if position is None else {partition: position})
+    driver.step(asked.seen({partition: (b"\1" * 16, 0, end)}), after_ms=after_ms)
+
+
+def fetch(driver: Driver, *offsets: int, timestamp_ms: int, after_ms: int = 0) -> None:
+    records: list[Record[Any]] = [
+        Record("orders", 0, each, timestamp_ms, b"k", b"v", [], b"k", b"v") for each in offsets
+    ]
+    driver.step(events.Fetched(A, records, 10 * len(records)), after_ms=after_ms)
+
+
+def assigned(committed: int = 0) -> Driver:
+    driver = Driver()
+    driver.step(events.Assigned([A], {A: (committed, "")}))
+    return driver
+
+
+def test_lag_is_not_known_before_the_log_was_looked_at() -> None:
+    driver = assigned()
+    fetch(driver, 0, 1, timestamp_ms=WALL_MS)
+
+    assert (measured(driver).lag_records, measured(driver).lag_s) == (None, None)
+
+
+def test_lag_is_what_is_not_done_up_to_the_end_of_the_log() -> None:
+    driver = assigned(committed=10)
+    look(driver, 100, position=10)
+    assert measured(driver).lag_records == 90
+
+    fetch(driver, *range(10, 30), timestamp_ms=WALL_MS)
+    assert measured(driver).lag_records == 90
+    driver.finish()
+    assert measured(driver).lag_records == 70
+
+
+def test_lag_in_seconds_is_the_age_of_the_oldest_record_that_is_not_done() -> None:
+    driver = assigned()
+    look(driver, 4, position=0)
+    fetch(driver, 0, 1, timestamp_ms=WALL_MS - 60_000)
+    fetch(driver, 2, 3, timestamp_ms=WALL_MS - 20_000)
+    assert measured(driver).lag_s == 60
+
+    driver.finish(driver.runs[0])
+    driver.now_ms += 5_000
+    assert measured(driver).lag_s == 25
+    driver.finish()
+    look(driver, 4, position=4)
+    assert (measured(driver).lag_records, measured(driver).lag_s) == (0, 0)
+
+
+def test_of_records_that_are_not_fetched_the_age_counts_from_when_they_were_seen() -> None:
+    driver = assigned()
+    look(driver, 0, position=0)
+    driver.step(events.PauseRequested([A]))
+    look(driver, 50, position=0, after_ms=5_000)
+    driver.now_ms += 7_000
+    look(driver, 80, position=0, after_ms=5_000)
+
+    paused = measured(driver)
+    assert (paused.lag_records, paused.lag_s, paused.paused_for) == (80, 12, ("user",))
+
+
+def test_a_log_that_ends_in_markers_has_no_lag_once_the_client_has_passed_them() -> None:
+    driver = assigned()
+    fetch(driver, 0, 1, timestamp_ms=WALL_MS)
+    driver.finish()
+    look(driver, 3, position=3)
+
+    assert measured(driver).lag_records == 0
+
+
+def test_a_record_that_waits_for_its_retry_keeps_its_age_and_its_lag() -> None:
+    driver = assigned()
+    look(driver, 3, position=0)
+    fetch(driver, 0, 1, 2, timestamp_ms=WALL_MS)
+    from ottla.failures import Failure
+
+    driver.now_ms += 1_000
+    driver.fail(0, Failure.of_outcome(Retry(after_s=60)))
+    driver.now_ms += 9_000
+
+    waiting = measured(driver)
+    assert (waiting.lag_records, waiting.lag_s, waiting.oldest_unfinished_s) == (3, 10, 9)
+
+
+def test_what_is_buffered_and_in_flight_is_told() -> None:
+    driver = Driver()
+    driver.step(events.Assigned([A, B]))
+    driver.fetch(A, 0, 1, 2)
+    driver.fetch(B, 0)
+
+    measure = driver.session.measure(driver.now_ms)
+    assert {each.topic_partition: (each.buffered_records, each.buffered_bytes) for each in measure.partitions} == {
+        A: (3, 30),
+        B: (1, 10),
+    }
+    assert measure.runs_in_flight == {"handler": 1}
+    assert [effect for effect in driver.effects if isinstance(effect, LookAtLogs)]
