@@ -2,6 +2,9 @@
 
 A level is finalized only if every registered broker supports it; a broker that does not support a finalized level is
 not let in. `eligible.leader.replicas.version` is not among them: see `partition_change` for the rules that hold here.
+
+`metadata.version` ends where Kafka adds what is not there: cordoned log directories (4.3-IV0, KIP-1066), networks in
+ACLs (4.4-IV1), controllers that are unregistered (4.4-IV2).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED = (
     SupportedFeature(name=GROUP_VERSION, min_level=0, max_level=1),
-    SupportedFeature(name=METADATA_VERSION, min_level=7, max_level=27),  # 3.3-IV3 to 4.1-IV1
+    SupportedFeature(name=METADATA_VERSION, min_level=7, max_level=29),  # 3.3-IV3 to 4.2-IV1
     SupportedFeature(name=TRANSACTION_VERSION, min_level=0, max_level=2),
 )
 _SUPPORTED = {feature.name: feature for feature in SUPPORTED}

@@ -98,3 +98,15 @@ def test_offsets_in_a_transaction_are_committed_by_topic_id(kafka: Any) -> None:
         return int(answer.topics[0].partitions[0].committed_offset)
 
     kafka.until(lambda: committed() == 5)
+
+
+def test_features_are_at_the_levels_that_clients_decide_by(kafka: Any) -> None:
+    answer = kafka.call(ApiKey.API_VERSIONS, 5, CLIENT)
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    assert levels["group.version"] == 1
+    assert levels["transaction.version"] == 2
+    assert supported["group.version"] == (0, 1)
+    assert supported["transaction.version"] == (0, 2)
+    assert supported["metadata.version"][0] == 7
+    assert levels["metadata.version"] >= 29, "4.2-IV1: ListOffsets 11 between brokers"
