@@ -73,7 +73,7 @@ async def test_an_abandoned_transaction_is_aborted_when_its_producer_comes_back(
             await again.send(topic, b"again")
     assert abandoned.transactions is not None
     with pytest.raises(FencedError):
-        await abandoned.transactions.commit(30)
+        await abandoned.transactions.run(abandoned.transactions.steps.commit(30))
     await abandoned.close()
     assert await asyncio.to_thread(committed, topic) == [b"behind", b"again"]
 

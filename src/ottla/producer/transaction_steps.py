@@ -1,0 +1,227 @@
+"""In which order a transactional producer does what, and what follows when a call fails: the same for every shell.
+
+Each procedure is a generator. It yields the calls that wait, one after the other, as functions without arguments; who
+drives it makes each call, awaits it on an event loop, and sends the result in or throws in what was raised. A call
+raises an `OttlaError` and has moved the state by then, because only the shell knows the errors of its client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
+
+from ottla.errors import FencedError, LifecycleError, OttlaError
+from ottla.producer.transaction_failures import TransactionFailures
+from ottla.producer.transactions import TransactionEvent, TransactionState, TransactionStates
+from ottla.telemetry import log_event
+
+T = TypeVar("T")
+Steps = Generator[Callable[[], Any], Any, T]
+
+
+class TransactionClient(Protocol):
+    """A shell's calls. Those that wait are awaitable on an event loop."""
+
+    def initialize(self, timeout_s: float) -> Any:
+        """Fence earlier producers with the same transactional.id, and have what they left open aborted."""
+
+    def begin(self, timeout_s: float) -> Any: ...
+
+    def send_offsets(self, offsets: Any, group: Any, timeout_s: float) -> Any:
+        """Commit a group's offsets with the transaction."""
+
+    def send_joined(self, positions: Mapping[Any, int], member: Any, timeout_s: float) -> Any:
+        """The same for Ottla's own consumer: `member` names it to the coordinator."""
+
+    def commit(self, timeout_s: float, *, is_first: bool) -> Any:
+        """Commit; with `is_first` False, ask for the outcome of a commit that had no answer."""
+
+    def abort(self, timeout_s: float) -> Any:
+        """Abort, so that nothing which was sent before can slip into the next transaction."""
+
+    def settle(self, timeout_s: float) -> Any:
+        """Wait for the acknowledgements of all that was sent."""
+
+    def still_out(self) -> tuple[Any, ...]:
+        """What `settle` could not wait for, as `TransactionFailures.error` takes it."""
+        ...
+
+    def forget_failures(self) -> None:
+        """What was not delivered was not to be seen either."""
+
+
+@runtime_checkable
+class ReadsInTransactions(Protocol):
+    """Ottla's own consumer, as a transaction sees it. To join is awaitable on an event loop."""
+
+    def join_transaction(self, records: Any, owner: object) -> Any:
+        """(positions to commit, what names the member to the coordinator)."""
+
+    def transaction_ended(self, owner: object, *, is_committed: bool) -> None: ...
+
+
+class TransactionSteps:
+    """Carries out what the table of states allows. One per transactional producer."""
+
+    def __init__(self, client: TransactionClient, states: TransactionStates) -> None:
+        self.states = states
+        self.failures = TransactionFailures()
+        self._client = client
+        self._readers: list[ReadsInTransactions] = []
+        """Ottla's own consumers whose records are in the transaction."""
+
+    def initialize(self, timeout_s: float) -> Steps[None]:
+        if self.states.state is TransactionState.NOT_INITIALIZED:
+            yield lambda: self._client.initialize(timeout_s)
+            self.states.on(TransactionEvent.INITIALIZED)
+
+    def begin(self, timeout_s: float) -> Steps[None]:
+        """Open a transaction, after settling the one before it where its outcome is open.
+
+        Raises what came of that one when it was not committed after all, or `BrokerUnavailable` while nobody says.
+        """
+        yield from self.initialize(timeout_s)
+        yield from self.settle_left_open(timeout_s)
+        self.states.on(TransactionEvent.BEGIN)
+        self.failures.begin()
+        try:
+            yield lambda: self._client.begin(timeout_s)
+        except BaseException:
+            yield from self.abort_if_open(timeout_s)
+            raise
+
+    def settle_left_open(self, timeout_s: float) -> Steps[None]:
+        """Ask again for the commit or the abort that had no answer."""
+        again = self.states.left_open
+        if again is TransactionEvent.COMMIT:
+            yield from self.commit(timeout_s)
+        elif again is TransactionEvent.ABORT:
+            yield from self.abort(timeout_s)
+
+    def send_offsets(self, offsets: Any, group: Any, timeout_s: float) -> Steps[None]:
+        """Commit a group's offsets with the transaction. An offset is that of the next record to read."""
+        self.states.check_can_send()
+        try:
+            if isinstance(group, ReadsInTransactions):
+                if group not in self._readers:
+                    self._readers.append(group)
+                positions, member = yield lambda: group.join_transaction(offsets, self)
+                if positions:
+                    yield lambda: self._client.send_joined(positions, member, timeout_s)
+            else:
+                yield lambda: self._client.send_offsets(offsets, group, timeout_s)
+        except BaseException as error:
+            self.failures.call_raised(error)
+            raise
+
+    def commit(self, timeout_s: float) -> Steps[None]:
+        """Commit, or abort and raise: DeliveryError when a record was not delivered, whoever has heard of it.
+
+        After `BrokerUnavailable` the outcome is open, and it may be called again.
+        """
+        if self.states.is_in(TransactionState.MUST_ABORT):
+            yield from self._abort_because(self.failures.error() or self.states.refusal("commit"), timeout_s)
+        is_first = self.states.is_in(TransactionState.OPEN)
+        if is_first:
+            yield lambda: self._client.settle(timeout_s)
+        self.states.on(TransactionEvent.COMMIT)  # from here on no other thread sends into it
+        if is_first:
+            # A client knows of records that it gave up, not of those that were refused, or wait for their partition.
+            failed = self.failures.error(*self._client.still_out())
+            if failed is not None:
+                self.states.on(TransactionEvent.FAILED)
+                yield from self._abort_because(failed, timeout_s)
+        try:
+            yield lambda: self._client.commit(timeout_s, is_first=is_first)
+        except OttlaError as error:
+            if self.states.is_in(TransactionState.MUST_ABORT):
+                yield from self._abort_because(self.failures.error() or error, timeout_s)
+            raise
+        self.states.on(TransactionEvent.COMMITTED)
+        self.failures.end()
+        self._tell_readers(is_committed=True)
+
+    def abort(self, timeout_s: float) -> Steps[None]:
+        """Abort: no read_committed consumer will see what was sent. A producer that was fenced ends here: it may not
+        ask the coordinator for anything that a newer one would suffer from."""
+        if self.failures.fenced is not None:
+            self.was_fenced()
+            raise self.failures.fenced
+        self.states.on(TransactionEvent.ABORT)
+        self._tell_readers(is_committed=False)  # it never will be
+        yield lambda: self._client.abort(timeout_s)
+        self.states.on(TransactionEvent.ABORTED)
+        self.failures.end()
+        self._client.forget_failures()
+
+    def abort_if_open(self, timeout_s: float) -> Steps[None]:
+        """Leave nothing open where nobody will abort it: the caller is raised something else already."""
+        if self.states.is_in(TransactionState.OPEN, TransactionState.MUST_ABORT):
+            yield from self._quietly(self.abort(timeout_s))
+
+    def end(self, timeout_s: float) -> Steps[None]:
+        """On close: leave nothing open for the transaction timeout to find. An open one would hold up consumers."""
+        yield from self.abort_if_open(timeout_s)
+        if self.states.left_open is not None:
+            yield from self._quietly(self.settle_left_open(timeout_s))
+
+    def leave(self, error: BaseException | None, timeout_s: float) -> Steps[None]:
+        """The block of a transaction is over: commit, or abort because of `error`."""
+        if self.states.state is TransactionState.READY:  # committed or aborted by hand
+            return
+        if error is None:
+            try:
+                yield from self.commit(timeout_s)
+            except BaseException:
+                yield from self.abort_if_open(timeout_s)  # interrupted before the commit was asked for
+                raise
+            return
+        try:
+            yield from self.abort(timeout_s)
+        except FencedError:
+            raise  # matters more than what ended the block, which stays its context
+        except LifecycleError as also:
+            error.add_note(f"the transaction was not aborted: {also}")
+        except OttlaError as also:
+            error.add_note(_not_settled(also))
+
+    def was_fenced(self) -> None:
+        """The end of this producer, of which its caller hears by FencedError: nothing of the transaction counts."""
+        self.states.on(TransactionEvent.WAS_FENCED)
+        self.failures.end()
+        self._client.forget_failures()
+
+    def timed_out(self) -> None:
+        """The coordinator did not answer. Within an open transaction nothing has changed by that."""
+        if self.states.state is not TransactionState.OPEN:
+            self.states.on(TransactionEvent.TIMED_OUT)
+
+    def refused(self) -> None:
+        """The coordinator said no, and will not say yes later."""
+        if self.states.state is not TransactionState.READY:
+            self.states.on(TransactionEvent.FAILED)
+
+    def _quietly(self, settling: Steps[None]) -> Steps[None]:
+        try:
+            yield from settling
+        except OttlaError as error:  # the coordinator aborts it after transaction.timeout.ms
+            fields = {"transactional_id": self.states.transactional_id, "error": str(error)}
+            log_event("transaction_left_open", "warning", fields)
+
+    def _abort_because(self, error: OttlaError, timeout_s: float) -> Steps[NoReturn]:
+        try:
+            yield from self.abort(timeout_s)
+        except FencedError:
+            raise
+        except OttlaError as also:
+            error.add_note(_not_settled(also))
+        raise error
+
+    def _tell_readers(self, *, is_committed: bool) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.transaction_ended(self, is_committed=is_committed)
+
+
+def _not_settled(error: OttlaError) -> str:
+    return f"the abort is not settled, the next transaction begins with it: {error}"

@@ -1,0 +1,159 @@
+"""The order of a transaction's calls, whatever fails in between: no client, no loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.errors import BrokerUnavailable, FencedError, OttlaError
+from ottla.producer import TransactionEvent, TransactionState, TransactionStates
+from ottla.producer.transaction_steps import Steps, TransactionSteps
+
+CALLS = ("initialize", "begin", "settle", "send_offsets", "commit", "abort")
+FAILURES: dict[str, Callable[[], OttlaError]] = {
+    "away": lambda: BrokerUnavailable("nobody answers"),
+    "refused": lambda: OttlaError("refused"),
+    "fenced": lambda: FencedError("a newer producer"),
+}
+
+
+class Scripted:
+    """Fails where it is told to, and moves the state as the shells do."""
+
+    def __init__(self, plan: list[str | None]) -> None:
+        self.plan = plan
+        self.made: list[str] = []
+        self.committed: list[bool] = []
+        """Whether anything of the transaction had failed when its commit was asked for and answered."""
+        self.has_failed = False
+        self.steps: TransactionSteps
+
+    def _call(self, name: str) -> None:
+        self.made.append(name)
+        failure = self.plan.pop(0) if self.plan else None
+        if failure is None:
+            return
+        error = FAILURES[failure]()
+        if name == "settle":  # waits only: what was not delivered is told by `still_out`
+            self.has_failed = True
+            self.steps.failures.call_raised(error)
+            return
+        if isinstance(error, FencedError):
+            self.steps.was_fenced()
+        elif isinstance(error, BrokerUnavailable):
+            self.steps.timed_out()
+        else:
+            self.steps.refused()
+        if name == "send_offsets":
+            self.has_failed = True
+        raise error
+
+    def initialize(self, timeout_s: float) -> None:
+        self._call("initialize")
+
+    def begin(self, timeout_s: float) -> None:
+        self.has_failed = False
+        self._call("begin")
+
+    def send_offsets(self, offsets: Any, group: Any, timeout_s: float) -> None:
+        self._call("send_offsets")
+
+    def send_joined(self, positions: Any, member: Any, timeout_s: float) -> None:
+        self._call("send_offsets")
+
+    def commit(self, timeout_s: float, *, is_first: bool) -> None:
+        self._call("commit")
+        self.committed.append(self.has_failed)
+
+    def abort(self, timeout_s: float) -> None:
+        self._call("abort")
+
+    def settle(self, timeout_s: float) -> None:
+        self._call("settle")
+
+    def still_out(self) -> tuple[list[Any], None]:
+        return [], None
+
+    def forget_failures(self) -> None:
+        pass
+
+
+def run(steps: Steps[None]) -> None:
+    try:
+        call = next(steps)
+        while True:
+            try:
+                answer = call()
+            except BaseException as error:
+                call = steps.throw(error)
+            else:
+                call = steps.send(answer)
+    except StopIteration:
+        return
+
+
+def transaction(steps: TransactionSteps, *, body_fails: bool) -> None:
+    """The block of `with producer.transaction()`."""
+    run(steps.begin(1))
+    error: Exception | None = None
+    try:
+        run(steps.send_offsets({("orders", 0): 1}, "group", 1))
+        if body_fails:
+            raise ValueError("the block")
+    except Exception as raised:
+        error = raised
+    run(steps.leave(error, 1))
+    if error is not None:
+        raise error
+
+
+@given(
+    plan=st.lists(st.sampled_from([None, None, None, *FAILURES]), max_size=14),
+    blocks=st.lists(st.booleans(), min_size=1, max_size=4),
+)
+def test_nothing_is_committed_of_which_a_part_failed_and_nothing_stays_open(
+    plan: list[str | None], blocks: list[bool]
+) -> None:
+    client = Scripted(list(plan))
+    client.steps = steps = TransactionSteps(client, TransactionStates("billing"))
+    for body_fails in blocks:
+        before = len(client.committed)
+        try:
+            transaction(steps, body_fails=body_fails)
+        except OttlaError:
+            pass
+        except ValueError:
+            assert body_fails
+        else:
+            assert not body_fails
+            assert len(client.committed) == before + 1, "a block that ends well is committed"
+        assert not any(client.committed), "what failed in part was committed"
+        is_settled = steps.states.is_in(TransactionState.READY, TransactionState.FENCED, TransactionState.BROKEN)
+        is_known_open = steps.states.left_open in (TransactionEvent.COMMIT, TransactionEvent.ABORT)
+        not_begun = steps.states.is_in(TransactionState.NOT_INITIALIZED)
+        assert is_settled or is_known_open or not_begun, steps.states.state
+    client.plan.clear()
+    if steps.states.is_in(TransactionState.FENCED, TransactionState.BROKEN) or steps.failures.fenced:
+        return
+    run(steps.end(1))
+    assert steps.states.is_in(TransactionState.READY, TransactionState.NOT_INITIALIZED), "end leaves nothing open"
+
+
+def test_a_commit_without_an_answer_is_asked_for_again_before_the_next_transaction() -> None:
+    client = Scripted([None, None, None, None, "away"])
+    client.steps = steps = TransactionSteps(client, TransactionStates("billing"))
+    try:
+        transaction(steps, body_fails=False)
+    except BrokerUnavailable:
+        pass
+    assert steps.states.left_open is TransactionEvent.COMMIT
+    transaction(steps, body_fails=False)
+    first, second = (
+        ["initialize", "begin", "send_offsets", "settle", "commit"],
+        ["begin", "send_offsets", "settle", "commit"],
+    )
+    assert client.made == [*first, "commit", *second]
+    assert len(client.committed) == 2
