@@ -153,7 +153,9 @@ def check_plan(
         assert len(set(move.new)) == len(move.new), f"{move.place} is twice on a broker: {move.new}"
         assert len(move.new) == (factors or {}).get(move.topic, len(move.old))
         racks = {cluster.rack_of(each) for each in move.new}
-        wanted = min(len(move.new), len({cluster.rack_of(each) for each in move.old}), len(left))
+        wanted = min(len(move.new), len({cluster.rack_of(each) for each in move.old}))
+        if set(removed) & set(move.old):
+            wanted = min(wanted, len(left))
         assert len(racks) >= wanted, f"{move.place} loses a rack: {move.old} → {move.new}"
         assert all(cluster.by_id[each].can_receive for each in move.adding)
         assert move.why

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ottla.admin.placement.disks import DiskPlan
 from ottla.admin.placement.plan import BrokerLoad, DiskMove, LeftOut, Move, Plan
 from ottla.admin.placement.schedule import schedule
 from ottla.admin.placement.state import Placement
+from ottla.records import TopicPartition
 
 ANY_DIR = "any"
 
 
 class Reporting:
-    """A placement that was found, beside the one of before. `removed`: brokers that were to be emptied."""
+    """A placement that was found, beside the one of before. `removed`: brokers that were to be emptied.
 
-    def __init__(self, state: Placement, disks: DiskPlan, *, removed: frozenset[int]) -> None:
+    `why` has sentences that are known already.
+    """
+
+    def __init__(
+        self,
+        state: Placement,
+        disks: DiskPlan,
+        *,
+        removed: frozenset[int],
+        why: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
         self.state, self.disks, self.removed = state, disks, removed
+        self._why = why or {}
         self.model = state.model
         self.index = {broker: at for at, broker in enumerate(state.ids)}
         self.before = self.loads([list(each.replicas) for each in self.model.partitions], DiskPlan())
@@ -80,7 +93,7 @@ class Reporting:
             disk_moves=disk_moves,
             rate=each.rate,
         )
-        return replace(move, why=self.why(move))
+        return replace(move, why=self._why.get(move.place) or self.why(move))
 
     def why(self, move: Move) -> str:
         """One sentence, about the first thing that made it necessary."""

@@ -95,6 +95,10 @@ class Rooms:
         for disk in self.targets(move):
             self.held[disk] += move.bytes
 
+    def goes_on(self, move: Move) -> None:
+        """The move is under way already: its copies are among the replicas that were counted."""
+        self._count(move, 1)
+
     def end(self, move: Move) -> None:
         """The move is over: what it left is free."""
         self._count(move, -1)

@@ -135,10 +135,9 @@ class Placement:
             return False
         racks = self.racks_of(p, without=source)
         after = len(racks | {self.rack[target]})
-        if after >= self.racks_wanted[p]:
-            return True
-        before = len(racks | ({self.rack[source]} if source in held else set()))
-        return after >= before
+        before = len(racks | {self.rack[source]}) if source in held else len(racks)
+        # A replica that has to go may cost a rack that has no other broker; none that could stay may.
+        return after >= before or (after >= self.racks_wanted[p] and not self.receives[source])
 
     def may_exchange(self, p: int, b: int, other: int, t: int) -> bool:
         """Whether `p` of broker b and `other` of t may change places."""
@@ -157,8 +156,7 @@ class Placement:
         if self.rack[source] == self.rack[target]:
             return True
         racks = self.racks_of(p, without=source)
-        after, before = len(racks | {self.rack[target]}), len(racks | {self.rack[source]})
-        return after >= min(self.racks_wanted[p], before) and (after >= self.racks_wanted[p] or after >= before)
+        return len(racks | {self.rack[target]}) >= len(racks | {self.rack[source]})
 
     # What it costs
 
