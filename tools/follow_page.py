@@ -166,7 +166,9 @@ class Follower:
             if problem is None:
                 return
             # What is asked of may still be on its way: a record that is retried, a service that starts.
-            if time.monotonic() > deadline or not command.startswith(("curl", "ottla dlq list", "ottla dlq show")):
+            if time.monotonic() > deadline or not command.startswith(
+                ("curl", "ottla dlq list", "ottla dlq show", "ottla groups show")
+            ):
                 raise PageIsWrong(problem)
             time.sleep(0.2)
 

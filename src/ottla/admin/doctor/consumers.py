@@ -81,7 +81,17 @@ def idle_members(seen: Evidence) -> Iterator[Found]:
                 subject=f"group {group.group_id}",
                 message=f"group {group.group_id} has {len(group.members)} members on {assigned} partitions:"
                 f" {len(idle)} idle",
+                fix=_enough_partitions(group),
             )
+
+
+def _enough_partitions(group: GroupFact) -> str:
+    """A partition for each member, where the group reads one topic only: of several, it is not known which."""
+    members = group.members or ()
+    topics = {place.topic for member in members for place in member.partitions}
+    if len(topics) != 1:
+        return "fewer processes, or more partitions in one of its topics (ottla topics add-partitions)"
+    return f"ottla topics add-partitions {topics.pop()} {len(members)}; or fewer processes"
 
 
 @check(

@@ -111,7 +111,9 @@ def no_room(seen: Evidence) -> Iterator[Found]:
                 message=f"{topic.name} has min.insync.replicas {least} and replication factor {factor}: the first"
                 " broker"
                 " that stops, stops all acks=all writes",
-                fix=f"ottla topics set {topic.name} min.insync.replicas={max(1, factor - 1)}",
+                fix=f"ottla topics set {topic.name} min.insync.replicas={max(1, factor - 1)}"
+                if factor >= _SAFE or least >= _SAFE or len(seen.facts.brokers) < _SAFE
+                else _COPIES.format(count=_SAFE, topic=topic.name),
             )
 
 

@@ -25,10 +25,18 @@ _ENDINGS = ("dead-letters", "dead-letter", "dead_letters", "dead_letter", "deadl
     fix="ottla cluster set all message.max.bytes=BYTES",
 )
 def sizes(seen: Evidence) -> Iterator[Found]:
-    limits = {broker: whole_number(each) for broker, each in seen.broker_setting("message.max.bytes").items()}
+    settings = seen.broker_setting("message.max.bytes")
+    limits = {broker: whole_number(each) for broker, each in settings.items()}
     if len(set(limits.values())) > 1:
         told = ", ".join(f"{limit} on broker {broker}" for broker, limit in sorted(limits.items()))
-        yield Found(subject="brokers", message=f"message.max.bytes is {told}: who leads decides what is accepted")
+        own = [broker for broker, each in sorted(settings.items()) if each.source == "DYNAMIC_BROKER_CONFIG"]
+        yield Found(
+            subject="brokers",
+            message=f"message.max.bytes is {told}: who leads decides what is accepted",
+            fix=f"ottla cluster unset {own[0]} message.max.bytes"  # what one broker has of its own wins over all
+            if own
+            else f"ottla cluster set all message.max.bytes={max(each or 0 for each in limits.values())}",
+        )
     fetched = [whole_number(each) for each in seen.broker_setting("replica.fetch.max.bytes").values()]
     least = min((each for each in fetched if each is not None), default=None)
     for topic in seen.facts.topics:
