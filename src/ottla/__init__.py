@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ottla.errors import RegistryUnavailable as RegistryUnavailable
     from ottla.errors import RetriableError as RetriableError
     from ottla.errors import SerializationError as SerializationError
+    from ottla.errors import StoreUnavailable as StoreUnavailable
     from ottla.errors import UnknownTopic as UnknownTopic
     from ottla.failures import NO_RETRY as NO_RETRY
     from ottla.failures import Ack as Ack
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from ottla.failures import RetryPolicy as RetryPolicy
     from ottla.failures import RetryTopics as RetryTopics
     from ottla.failures import Skip as Skip
+    from ottla.once.inbox import Inbox as Inbox
     from ottla.producer.bulk import Outgoing as Outgoing
     from ottla.producer.deliveries import DeliveryReport as DeliveryReport
     from ottla.records import Header as Header
@@ -124,8 +126,10 @@ __getattr__, __dir__, __all__ = lazy_names(
             "RegistryUnavailable",
             "RetriableError",
             "SerializationError",
+            "StoreUnavailable",
             "UnknownTopic",
         ],
+        "ottla.once.inbox": ["Inbox"],
         "ottla.producer.bulk": ["Outgoing"],
         "ottla.producer.deliveries": ["DeliveryReport"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],

@@ -5,7 +5,7 @@ OttlaError
 │   ├── ConfigError (├── AuthenticationError └── NoCommittedOffset)
 │   └── RecordTooLarge · SerializationError · UnknownTopic
 ├── RetriableError       try again later; nothing is wrong with the input
-│   ├── BrokerUnavailable   ├── BufferFull   └── RegistryUnavailable
+│   ├── BrokerUnavailable   ├── BufferFull   ├── RegistryUnavailable   └── StoreUnavailable
 ├── DeliveryError        some records did not arrive: the error lists them
 ├── FencedError          a newer instance took over: close this one, never retry
 └── LifecycleError       the object is closed, or was carried over a fork: make a new one
@@ -31,6 +31,7 @@ __all__ = [
     "RegistryUnavailable",
     "RetriableError",
     "SerializationError",
+    "StoreUnavailable",
     "UndeliveredRecord",
     "UnknownTopic",
 ]
@@ -96,6 +97,10 @@ class BufferFull(RetriableError, TimeoutError):
 
 class RegistryUnavailable(RetriableError, ConnectionError):
     """Wait and retry: the schema registry did not answer. The bytes may be fine, so they are not dead letters."""
+
+
+class StoreUnavailable(RetriableError, ConnectionError):
+    """Wait and retry: the store of an inbox or of offsets did not answer. Nothing of the run was handled twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

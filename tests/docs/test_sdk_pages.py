@@ -94,5 +94,24 @@ def test_the_priorities_page_is_true(run_page, kafka: Kafka, make_topic, run_app
     assert [len(kafka.consume_all(topic)) for topic in names["orders"].topics] == [1, 1, 2]
 
 
+def test_the_effectively_once_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    names = run_page("effectively-once.md", payments=make_topic("payments"))
+    run_app(names["app"])
+    run_app(names["mailer"])
+
+    def paid() -> list[tuple[str, int]]:
+        session = names["store"].session()
+        try:
+            return session.transaction.execute("select account, amount from payment order by 1").fetchall()
+        finally:
+            session.close()
+
+    wait_until(lambda: len(names["sent"]) == 2, 30, what="a mail for each message")
+    wait_until(lambda: len(paid()) == 2, 30, what="a row for each message")
+    assert paid() == [("ada", 5), ("bob", 7)]
+    assert names["sent"] == ["ada", "bob"]
+    names["test_my_store"]()
+
+
 def test_the_dead_letters_page_is_true(run_page):
     assert run_page("dead-letters.md")["app"].dead_letter_topic == "orders.dead-letters"

@@ -9,6 +9,7 @@ PUBLIC_MODULES = {
     "ottla": "Services, producers, consumers, errors",
     "ottla.admin": "See and change a cluster from code",
     "ottla.serdes": "Encode and decode values",
+    "ottla.stores": "Databases and Redis that remember what was handled",
     "ottla.telemetry": "Log events, hooks and counters",
     "ottla.testing": "Fixtures and helpers for tests",
     "ottla.columnar": "Topics as Arrow tables",

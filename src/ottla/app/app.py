@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from ottla.app.middleware import Middleware
@@ -37,6 +38,7 @@ from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla.once.inbox import Inbox
 from ottla.producer.signature import Key, ProducerOptions
 from ottla.records import TopicPartition
 from ottla.serdes.base import SerdeOf
@@ -175,6 +177,7 @@ class App:
         on_expired: Skip | Dead | None = None,
         expires_grace_s: float = 0.0,
         reserve: Mapping[str, int] | None = None,
+        inbox: Inbox | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
         """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work.
@@ -195,6 +198,9 @@ class App:
 
         With `Priorities` in place of topics, the highest priority that has records goes next, and each lower one at
         least as often as was declared. ``reserve={"urgent": 1}`` keeps one of the `concurrency` for that priority.
+
+        With ``inbox=Inbox(store)`` a message that was handled before is not handled again, whichever offset its copy
+        has. If the store is a database, a parameter named `transaction` is the open transaction in which it is marked.
         """
         for topic in topics:
             if not isinstance(topic, str):
@@ -236,6 +242,8 @@ class App:
                 expires_grace_s=expires_grace_s,
                 priorities=priorities,
                 reserve=reserve,
+                inbox=inbox,
+                hooks=self.hooks,
             )
             self._add(route)
             return function
@@ -380,11 +388,18 @@ class App:
 
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:
-        return (*(producer.open for producer in self._producers), *self._on_start)
+        return (*self._stores("open"), *(producer.open for producer in self._producers), *self._on_start)
 
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Any]]:
-        return (*self._on_stop, *(producer.close for producer in self._producers))
+        return (*self._on_stop, *(producer.close for producer in self._producers), *self._stores("close"))
+
+    def _stores(self, verb: Literal["open", "close"]) -> list[Callable[[], Any]]:
+        return [
+            partial(getattr(route.once, verb), is_async=route.is_async(self.middlewares))
+            for route in self._routes
+            if route.once is not None
+        ]
 
     @property
     def producers(self) -> Sequence[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]]:

@@ -1,7 +1,7 @@
 """Binds a handler's parameters to a record's parts, once, when it is decorated (C8).
 
-A parameter is bound by its name (`value`, `key`, `record`, `headers`, `context`), else by its annotation (`Record`,
-`Record[Order]`, `Context`), and the one that is left, if it is only one, is the value:
+A parameter is bound by its name (`value`, `key`, `record`, `headers`, `context`, `transaction`), else by its annotation
+(`Record`, `Record[Order]`, `Context`), and the one that is left, if it is only one, is the value:
 
     def on_order(order: Order) -> None: ...
     def on_order(order: Order, key: str, context: Context) -> Outcome | None: ...
@@ -29,18 +29,23 @@ from ottla.records import Malformed, Record
 Call = Callable[[Any, Context], Any]
 """A handler as the invoker calls it: (record or list of records, context)."""
 
+TRANSACTION: Final = "context.transaction"
+"""Where a parameter named `transaction` comes from. Only a handler with a store may have one."""
+
 _SINGLE: Final = {
     "value": "subject.value",
     "key": "subject.key",
     "record": "subject",
     "headers": "subject.headers",
     "context": "context",
+    "transaction": TRANSACTION,
 }
 _BATCH: Final = {
     "values": "[record.value for record in subject]",
     "keys": "[record.key for record in subject]",
     "records": "subject",
     "context": "context",
+    "transaction": TRANSACTION,
 }
 
 
@@ -59,6 +64,8 @@ class Binding:
     value_hint: Any = Any
     """What the annotations say of one value; Any where they say nothing."""
     key_hint: Any = Any
+    wants_transaction: bool = False
+    """It has a parameter named `transaction`."""
 
 
 def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
@@ -100,6 +107,7 @@ def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
         call=_compile(handler, arguments),
         value_hint=value_hint,
         key_hint=key_hint,
+        wants_transaction=TRANSACTION in said,
         is_async=_is_async(handler),
         wants_malformed=any(_mentions_malformed(hint) for key, hint in hints.items() if key != "return"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.clock import Clock, SystemClock
+from ottla.consumer.model.run import Run
 from ottla.records import TopicPartition
 
 
@@ -12,9 +13,20 @@ class Context:
     """One delivery. Made once per run; of a single record it says only how much time it has left.
 
     `attempt` is 1 for the first delivery; `state` is the app's own dictionary, shared by all its handlers.
+    `transaction` is the open transaction of a handler with `offsets=` or `inbox=` in a database, else None.
     """
 
-    __slots__ = ("_clock", "attempt", "expires_ms", "group", "handler", "state", "topic_partition")
+    __slots__ = (
+        "_clock",
+        "_run",
+        "attempt",
+        "expires_ms",
+        "group",
+        "handler",
+        "state",
+        "topic_partition",
+        "transaction",
+    )
 
     def __init__(
         self,
@@ -25,6 +37,7 @@ class Context:
         attempt: int,
         state: dict[str, Any],
         clock: Clock | None = None,
+        run: Run | None = None,
     ) -> None:
         self.group = group
         self.handler = handler
@@ -34,6 +47,8 @@ class Context:
         self.expires_ms: int | None = None
         """When the record that is handled now expires, in epoch milliseconds; the first of a batch. None: never."""
         self._clock = clock
+        self._run = run
+        self.transaction: Any = None if run is None else run.transaction
 
     def time_left_s(self) -> float | None:
         """Seconds until the record expires, not less than 0; None for a record that does not. Call it in the handler:
@@ -45,6 +60,11 @@ class Context:
     @property
     def is_retry(self) -> bool:
         return self.attempt > 1
+
+    def is_owner(self) -> bool:
+        """Whether nobody else may have the messages of this delivery by now. False when the claim of an inbox could
+        not be renewed in time; always true without one."""
+        return self._run is None or self._run.is_owner
 
     def __repr__(self) -> str:
         return f"Context({self.handler}, {self.topic_partition}, attempt={self.attempt})"

@@ -364,6 +364,7 @@ class Invoker:
             attempt=run.attempt,
             state=self._state,
             clock=self._clock,
+            run=run,
         )
 
     def _origin_of(self, topic_partition: TopicPartition) -> TopicPartition:

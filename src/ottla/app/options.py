@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,8 @@ from ottla.app.annotations import chosen_serde
 from ottla.app.binding import BindingError, bind
 from ottla.app.invoke import Invoker
 from ottla.app.middleware import Middleware, wrap
+from ottla.app.once import OnceInvoker
+from ottla.app.once_settings import OnceSettings
 from ottla.app.originals import with_originals
 from ottla.app.returned import refuse_generators
 from ottla.clock import Clock
@@ -24,8 +26,11 @@ from ottla.failures.failure import FailurePolicy
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla.once.inbox import Inbox
 from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import Serde, as_serde
+from ottla.stores.protocols import TransactionStore
+from ottla.telemetry import Hooks
 
 DEFAULT_BATCH_RECORDS = 500
 
@@ -58,6 +63,11 @@ class Route:
     expires_grace_s: float = 0.0
     priorities: Priorities | None = None
     reserve: Mapping[str, int] | None = None
+    inbox: Inbox | None = None
+    offsets: TransactionStore | None = None
+    hooks: Hooks | None = None
+    once: OnceSettings | None = field(init=False)
+    """What counts once, where that was declared."""
     value_serde: Serde[Any] = field(init=False)
     """The serde that was given, or the one that the handler's annotation asks for."""
     key_serde: Serde[Any] = field(init=False)
@@ -106,6 +116,7 @@ class Route:
             raise ConfigError(f"{self.name}: reserve= keeps workers for a priority, and its topics have none")
         refuse_generators(self.handler, f"{self.name}: the handler")
         binding = bind(self.handler, is_batch=self.is_batch)
+        object.__setattr__(self, "once", self._once(wants_transaction=binding.wants_transaction))
         object.__setattr__(self, "value_serde", self._serde("value", self.value, binding.value_hint))
         object.__setattr__(self, "key_serde", self._serde("key", self.key, binding.key_hint))
         ExceptionTable(self.on_error)
@@ -159,8 +170,25 @@ class Route:
         reserve = self.priorities.reserved(self.name, self.reserve or {}, concurrency=self.concurrency)
         return PriorityPlan(priority_of=order, every=self.priorities.at_least_every, reserve=reserve)
 
-    def invoker(self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None) -> Invoker:
+    def is_async(self, middlewares: Sequence[Middleware]) -> bool:
+        """Whether it is called on an event loop: the handler is `async def`, or a middleware is."""
+        return wrap(bind(self.handler, is_batch=self.is_batch), middlewares).is_async
+
+    def invoker(
+        self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None
+    ) -> Invoker | OnceInvoker:
         """The handler, ready to be called with runs. `clock` (the system's if not given) says what has expired."""
+        once = self.once
+        is_outage = once.is_outage if once is not None and once.is_transactional else None
+        exceptions = ExceptionTable(self.on_error, is_outage=is_outage)
+        invoker = self._invoker(middlewares, state, clock, exceptions)
+        if once is None:
+            return invoker
+        return OnceInvoker(invoker, once, ordering=self.ordering, is_batch=self.is_batch, exceptions=exceptions)
+
+    def _invoker(
+        self, middlewares: list[Middleware], state: dict[str, Any], clock: Clock | None, exceptions: ExceptionTable
+    ) -> Invoker:
         binding = wrap(bind(self.handler, is_batch=self.is_batch), middlewares)
         return Invoker(
             name=self.name,
@@ -168,7 +196,7 @@ class Route:
             binding=with_originals(binding, is_batch=self.is_batch) if self.retry_lines else binding,
             value=self.value_serde,
             key=self.key_serde,
-            exceptions=ExceptionTable(self.on_error),
+            exceptions=exceptions,
             ordering=self.ordering,
             is_batch=self.is_batch,
             is_at_most_once=self.is_at_most_once,
@@ -176,6 +204,31 @@ class Route:
             origins={name: topic for topic, names in self.retry_lines.items() for name in names},
             expiry=self.expiry,
             clock=clock,
+        )
+
+    def _once(self, *, wants_transaction: bool) -> OnceSettings | None:
+        if self.inbox is None and self.offsets is None:
+            if wants_transaction:
+                raise BindingError(
+                    f"{self.name}: it has a parameter named transaction, which needs offsets= or inbox= with a database"
+                )
+            return None
+        if self.is_at_most_once:
+            raise ConfigError(
+                f"{self.name}: commit=AtMostOnce() hands nothing out twice; leave out inbox= and offsets="
+            )
+        if self.offsets is not None and self.ordering is not Ordering.PARTITION:
+            raise ConfigError(
+                f"{self.name}: offsets= saves one offset per partition, which needs ordering='partition', found "
+                f"{self.ordering.value!r}"
+            )
+        return OnceSettings(
+            name=self.name,
+            group=self.group,
+            inbox=self.inbox,
+            offsets=self.offsets,
+            wants_transaction=wants_transaction,
+            hooks=self.hooks,
         )
 
     def _serde(self, part: str, given: Any, hint: Any) -> Serde[Any]:

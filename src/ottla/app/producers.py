@@ -100,6 +100,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         priority: str | None = None,
+        message_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> Promise:
         """`Producer.send`. Raises `LifecycleError` while the app does not run."""
@@ -113,6 +114,7 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             expires_after=expires_after,
             expires_at=expires_at,
             priority=priority,
+            message_id=message_id,
             on_delivery=on_delivery,
         )
         return promise
@@ -160,6 +162,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         priority: str | None = None,
+        message_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> AsyncPromise:
         """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
@@ -173,6 +176,7 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             expires_after=expires_after,
             expires_at=expires_at,
             priority=priority,
+            message_id=message_id,
             on_delivery=on_delivery,
         )
         return promise

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from ottla.app.app import App
 from ottla.app.invoke import Invoker
 from ottla.app.member import Member, MemberOptions
+from ottla.app.once import OnceInvoker
 from ottla.app.options import Route
 from ottla.app.retry_settings import group_settings
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
@@ -51,7 +52,7 @@ class Serving(ABC, Generic[M]):
         self._is_stop_asked = False
 
     @abstractmethod
-    def _executor(self, invoker: Invoker) -> Callable[..., Any]:
+    def _executor(self, invoker: Invoker | OnceInvoker) -> Callable[..., Any]:
         """What runs a handler's code."""
 
     def _executors(self, routes: Sequence[Route]) -> dict[str, Callable[..., Any]]:

@@ -23,6 +23,7 @@ from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla.once.inbox import Inbox
 from ottla.records import Header, Malformed, Record, TopicPartition
 from ottla.telemetry import Hooks
 
@@ -84,6 +85,7 @@ class HandlerOptions(TypedDict, total=False):
     on_expired: Skip | Dead | None
     expires_grace_s: float
     reserve: Mapping[str, int] | None
+    inbox: Inbox | None
     name: str | None
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.errors import ConfigError, FencedError, RegistryUnavailable, SerializationError
+from ottla.errors import ConfigError, FencedError, RegistryUnavailable, SerializationError, StoreUnavailable
 from ottla.failures.outcomes import Dead, InvalidRecord, Outcome, Retry
 from ottla.records import Malformed
 
@@ -15,6 +15,8 @@ STACK_TRACE_LIMIT_BYTES: Final = 8_192
 """A stack trace travels in a record header, and a topic takes a megabyte per record by default."""
 
 MESSAGE_LIMIT_BYTES: Final = 2_048
+
+_OUTAGES: Final = (RegistryUnavailable, StoreUnavailable)
 
 _INVALID: Final = Dead(reason="the record is invalid", kind="invalid")
 
@@ -68,12 +70,18 @@ class ExceptionTable:
     """Finds the outcome of an exception: the entry of its nearest base class, else `Retry`.
 
     `entries` are the user's; they win over the built-in ones: `InvalidRecord`, `SerializationError`, and the validation
-    errors of pydantic and msgspec are dead at the first failure; `RegistryUnavailable` is an outage.
+    errors of pydantic and msgspec are dead at the first failure; `RegistryUnavailable` and `StoreUnavailable` are
+    outages, and so is what `is_outage` says of other errors.
     """
 
-    __slots__ = ("_declared", "_entries", "_found")
+    __slots__ = ("_declared", "_entries", "_found", "_is_outage")
 
-    def __init__(self, entries: Mapping[type[BaseException], Outcome] | None = None) -> None:
+    def __init__(
+        self,
+        entries: Mapping[type[BaseException], Outcome] | None = None,
+        *,
+        is_outage: Callable[[BaseException], bool] | None = None,
+    ) -> None:
         for exception_type, outcome in (entries or {}).items():
             if not (isinstance(exception_type, type) and issubclass(exception_type, BaseException)):
                 raise ConfigError(
@@ -90,6 +98,7 @@ class ExceptionTable:
             **(entries or {}),
         }
         self._declared = tuple(entries or ())
+        self._is_outage = is_outage
         self._found: dict[type[BaseException], Outcome] = {}
 
     def declares(self, error: BaseException) -> bool:
@@ -113,8 +122,13 @@ class ExceptionTable:
             error_type=_qualified_name(type(error)),
             message=cap_text(_text_of(error), MESSAGE_LIMIT_BYTES),
             stack_trace=stack_trace_of(error),
-            is_outage=isinstance(error, RegistryUnavailable) and RegistryUnavailable not in self._entries,
+            is_outage=self._says_outage(error),
         )
+
+    def _says_outage(self, error: BaseException) -> bool:
+        if isinstance(error, _OUTAGES):
+            return not any(kind in self._entries for kind in _OUTAGES if isinstance(error, kind))
+        return self._is_outage is not None and not isinstance(error, self._declared) and self._is_outage(error)
 
     def _look_up(self, error_type: type[BaseException]) -> Outcome:
         for base in error_type.__mro__:

@@ -116,7 +116,9 @@ class FailurePolicy:
     ) -> Decision:
         outcome = failure.outcome
         if failure.is_outage:
-            return RetryAt(now_ms + _OUTAGE_BACKOFF.delay_ms(outages, random))
+            asked_s = outcome.after_s if isinstance(outcome, Retry) else None
+            in_ms = _OUTAGE_BACKOFF.delay_ms(outages, random) if asked_s is None else round(asked_s * 1_000)
+            return RetryAt(now_ms + in_ms)
         if isinstance(outcome, Retry) and not self.retry.is_exhausted(attempts):
             asked_ms = None if outcome.after_s is None else round(outcome.after_s * 1_000)
             return RetryAt(now_ms + (self.retry.delay_ms(attempts, random) if asked_ms is None else asked_ms))

@@ -36,5 +36,6 @@ class ProducerOptions(TypedDict, total=False):
     settings: Mapping[str, Any] | None
     partitioner: PartitionerName | CustomPartitioner | Partitioner | None
     topics: Sequence[str]
+    message_ids: bool
     environ: Mapping[str, str] | None
     hooks: Hooks | None

@@ -39,6 +39,9 @@ class Hooks:
     def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
         """Records were not handed to their handler, or not again, because they had expired."""
 
+    def duplicates(self, *, group: str, handler: str, topic: str, records: int) -> None:
+        """The inbox knew these messages: they were not handled again."""
+
     def committed(self, *, group: str, partitions: int) -> None:
         """The coordinator acknowledged a commit."""
 
@@ -134,6 +137,10 @@ class Counters(Hooks):
     def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
         with self._lock:
             self._counts["expired"] += records
+
+    def duplicates(self, *, group: str, handler: str, topic: str, records: int) -> None:
+        with self._lock:
+            self._counts["duplicates"] += records
 
     def committed(self, *, group: str, partitions: int) -> None:
         with self._lock:

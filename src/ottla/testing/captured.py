@@ -19,6 +19,7 @@ from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.records import Headers, Record
 
@@ -60,6 +61,7 @@ class Captured:
         self._sent = sent
         self._serializer = Serializer(key=options.get("key"), value=options.get("value"))
         self._clock = clock
+        self._message_ids = MessageIds("captured") if options.get("message_ids") else None
 
     def send(
         self,
@@ -73,6 +75,7 @@ class Captured:
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         priority: str | None = None,
+        message_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> CapturedDelivery:
         if priority is not None:
@@ -84,6 +87,7 @@ class Captured:
         if expires_after is not None or expires_at is not None:
             now_ms = self._clock.now_ms()
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+        headers = with_message_id(topic, headers, message_id, self._message_ids)
         listed, _ = header_list(topic, headers)
         at_ms = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
         place = partition or 0

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, TypeAlias
 from ottla.app import App
 from ottla.app.context import Context
 from ottla.app.invoke import Invoker
+from ottla.app.once import OnceInvoker
 from ottla.app.options import Route
 from ottla.clock import ManualClock
 from ottla.consumer.model import events
@@ -48,7 +49,7 @@ from ottla.testing.captured import Boundary
 GIVE_UP_AFTER_S: Final = 3_600.0
 """Clock time after which a record that is still retried (`max_attempts=None`, an outage) is reported, not awaited."""
 
-_Work: TypeAlias = Generator[tuple[Invoker, Run], RunResult, None]
+_Work: TypeAlias = Generator[tuple[Invoker | OnceInvoker, Run], RunResult, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +432,7 @@ def _encode(part: Any, serde: Any, ctx: SerdeContext) -> bytes | None:
     return part if part is None or isinstance(part, bytes) else as_serde(serde).serialize(part, ctx)
 
 
-def _call_now(invoker: Invoker, run: Run) -> RunResult:
+def _call_now(invoker: Invoker | OnceInvoker, run: Run) -> RunResult:
     if not invoker.binding.is_async:
         result = invoker.deliver(run)
         return result if isinstance(result, RunResult) else result.wait()
@@ -442,7 +443,7 @@ def _call_now(invoker: Invoker, run: Run) -> RunResult:
     raise LifecycleError(f"{invoker.name} is async and a loop is running: use `await consumer.deliver_async(...)`")
 
 
-async def _deliver_and_confirm(invoker: Invoker, run: Run) -> RunResult:
+async def _deliver_and_confirm(invoker: Invoker | OnceInvoker, run: Run) -> RunResult:
     result = await invoker.deliver_async(run, _breathe)
     return result if isinstance(result, RunResult) else await result.wait()
 

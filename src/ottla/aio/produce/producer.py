@@ -13,7 +13,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from random import Random
+from random import Random, SystemRandom
 from types import GenericAlias, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
@@ -55,6 +55,7 @@ from ottla.producer import (
 )
 from ottla.producer.bulk import Outgoing, outgoing
 from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
@@ -82,7 +83,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
     """Sends records from one event loop. Make one per process and share it among all tasks.
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
-    those it will surely write to: `start` checks their limits against `batch.size` before anything is sent.
+    those it will surely write to: `start` checks their limits against `batch.size` before anything is sent. With
+    `message_ids` every record without the header `ottla-id` gets one, unique in the world.
 
         async with AsyncProducer("localhost:9092", value=Json(Order)) as producer:
             await producer.send("orders", order, key=b"42")
@@ -166,6 +168,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         key: Any = None,
         value: Any = None,
         topics: Sequence[str] = (),
+        message_ids: bool = False,
         environ: Mapping[str, str] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -174,6 +177,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
         check_servers(self.settings)
+        self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
         self._client_config = {**self.settings.to_aiokafka(), "linger_ms": 0}  # batches linger here, not once more
         self._partitioner = make_partitioner(self.settings["partitioner"], random=Random())
         self._must_name_partition = self.settings["partitioner"] == "explicit"
@@ -226,6 +230,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         priority: str | None = None,
+        message_id: str | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
@@ -236,7 +241,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         not given.
         `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
         record is not to be handled any more: it then carries the header `ottla-expires-at`. `priority` is one of those
-        that the topic, `Priorities(...)`, declares.
+        that the topic, `Priorities(...)`, declares. `message_id` goes into the header `ottla-id`: two sends with the
+        same id are one message for a consumer with an inbox.
         """
         span = None
         try:
@@ -247,6 +253,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             if expires_after is not None or expires_at is not None:
                 now_ms = self._clock.now_ms()
                 headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+            if message_id is not None or self.message_ids is not None:
+                headers = with_message_id(topic, headers, message_id, self.message_ids)
             if self._spans is not None:
                 headers, span = self._spans.begin(topic, key, value, headers)
                 if span is not None:
@@ -298,6 +306,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
                 value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
                 if added:
                     headers = with_added(header_list(topic, headers)[0], added)
+                if self.message_ids is not None:
+                    headers = with_message_id(topic, headers, None, self.message_ids)
                 record_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition)
                 if self._out.must_wait(size_bytes):
                     await self._out.room(topic, size_bytes)

@@ -17,6 +17,7 @@ from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App
 from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
+from ottla.app.once import OnceInvoker
 from ottla.app.pending import Confirming
 from ottla.app.raised import is_being_cancelled
 from ottla.app.serving import Serving, member_options
@@ -158,7 +159,7 @@ class AppRunner(Serving[Engine]):
         log_event("app_stopped", "info", {"app": self._app.group})
         return called.error
 
-    def _executor(self, invoker: Invoker) -> Execute:
+    def _executor(self, invoker: Invoker | OnceInvoker) -> Execute:
         if invoker.binding.is_async:
 
             async def deliver(run: Run) -> RunResult | UnconfirmedOnLoop:

@@ -42,6 +42,9 @@ class Run:
         "topic_partition",
     )
 
+    transaction: Any = None
+    """The database transaction in which the handler works, where there is one."""
+
     def __init__(
         self,
         *,
@@ -74,6 +77,11 @@ class Run:
         """How far it had come when its health was looked at last."""
         self.is_handled = False
         """Its worker has let go of it, and its result waits for acknowledgements."""
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether nobody else may have these messages."""
+        return True
 
     @property
     def handed_out(self) -> int:

@@ -13,6 +13,7 @@ from ottla.errors import DeliveryError, OttlaError, RetriableError
 from ottla.producer import Failure, delivery_error
 from ottla.producer.bulk import FailedPart, outgoing
 from ottla.producer.encoded import as_bytes, bad_arguments, header_list
+from ottla.producer.message_ids import with_message_id
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
@@ -176,6 +177,7 @@ def _send_plainly(
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
+    ids = producer.message_ids
     has_serdes, serve = producer.has_serdes, producer.reports.serve_in_passing
     try:
         for record in records:
@@ -208,6 +210,8 @@ def _send_plainly(
                 most += len(key)
             if added:
                 headers = with_added(header_list(topic, headers or ())[0], added)
+            if ids is not None:
+                headers = with_message_id(topic, headers or (), None, ids)
             if headers:
                 headers, most_of_headers = header_list(topic, headers)
                 most += most_of_headers

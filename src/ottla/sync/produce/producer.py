@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from random import Random
+from random import Random, SystemRandom
 from types import GenericAlias, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
@@ -39,6 +39,7 @@ from ottla.producer import (
 )
 from ottla.producer.bulk import Outgoing
 from ottla.producer.encoded import as_bytes, bad_arguments, check_topic, header_list
+from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.partitioners import warn_of_null_keys
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
@@ -74,7 +75,8 @@ class Producer(Generic[V_contra, K_contra]):
     """Sends records. Make one per process and share it: it is thread-safe, and batches best when all sends meet in it.
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
-    those it will surely write to: `start` checks their limits against `batch.size` before anything is sent.
+    those it will surely write to: `start` checks their limits against `batch.size` before anything is sent. With
+    `message_ids` every record without the header `ottla-id` gets one, unique in the world.
 
         with Producer("localhost:9092", value=Json(Order)) as producer:
             producer.send("orders", order, key=b"42")
@@ -158,6 +160,7 @@ class Producer(Generic[V_contra, K_contra]):
         key: Any = None,
         value: Any = None,
         topics: Sequence[str] = (),
+        message_ids: bool = False,
         environ: Mapping[str, str] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -166,6 +169,7 @@ class Producer(Generic[V_contra, K_contra]):
             arguments["partitioner"] = partitioner
         self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
         check_servers(self.settings)
+        self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
         choice = self.settings["partitioner"]
         self._clock = SystemClock()
         name = f"ottla-producer-{next(_numbers)}"
@@ -260,6 +264,7 @@ class Producer(Generic[V_contra, K_contra]):
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         priority: str | None = None,
+        message_id: str | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery: ...
 
@@ -276,6 +281,7 @@ class Producer(Generic[V_contra, K_contra]):
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         priority: str | None = None,
+        message_id: str | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery: ...
 
@@ -291,6 +297,7 @@ class Producer(Generic[V_contra, K_contra]):
         expires_after: Span | None = None,
         expires_at: Moment | None = None,
         priority: str | None = None,
+        message_id: str | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Hand one record to the buffer and return at once.
@@ -300,7 +307,8 @@ class Producer(Generic[V_contra, K_contra]):
         own thread. `timestamp_ms` is milliseconds since the Unix epoch, now if not given.
         `expires_after` (seconds or a timedelta, from now) or `expires_at` (a datetime with a time zone) say when the
         record is not to be handled any more: it then carries the header `ottla-expires-at`. `priority` is one of those
-        that the topic, `Priorities(...)`, declares.
+        that the topic, `Priorities(...)`, declares. `message_id` goes into the header `ottla-id`: two sends with the
+        same id are one message for a consumer with an inbox.
         """
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
         if self._closed is not None:
@@ -323,6 +331,8 @@ class Producer(Generic[V_contra, K_contra]):
             if expires_after is not None or expires_at is not None:
                 now_ms = self._clock.now_ms()
                 headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+            if message_id is not None or self.message_ids is not None:
+                headers = with_message_id(topic, headers, message_id, self.message_ids)
             if self._is_listened_to:
                 if self.spans is not None:
                     headers, span = self.spans.begin(topic, key, value, headers)

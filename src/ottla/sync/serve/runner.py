@@ -15,6 +15,7 @@ from typing import Any, Final
 from ottla.app.app import App
 from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
+from ottla.app.once import OnceInvoker
 from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.serving import Serving, member_options
 from ottla.app.stop_signals import StopSignals, say_what_is_waited_for
@@ -128,7 +129,7 @@ class AppRunner(Serving[Engine]):
             with contextlib.suppress(Empty):
                 self._wake.get(timeout=0.5)
 
-    def _executor(self, invoker: Invoker) -> Callable[[Run], RunResult | Unconfirmed]:
+    def _executor(self, invoker: Invoker | OnceInvoker) -> Callable[[Run], RunResult | Unconfirmed]:
         if not invoker.binding.is_async:
             return invoker.deliver
 

@@ -1,0 +1,130 @@
+"""Renews the claims of messages while their handler works: one thread, or one task, for all runs of a handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Any
+
+
+class Lease:
+    """The claims of one run. `tell` is called once, with the ids, if somebody else may have them by now."""
+
+    __slots__ = ("_is_lost", "_on_lost", "ids", "owner", "renewed_s")
+
+    def __init__(self, ids: Sequence[str], owner: str, *, tell: Callable[[Sequence[str]], None]) -> None:
+        self.ids = ids
+        self.owner = owner
+        self.renewed_s = monotonic()
+        self._is_lost = False
+        self._on_lost = tell
+
+    def is_held(self) -> bool:
+        return not self._is_lost
+
+    def asked(self, kept: int | None, now_s: float, lease_s: float) -> None:
+        """A renewal was answered (None: it failed, and the claims hold until they run out)."""
+        if kept == len(self.ids):
+            self.renewed_s = now_s
+        elif not self._is_lost and (kept is not None or now_s - self.renewed_s >= lease_s):
+            self._is_lost = True
+            self._on_lost(self.ids)
+
+
+class Leases:
+    """Renews from a thread that starts with the first claim."""
+
+    def __init__(self, connect: Callable[[], Any], consumer: str, lease_ms: int) -> None:
+        self._connect = connect
+        self._consumer = consumer
+        self._lease_ms = lease_ms
+        self._held: dict[Lease, None] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def hold(self, lease: Lease) -> None:
+        self._held[lease] = None
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._stop = threading.Event()
+                    self._thread = threading.Thread(target=self._renew, name="ottla-inbox-leases", daemon=True)
+                    self._thread.start()
+
+    def let_go(self, lease: Lease) -> None:
+        self._held.pop(lease, None)
+
+    def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            thread.join(5.0)
+
+    def _renew(self) -> None:
+        session: Any = None
+        while not self._stop.wait(self._lease_ms / 3_000):
+            for lease in list(self._held):
+                kept: int | None = None
+                try:
+                    session = session or self._connect()
+                    kept = session.renew(self._consumer, lease.ids, owner=lease.owner, lease_ms=self._lease_ms)
+                except Exception:  # the store is away: the runs will say so
+                    with contextlib.suppress(Exception):
+                        session.close()
+                    session = None
+                if lease in self._held:  # else its handler has returned, and its claims are no more
+                    lease.asked(kept, monotonic(), self._lease_ms / 1_000)
+        if session is not None:
+            session.close()
+
+
+class AsyncLeases:
+    """Renews from a task that starts with the first claim."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Any]], consumer: str, lease_ms: int) -> None:
+        self._connect = connect
+        self._consumer = consumer
+        self._lease_ms = lease_ms
+        self._held: dict[Lease, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def hold(self, lease: Lease) -> None:
+        self._held[lease] = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._renew(), name="ottla-inbox-leases")
+
+    def let_go(self, lease: Lease) -> None:
+        self._held.pop(lease, None)
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _renew(self) -> None:
+        session: Any = None
+        try:
+            while True:
+                await asyncio.sleep(self._lease_ms / 3_000)
+                for lease in list(self._held):
+                    kept: int | None = None
+                    try:
+                        session = session or await self._connect()
+                        kept = await session.renew(
+                            self._consumer, lease.ids, owner=lease.owner, lease_ms=self._lease_ms
+                        )
+                    except Exception:  # the store is away: the runs will say so
+                        with contextlib.suppress(Exception):
+                            await session.close()
+                        session = None
+                    if lease in self._held:
+                        lease.asked(kept, monotonic(), self._lease_ms / 1_000)
+        finally:
+            if session is not None:
+                await session.close()

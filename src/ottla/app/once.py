@@ -1,0 +1,374 @@
+"""Carries out what `ottla.once` decides of a run: the store's sessions, the handler, the renewal of claims.
+
+`OnceInvoker` stands in the place of a handler's `Invoker`. A worker takes a session for a run and gives it back, so
+there are as many connections as runs at the same time. A session that failed is given up, and those that wait with it:
+what ended one connection has ended the others too, as a rule.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final
+
+from ottla.app.batch import malformed_part
+from ottla.app.invoke import Invoker, Yield
+from ottla.app.leases import AsyncLeases, Lease, Leases
+from ottla.app.once_settings import OnceSettings
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.errors import StoreUnavailable
+from ottla.failures.exceptions import ExceptionTable, described
+from ottla.once import steps as step_of
+from ottla.once.claims import ClaimRuns
+from ottla.once.message_id import message_id_of
+from ottla.once.parts import PartOfRun
+from ottla.once.steps import Hand, Release, Rollback, Step, Steps
+from ottla.once.transactions import TransactionRuns
+from ottla.telemetry import log_event
+
+_CLEAN_EVERY_S: Final = 60.0
+
+_BEFORE_THE_HANDLER: Final = (
+    step_of.Begin,
+    step_of.Mark,
+    step_of.ReadOffset,
+    step_of.Claim,
+    step_of.Look,
+    step_of.Finish,
+)
+"""Steps that only the store can fail: the record is never the reason."""
+
+_LEVELS: Final[Mapping[str, str]] = {"duplicates_skipped": "info"}
+
+
+class _Work:
+    """One run on its way: its session, and the name under which it claims."""
+
+    __slots__ = ("is_handed_out", "owner", "run", "session")
+
+    def __init__(self, run: Run, owner: str) -> None:
+        self.run = run
+        self.owner = owner
+        self.session: Any = None
+        self.is_handed_out = False
+
+
+class OnceInvoker:
+    """Delivers runs as an `Invoker` does. See the module."""
+
+    def __init__(
+        self,
+        invoker: Invoker,
+        settings: OnceSettings,
+        *,
+        ordering: Ordering,
+        is_batch: bool,
+        exceptions: ExceptionTable,
+    ) -> None:
+        self._invoker = invoker
+        self._settings = settings
+        self.binding = invoker.binding
+        self.name = invoker.name
+        self.would_block, self.decode = invoker.would_block, invoker.decode
+        self._clean_at_s = monotonic() + _CLEAN_EVERY_S
+        self._has_warned = False
+        shared: dict[str, Any] = {
+            "ordering": ordering,
+            "is_batch": is_batch,
+            "exceptions": exceptions,
+            "on_duplicate": None if settings.inbox is None else settings.inbox.on_duplicate,
+        }
+        ids_of = None if settings.inbox is None else self._ids_of
+        self._runs: TransactionRuns | ClaimRuns
+        if settings.is_transactional:
+            self._runs = TransactionRuns(tell=self._event, ids_of=ids_of, epoch_of=settings.epoch_of, **shared)
+        else:
+            self._runs = ClaimRuns(tell=self._event, ids_of=self._ids_of, **shared)
+        lease_ms = 0 if settings.inbox is None else settings.inbox.lease_ms
+        self._leases = Leases(settings.new_session, settings.consumer, lease_ms)
+        self._async_leases = AsyncLeases(settings.new_async_session, settings.consumer, lease_ms)
+        settings.closers.append(self._leases.close)
+        settings.async_closers.append(self._async_leases.close)
+
+    # Threads
+
+    def deliver(self, run: Run) -> RunResult:
+        """Deliver with a synchronous handler. Everything is settled when it returns."""
+        waits = self._decoded(run)
+        if waits is not None:
+            return waits
+        steps, work = self._runs.handle(run), self._work(run)
+        answer: Any = None
+        error: Exception | None = None
+        try:
+            while True:
+                step = steps.send(answer) if error is None else steps.throw(error)
+                answer = error = None
+                try:
+                    answer = self._carry(step, work)
+                except Exception as raised:
+                    error = raised
+        except StopIteration as end:
+            self._give_back(work)
+            result: RunResult = end.value
+            return result
+        except BaseException:
+            self._give_up(work)
+            raise
+
+    def _carry(self, step: Step, work: _Work) -> Any:
+        if isinstance(step, Hand):
+            return self._hand(step, work)
+        try:
+            if work.session is None:
+                if isinstance(step, Rollback | Release):
+                    return None  # the session is gone: its transaction as well, and claims run out
+                work.session = self._settings.take()
+            return self._call(step, work)
+        except Exception as error:
+            return self._failed(step, work, error)
+
+    def _hand(self, step: Hand, work: _Work) -> RunResult:
+        part, lease = self._part(step, work)
+        if lease is not None:
+            self._leases.hold(lease)
+        try:
+            result = self._invoker.deliver(part)
+            result = result if isinstance(result, RunResult) else result.wait()
+        finally:
+            if lease is not None:
+                self._leases.let_go(lease)
+        work.run.reached = max(work.run.reached, part.reached)
+        return result
+
+    def _give_back(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is None:
+            return
+        try:
+            if self._cleans():
+                session.clean(self._settings.consumer, window_ms=self._settings.window_ms)
+        except Exception as error:
+            self._event_of("inbox_clean_failed", "warning", {"error": described(error)})
+            work.session = session
+            self._give_up(work)
+        else:
+            self._settings.give(session)
+
+    def _give_up(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is not None:
+            self._settings.discard(session)
+
+    # Event loops
+
+    async def deliver_async(self, run: Run, yield_now: Yield) -> RunResult:
+        """Deliver with an asynchronous handler."""
+        waits = self._decoded(run)
+        if waits is not None:
+            return waits
+        steps, work = self._runs.handle(run), self._work(run)
+        answer: Any = None
+        error: Exception | None = None
+        try:
+            while True:
+                step = steps.send(answer) if error is None else steps.throw(error)
+                answer = error = None
+                try:
+                    answer = await self._carry_async(step, work, yield_now)
+                except Exception as raised:
+                    error = raised
+        except StopIteration as end:
+            await self._give_back_async(work)
+            result: RunResult = end.value
+            return result
+        except BaseException:
+            await self._give_up_async(work)
+            raise
+
+    async def _carry_async(self, step: Step, work: _Work, yield_now: Yield) -> Any:
+        if isinstance(step, Hand):
+            return await self._hand_async(step, work, yield_now)
+        try:
+            if work.session is None:
+                if isinstance(step, Rollback | Release):
+                    return None
+                work.session = await self._settings.take_async()
+            return await self._call(step, work)
+        except Exception as error:
+            return await _if_awaitable(self._failed(step, work, error, is_async=True))
+
+    async def _hand_async(self, step: Hand, work: _Work, yield_now: Yield) -> RunResult:
+        part, lease = self._part(step, work)
+        if lease is not None:
+            self._async_leases.hold(lease)
+        try:
+            result = await self._invoker.deliver_async(part, yield_now)
+            result = result if isinstance(result, RunResult) else await result.wait()
+        finally:
+            if lease is not None:
+                self._async_leases.let_go(lease)
+        work.run.reached = max(work.run.reached, part.reached)
+        return result
+
+    async def _give_back_async(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is None:
+            return
+        try:
+            if self._cleans():
+                await session.clean(self._settings.consumer, window_ms=self._settings.window_ms)
+        except Exception as error:
+            self._event_of("inbox_clean_failed", "warning", {"error": described(error)})
+            work.session = session
+            await self._give_up_async(work)
+        else:
+            self._settings.give(session)
+
+    async def _give_up_async(self, work: _Work) -> None:
+        session, work.session = work.session, None
+        if session is not None:
+            await self._settings.discard_async(session)
+
+    # What both share
+
+    def _call(self, step: Step, work: _Work) -> Any:
+        """The session's method for a step; of an asynchronous session, what to await."""
+        session, settings = work.session, self._settings
+        consumer, lease_ms = settings.consumer, settings.lease_ms
+        match step:
+            case step_of.Begin():
+                return session.begin()
+            case step_of.Commit():
+                return session.commit()
+            case Rollback():
+                return session.rollback()
+            case step_of.Mark(ids):
+                return session.mark(consumer, ids)
+            case step_of.Unmark(ids):
+                return session.unmark(consumer, ids)
+            case step_of.Save(next_offset, epoch):
+                return session.save_offset(settings.group, work.run.topic_partition, next_offset, epoch)
+            case step_of.ReadOffset():
+                return session.read_offset(settings.group, work.run.topic_partition)
+            case step_of.Claim(ids):
+                return session.claim(consumer, ids, owner=work.owner, lease_ms=lease_ms)
+            case step_of.Look(ids):
+                return session.look(consumer, ids)
+            case step_of.Finish(ids):
+                return session.finish(consumer, ids, window_ms=settings.window_ms)
+            case Release(ids):
+                return session.release(consumer, ids, owner=work.owner)
+            case _:
+                raise AssertionError(f"no code for {step!r}")
+
+    def _failed(self, step: Step, work: _Work, error: Exception, *, is_async: bool = False) -> Any:
+        """A step of the store failed: raise what the policy is to know of it."""
+        is_outage = isinstance(error, StoreUnavailable) or self._settings.is_outage(error)
+        is_ours = isinstance(step, _BEFORE_THE_HANDLER)
+        if not is_outage and not is_ours and not isinstance(step, Rollback | Release):
+            raise error
+        closing: Awaitable[None] | None = None
+        if is_async:
+            closing = self._give_up_async(work)
+        else:
+            self._give_up(work)
+        if isinstance(step, Rollback | Release):
+            return closing
+        away = StoreUnavailable(f"{self._settings.store!r}: {described(error)}")
+        return _raise_after(closing, away, error)
+
+    def _part(self, step: Hand, work: _Work) -> tuple[PartOfRun, Lease | None]:
+        lease = None
+        if step.claimed:
+            lease = Lease(list(step.claimed), work.owner, tell=self._lease_lost)
+        transaction = work.session.transaction if self._settings.is_transactional else None
+        owns = _always if lease is None else lease.is_held
+        part = PartOfRun(work.run, step.records, transaction=transaction, owns=owns)
+        part.is_first = work.run.is_first and not work.is_handed_out
+        work.is_handed_out = True
+        return part, lease
+
+    def _decoded(self, run: Run) -> RunResult | None:
+        """Decode first where ids come from values. Returns a result when that must wait."""
+        inbox = self._settings.inbox
+        if inbox is None or inbox.id is None:
+            return None
+        return self._invoker.decode(run)[1]
+
+    def _ids_of(self, records: Sequence[AnyRecord]) -> Mapping[int, str]:
+        function = None if self._settings.inbox is None else self._settings.inbox.id
+        ids: dict[int, str] = {}
+        for record in records:
+            own = function if function is None or malformed_part(record) is None else None
+            ids[record.offset], is_position = message_id_of(record, own)
+            if is_position and not self._has_warned:
+                self._has_warned = True
+                self._event_of("message_without_id", "warning", {"position": record.position})
+        return ids
+
+    def _work(self, run: Run) -> _Work:
+        return _Work(run, self._settings.new_owner())
+
+    def _cleans(self) -> bool:
+        now_s = monotonic()
+        if self._settings.inbox is None or now_s < self._clean_at_s:
+            return False
+        self._clean_at_s = now_s + _CLEAN_EVERY_S
+        return True
+
+    def _event(self, event: str, fields: Mapping[str, object]) -> None:
+        if event == "duplicates_skipped" and self._settings.hooks is not None:
+            self._settings.hooks.duplicates(
+                group=self._settings.group,
+                handler=self.name,
+                topic=str(fields["partition"]).rpartition("-")[0],
+                records=int(str(fields["records"])),
+            )
+        self._event_of(event, _LEVELS.get(event, "warning"), fields)
+
+    def _lease_lost(self, ids: Sequence[str]) -> None:
+        self._event_of("inbox_lease_lost", "warning", {"messages": len(ids)})
+
+    def _event_of(self, event: str, level: str, fields: Mapping[str, object]) -> None:
+        log_event(event, level, {"group": self._settings.group, "handler": self.name, **fields})
+        if self._settings.hooks is not None:
+            self._settings.hooks.event(group=self._settings.group, event=event)
+
+
+def _always() -> bool:
+    return True
+
+
+def _raise_after(closing: Awaitable[None] | None, error: Exception, cause: Exception) -> Any:
+    if closing is None:
+        raise error from cause
+
+    async def close_and_raise() -> None:
+        await closing
+        raise error from cause
+
+    return close_and_raise()
+
+
+async def _if_awaitable(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def carried(steps: Steps, answer: Callable[[Step], Any]) -> RunResult:
+    """Run steps with answers from a function: for tests of what is decided."""
+    given: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = steps.send(given) if error is None else steps.throw(error)
+        except StopIteration as end:
+            result: RunResult = end.value
+            return result
+        given = error = None
+        try:
+            given = answer(step)
+        except Exception as raised:
+            error = raised

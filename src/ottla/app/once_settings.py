@@ -1,0 +1,158 @@
+"""What one handler declared to count once, and the store's sessions that its workers share."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ottla.errors import ConfigError, StoreUnavailable
+from ottla.failures.exceptions import described
+from ottla.once.inbox import Inbox
+from ottla.records import TopicPartition
+from ottla.stores.protocols import ClaimStore, TransactionStore
+from ottla.telemetry import Hooks, log_event
+
+
+class OnceSettings:
+    """One handler's. `wants_transaction` says that it has a parameter of that name."""
+
+    def __init__(
+        self, *, name: str, group: str, inbox: Inbox | None, offsets: Any, wants_transaction: bool, hooks: Hooks | None
+    ) -> None:
+        if inbox is not None and not isinstance(inbox, Inbox):
+            raise ConfigError(f"{name}: inbox: found {inbox!r}, wanted Inbox(store)")
+        if offsets is not None and not isinstance(offsets, TransactionStore):
+            raise ConfigError(f"{name}: offsets: found {offsets!r}, wanted a database store such as Postgres(...)")
+        if inbox is not None and offsets is not None and inbox.store is not offsets:
+            raise ConfigError(
+                f"{name}: inbox= and offsets= are one transaction, which needs one store: found {inbox.store!r} and "
+                f"{offsets!r}"
+            )
+        self.name = name
+        self.group = group
+        self.inbox = inbox
+        self.offsets = offsets
+        self.hooks = hooks
+        store: Any = offsets
+        if store is None and inbox is not None:
+            store = inbox.store
+        self.store = store
+        self.is_transactional = offsets is not None or (wants_transaction and isinstance(store, TransactionStore))
+        if not self.is_transactional and not isinstance(store, ClaimStore):
+            raise ConfigError(
+                f"{name}: {store!r} has no claims, only transactions: give the handler a parameter named transaction"
+            )
+        if wants_transaction and not self.is_transactional:
+            raise ConfigError(f"{name}: it asks for a transaction, and {store!r} has none: use a database store")
+        self.consumer = f"{group}/{name}" if inbox is None or inbox.consumer is None else inbox.consumer
+        self.window_ms = 0 if inbox is None else inbox.window_ms
+        self.lease_ms = 0 if inbox is None else inbox.lease_ms
+        self.epoch_of: Callable[[TopicPartition], int | None] | None = None
+        self.closers: list[Callable[[], None]] = []
+        self.async_closers: list[Callable[[], Awaitable[None]]] = []
+        self._member = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+        self._free: list[Any] = []
+        self._lock = threading.Lock()
+
+    def is_outage(self, error: BaseException) -> bool:
+        return bool(self.store.is_outage(error))
+
+    def new_owner(self) -> str:
+        """A name for one run's claims: two runs of one process must not take each other's for their own."""
+        return f"{self._member}|{next(self._numbers)}"
+
+    def new_session(self) -> Any:
+        return self.store.session() if self.is_transactional else self.store.claims()
+
+    async def new_async_session(self) -> Any:
+        return await (self.store.async_session() if self.is_transactional else self.store.async_claims())
+
+    # Sessions
+
+    def take(self) -> Any:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self.new_session()
+
+    async def take_async(self) -> Any:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return await self.new_async_session()
+
+    def give(self, session: Any) -> None:
+        self._free.append(session)
+
+    def discard(self, session: Any) -> None:
+        """Give up a session that failed, and those that wait."""
+        for old in [session, *self._taken()]:
+            with contextlib.suppress(Exception):
+                old.close()
+
+    async def discard_async(self, session: Any) -> None:
+        for old in [session, *self._taken()]:
+            with contextlib.suppress(Exception):
+                await old.close()
+
+    def _taken(self) -> list[Any]:
+        with self._lock:
+            sessions, self._free = self._free, []
+        return sessions
+
+    # Start and stop
+
+    def open(self, *, is_async: bool) -> Any:
+        """Check the store before the first record. Raises `ConfigError` for one that cannot be used; one that is away
+        is waited for by the runs."""
+        if is_async:
+            return self._open_async()
+        try:
+            self.give(self.take())
+        except ConfigError:
+            raise
+        except Exception as error:
+            self._away(error)
+        return None
+
+    async def _open_async(self) -> None:
+        try:
+            self.give(await self.take_async())
+        except ConfigError:
+            raise
+        except Exception as error:
+            self._away(error)
+
+    def close(self, *, is_async: bool) -> Any:
+        """Close what is open. A later start opens it again."""
+        if is_async:
+            return self._close_async()
+        for closer in self.closers:
+            closer()
+        for session in self._taken():
+            with contextlib.suppress(Exception):
+                session.close()
+        self.closers.clear()
+        return None
+
+    async def _close_async(self) -> None:
+        for closer in self.async_closers:
+            await closer()
+        for session in self._taken():
+            with contextlib.suppress(Exception):
+                await session.close()
+        self.async_closers.clear()
+
+    def _away(self, error: Exception) -> None:
+        if not isinstance(error, StoreUnavailable) and not self.is_outage(error):
+            raise error
+        log_event(
+            "store_unavailable",
+            "warning",
+            {"group": self.group, "handler": self.name, "store": repr(self.store), "error": described(error)},
+        )

@@ -1,0 +1,70 @@
+"""Which message a record carries: its id is what duplicates have in common.
+
+The first of these that is there: what `Inbox(id=...)` returns; the header `ottla-id`; CloudEvents' `ce_source` and
+`ce_id` (Kafka protocol binding, binary mode); the header `id` that Debezium's outbox event router writes; else the
+position and timestamp of the original record, which copies made by a producer do not share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+from ottla.failures.retry_headers import original_of
+from ottla.producer.message_ids import ID_HEADER
+from ottla.records import Record
+
+_LONGEST: Final = 200
+"""Longer ids are hashed: a key of an index has a limit in every database, and headers come from outside."""
+
+IdFunction = Callable[[Record[Any]], Any]
+
+
+def message_id_of(record: Record[Any], function: IdFunction | None = None) -> tuple[str, bool]:
+    """The id, and whether it is only the record's position. Raises what `function` raises, and TypeError for what it
+    may not return."""
+    if function is not None:
+        given = function(record)
+        if given is not None:
+            return _of_function(given), False
+    if record.headers:
+        found = {name: value for name, value in record.headers if value and name in _NAMES}
+        if ID_HEADER in found:
+            return _plain(found[ID_HEADER]), False
+        if "ce_id" in found and "ce_source" in found:
+            return _plain(b"ce:" + found["ce_source"] + b" " + found["ce_id"]), False
+        if "id" in found:
+            return _plain(found["id"]), False
+    return position_id(original_of(record)), True
+
+
+def position_id(record: Record[Any]) -> str:
+    """The id of a record that has none. The timestamp tells it from a record of an earlier topic of the same name."""
+    return position_text(record.topic, record.partition, record.offset, record.timestamp_ms)
+
+
+def position_text(topic: str, partition: int, offset: int, timestamp_ms: int) -> str:
+    return f"{topic}-{partition}@{offset}/{timestamp_ms}"
+
+
+_NAMES: Final = frozenset({ID_HEADER, "ce_id", "ce_source", "id"})
+
+
+def _of_function(given: Any) -> str:
+    if isinstance(given, bytes):
+        return _plain(given)
+    if isinstance(given, str | int | UUID) and not isinstance(given, bool):
+        return _plain(str(given).encode("utf-8", "backslashreplace"))
+    raise TypeError(f"Inbox(id=...): found {given!r:.200}, wanted str, bytes, int, UUID or None")
+
+
+def _plain(raw: bytes) -> str:
+    """Text that every store takes as a key: what is long, not UTF-8 or has a zero byte is replaced by its hash."""
+    if len(raw) <= _LONGEST and b"\0" not in raw:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            pass
+    return "sha256:" + hashlib.sha256(raw).hexdigest()

@@ -1,0 +1,106 @@
+"""What both ways of handling a run share: the part that the handler gets, results, and duplicates inside a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.lanes import Ordering
+from ottla.failures.exceptions import Failure
+
+IdsOf = Callable[[Sequence[AnyRecord]], Mapping[int, str]]
+"""The message ids of records, by offset."""
+
+
+class PartOfRun(Run):
+    """Records of a run as the handler gets them: what becomes of them counts for the run only after the commit.
+
+    So it has a `done` of its own: what a handler returned from is not done while its transaction is open.
+    """
+
+    __slots__ = ("_owns", "_whole", "transaction")
+
+    def __init__(self, whole: Run, records: list[AnyRecord], *, transaction: Any, owns: Callable[[], bool]) -> None:
+        self._whole = whole
+        self._owns = owns
+        super().__init__(
+            topic_partition=whole.topic_partition,
+            epoch=whole.epoch,
+            route=whole.route,
+            records=records,
+            attempt=whole.attempt,
+            started_ms=whole.started_ms,
+        )
+        self.transaction = transaction
+
+    @property
+    def is_owner(self) -> bool:
+        return self._owns()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._whole.is_cancelled
+
+    @is_cancelled.setter
+    def is_cancelled(self, value: bool) -> None:
+        """Only the session cancels, and it knows the whole run."""
+
+
+class Fresh:
+    """Records split by their ids: the first of each id, and the copies of it in the same run."""
+
+    __slots__ = ("by_id", "copies")
+
+    def __init__(self, records: Iterable[AnyRecord], ids: Mapping[int, str]) -> None:
+        self.by_id: dict[str, AnyRecord] = {}
+        self.copies: list[AnyRecord] = []
+        for record in records:
+            if self.by_id.setdefault(ids[record.offset], record) is not record:
+                self.copies.append(record)
+
+
+def in_order(records: Iterable[AnyRecord]) -> list[AnyRecord]:
+    return sorted(records, key=lambda record: record.offset)
+
+
+def unavailable(records: Sequence[AnyRecord], failure: Failure, ordering: Ordering, *, is_batch: bool) -> RunResult:
+    """Nothing of it was handled, and no record is the reason: it comes again."""
+    if ordering is Ordering.PARTITION and not is_batch:
+        return RunResult(done=(), failures=[(records[0], failure)], untouched=records[1:])
+    return RunResult(done=(), failures=[(record, failure) for record in records])
+
+
+class Account:
+    """What became of a run's records, over several transactions."""
+
+    __slots__ = ("done", "duplicates", "expired", "failures", "malformed", "skipped", "untouched")
+
+    def __init__(self) -> None:
+        self.done: list[AnyRecord] = []
+        self.failures: list[tuple[AnyRecord, Failure]] = []
+        self.untouched: list[AnyRecord] = []
+        self.expired: list[AnyRecord] = []
+        self.skipped = 0
+        self.malformed = 0
+        self.duplicates = 0
+
+    def add(self, result: RunResult, records: Sequence[AnyRecord]) -> None:
+        self.done += records if result.done is None else result.done
+        self.failures += result.failures
+        self.untouched += result.untouched
+        self.expired += result.expired
+        self.skipped += result.skipped
+        self.malformed += result.malformed
+
+    def result(self) -> RunResult:
+        if not self.failures and not self.untouched:
+            return RunResult(skipped=self.skipped, expired=self.expired)
+        return RunResult(
+            done=in_order(self.done),
+            failures=self.failures,
+            untouched=in_order(self.untouched),
+            skipped=self.skipped,
+            malformed=self.malformed,
+            expired=self.expired,
+        )

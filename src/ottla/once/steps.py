@@ -1,0 +1,93 @@
+"""What the handling of a run wants done, one step at a time: the steps of `transactions` and `claims`.
+
+The code that decides is a generator. It yields a step and is given the answer, or the error that the step raised.
+`StoreUnavailable` says that the store is away; then its session is gone, and with it any open transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ottla.consumer.model.run import AnyRecord, RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begin a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit it. After `StoreUnavailable` nobody knows whether it was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """Roll it back. Never fails: a session that cannot is given up, and the store ends the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Give these records to the handler. Answer: a `RunResult` of exactly these."""
+
+    records: list[AnyRecord]
+    claimed: Sequence[str] = ()
+    """Ids whose claims are to be renewed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Mark ids as done in the transaction. Answer: those that were not."""
+
+    ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Unmark:
+    ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Save the partition's offset in the transaction. Answer: False if another owner has the partition."""
+
+    next_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOffset:
+    """Read what is committed of the partition. Answer: a `Start` or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Claim ids. Answer: those that are ours now."""
+
+    ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Look up ids that could not be claimed. Answer: id → None if done, else milliseconds until it is free."""
+
+    ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give up claims. Never fails: a claim that cannot be given up runs out."""
+
+    ids: list[str]
+
+
+Step: TypeAlias = Begin | Commit | Rollback | Hand | Mark | Unmark | Save | ReadOffset | Claim | Look | Finish | Release
+
+Steps: TypeAlias = Generator[Step, Any, RunResult]

@@ -1,0 +1,43 @@
+"""Ids of messages, in the header `ottla-id`: what a consumer's inbox knows a copy by.
+
+An id is the caller's, or made here: a random prefix per producer and a counter. A made id tells a copy that was written
+twice from two messages; only an id of the caller's own tells that two sends mean the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from ottla.errors import InputError
+from ottla.records import Header, Headers
+
+ID_HEADER: Final = "ottla-id"
+
+_ID: Final = ID_HEADER
+
+
+class MessageIds:
+    """Makes ids. `prefix` is 16 hexadecimal digits of chance: a counter alone would begin anew with each process."""
+
+    __slots__ = ("_numbers", "_prefix")
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._numbers = itertools.count(1)
+
+    def next(self) -> str:
+        """From any thread."""
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+
+def with_message_id(topic: str, headers: Headers, given: str | None, made: MessageIds | None) -> Headers:
+    """The headers with the id that was given, or else with a made one unless they have one already."""
+    if given is not None:
+        if not isinstance(given, str) or not given:
+            raise InputError(f"{topic}: message_id: found {given!r}, wanted text that is not empty")
+        own: list[Header] = [header for header in headers or () if header[0] != _ID]
+        return [*own, (_ID, given.encode("utf-8", "backslashreplace"))]
+    if made is None or any(header[0] == _ID for header in headers or ()):
+        return headers
+    return [*(headers or ()), (_ID, made.next().encode())]

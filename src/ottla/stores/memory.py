@@ -1,0 +1,128 @@
+"""Claims in the memory of this process: for tests, and to damp duplicates where losing the marks is no harm."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+
+from ottla.clock import Clock, SystemClock
+from ottla.errors import ConfigError
+
+
+class Memory:
+    """Remembers at most `max_ids` messages, the latest. Nothing outlives the process."""
+
+    def __init__(self, *, max_ids: int = 1_000_000, clock: Clock | None = None) -> None:
+        if max_ids < 1:
+            raise ConfigError(f"Memory: max_ids must be 1 or more, got {max_ids}")
+        self._claims = _Claims(max_ids, clock or SystemClock())
+
+    def claims(self) -> _Claims:
+        return self._claims
+
+    async def async_claims(self) -> _AsyncClaims:
+        return _AsyncClaims(self._claims)
+
+    def is_outage(self, error: BaseException) -> bool:
+        return False
+
+
+class _Claims:
+    def __init__(self, max_ids: int, clock: Clock) -> None:
+        self._max_ids = max_ids
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[str, str], tuple[str | None, int]] = OrderedDict()
+        """(consumer, id) → its owner (None: done), and when that ends."""
+
+    def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
+        now_ms = self._clock.now_ms()
+        claimed = []
+        with self._lock:
+            for message_id in ids:
+                found = self._live((consumer, message_id), now_ms)
+                if found is None or found[0] == owner:
+                    self._put((consumer, message_id), owner, now_ms + lease_ms)
+                    claimed.append(message_id)
+        return claimed
+
+    def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
+        now_ms = self._clock.now_ms()
+        states: dict[str, int | None] = {}
+        with self._lock:
+            for message_id in ids:
+                found = self._live((consumer, message_id), now_ms)
+                if found is not None:
+                    states[message_id] = None if found[0] is None else found[1] - now_ms
+        return states
+
+    def renew(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> int:
+        now_ms = self._clock.now_ms()
+        kept = 0
+        with self._lock:
+            for message_id in ids:
+                found = self._live((consumer, message_id), now_ms)
+                if found is not None and found[0] == owner:
+                    self._put((consumer, message_id), owner, now_ms + lease_ms)
+                    kept += 1
+        return kept
+
+    def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
+        until_ms = self._clock.now_ms() + window_ms
+        with self._lock:
+            for message_id in ids:
+                self._put((consumer, message_id), None, until_ms)
+
+    def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> None:
+        with self._lock:
+            for message_id in ids:
+                if self._entries.get((consumer, message_id), (None, 0))[0] == owner:
+                    del self._entries[consumer, message_id]
+
+    def clean(self, consumer: str, *, window_ms: int) -> int:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            old = [key for key, (_, until_ms) in self._entries.items() if until_ms <= now_ms]
+            for key in old:
+                del self._entries[key]
+        return len(old)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _live(self, key: tuple[str, str], now_ms: int) -> tuple[str | None, int] | None:
+        found = self._entries.get(key)
+        return found if found is not None and found[1] > now_ms else None
+
+    def _put(self, key: tuple[str, str], owner: str | None, until_ms: int) -> None:
+        self._entries[key] = (owner, until_ms)
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._max_ids:
+            self._entries.popitem(last=False)
+
+
+class _AsyncClaims:
+    def __init__(self, claims: _Claims) -> None:
+        self._claims = claims
+
+    async def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
+        return self._claims.claim(consumer, ids, owner=owner, lease_ms=lease_ms)
+
+    async def look(self, consumer: str, ids: Sequence[str]) -> Mapping[str, int | None]:
+        return self._claims.look(consumer, ids)
+
+    async def renew(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> int:
+        return self._claims.renew(consumer, ids, owner=owner, lease_ms=lease_ms)
+
+    async def finish(self, consumer: str, ids: Sequence[str], *, window_ms: int) -> None:
+        self._claims.finish(consumer, ids, window_ms=window_ms)
+
+    async def release(self, consumer: str, ids: Sequence[str], *, owner: str) -> None:
+        self._claims.release(consumer, ids, owner=owner)
+
+    async def clean(self, consumer: str, *, window_ms: int) -> int:
+        return self._claims.clean(consumer, window_ms=window_ms)
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,193 @@
+"""PostgreSQL as a store, by psycopg 3: `pip install "ottla[postgres]"`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ottla.clock import SystemClock
+from ottla.errors import ConfigError
+from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
+from ottla.stores.sql_text import POSTGRESQL, Statement
+
+try:
+    import psycopg
+    from psycopg import AsyncConnection, Connection
+    from psycopg.pq import TransactionStatus
+except ImportError as problem:
+    raise ImportError('the PostgreSQL store needs psycopg: pip install "ottla[postgres]"') from problem
+
+_AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
+
+_OF_THE_RECORD: Final = (psycopg.errors.QueryCanceled,)
+"""A statement of the handler that took too long: the record may be the reason, so it counts as a failure."""
+
+
+class Postgres:
+    """A PostgreSQL database: `Postgres("postgresql://localhost/billing")`.
+
+    With a pool or settings of your own: `Postgres(connect=pool.getconn, close=pool.putconn)`, and for async handlers
+    `async_connect=`, `async_close=`. Each worker keeps one connection while the app runs, in autocommit mode: the
+    store begins and commits. Handlers get the `psycopg.Connection`, async ones the `psycopg.AsyncConnection`.
+    """
+
+    def __init__(
+        self,
+        conninfo: str | None = None,
+        *,
+        connect: Callable[[], Connection[Any]] | None = None,
+        close: Callable[[Any], Any] | None = None,
+        async_connect: Callable[[], Awaitable[AsyncConnection[Any]]] | None = None,
+        async_close: Callable[[Any], Awaitable[Any]] | None = None,
+    ) -> None:
+        if conninfo is None and connect is None and async_connect is None:
+            raise ConfigError("Postgres: give a connection string, or connect= or async_connect=")
+        self._conninfo = conninfo
+        self._connect = connect
+        self._close = close
+        self._async_connect = async_connect
+        self._async_close = async_close
+        self._operations = Operations(POSTGRESQL, SystemClock())
+        self.dialect = POSTGRESQL
+        self.schema = POSTGRESQL.schema
+        """The statements that make the tables."""
+
+    def create_tables(self) -> None:
+        """Make the tables that are missing."""
+        connection = self._open()
+        try:
+            connection.execute(self.schema)
+        finally:
+            (self._close or Connection.close)(connection)
+
+    def session(self) -> SqlSession:
+        connection = self._open()
+        try:
+            for table, statement in POSTGRESQL.exists.items():
+                try:
+                    connection.execute(statement.text)
+                except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+                    raise _no_table(table, error) from error
+        except BaseException:
+            connection.close()
+            raise
+        return SqlSession(_Connection(connection, self._close), self._operations)
+
+    async def async_session(self) -> AsyncSqlSession:
+        if self._async_connect is not None:
+            connection = await self._async_connect()
+            await connection.set_autocommit(True)
+        elif self._conninfo is not None:
+            connection = await AsyncConnection.connect(self._conninfo, autocommit=True)
+        else:
+            raise ConfigError("Postgres: an async handler needs a connection string or async_connect=")
+        try:
+            for table, statement in POSTGRESQL.exists.items():
+                try:
+                    await connection.execute(statement.text)
+                except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+                    raise _no_table(table, error) from error
+        except BaseException:
+            await connection.close()
+            raise
+        return AsyncSqlSession(_AsyncConnection(connection, self._async_close), self._operations)
+
+    def claims(self) -> SqlSession:
+        return self.session()
+
+    async def async_claims(self) -> AsyncSqlSession:
+        return await self.async_session()
+
+    def is_outage(self, error: BaseException) -> bool:
+        return isinstance(error, _AWAY) and not isinstance(error, _OF_THE_RECORD)
+
+    def _open(self) -> Connection[Any]:
+        if self._connect is not None:
+            connection = self._connect()
+            connection.autocommit = True
+            return connection
+        if self._conninfo is None:
+            raise ConfigError("Postgres: a handler that is not async needs a connection string or connect=")
+        return Connection.connect(self._conninfo, autocommit=True)
+
+
+def _no_table(table: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"PostgreSQL: no usable table {table} ({str(error).splitlines()[0]}). Call create_tables() once, or put the "
+        "statements in .schema into your migrations"
+    )
+
+
+def _check_committed(answer: str | None) -> None:
+    # PostgreSQL answers the commit of a failed transaction with ROLLBACK, and no error.
+    if answer != "COMMIT":
+        raise psycopg.errors.InFailedSqlTransaction(
+            "a statement of the handler failed, and the handler went on: PostgreSQL rolled the transaction back. For a "
+            "part that may fail use a savepoint: with transaction.transaction(): ..."
+        )
+
+
+class _Connection:
+    def __init__(self, connection: Connection[Any], close: Callable[[Any], Any] | None) -> None:
+        self.transaction: Any = connection
+        self._connection = connection
+        self._close = close
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._connection.info.transaction_status != TransactionStatus.IDLE
+
+    def begin(self) -> None:
+        self._connection.execute("begin")
+
+    def commit(self) -> None:
+        _check_committed(self._connection.execute("commit").statusmessage)
+
+    def rollback(self) -> None:
+        self._connection.rollback()
+
+    def run(self, statement: Statement, parameters: Parameters) -> Rows:
+        rows: Rows = self._connection.execute(statement.percent, parameters).fetchall()
+        return rows
+
+    run_alone = run
+
+    def close(self) -> None:
+        if self._close is not None and not self._connection.broken:
+            self._close(self._connection)
+        else:
+            self._connection.close()
+
+
+class _AsyncConnection:
+    def __init__(self, connection: AsyncConnection[Any], close: Callable[[Any], Awaitable[Any]] | None) -> None:
+        self.transaction: Any = connection
+        self._connection = connection
+        self._close = close
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._connection.info.transaction_status != TransactionStatus.IDLE
+
+    async def begin(self) -> None:
+        await self._connection.execute("begin")
+
+    async def commit(self) -> None:
+        _check_committed((await self._connection.execute("commit")).statusmessage)
+
+    async def rollback(self) -> None:
+        await self._connection.rollback()
+
+    async def run(self, statement: Statement, parameters: Parameters) -> Rows:
+        cursor = await self._connection.execute(statement.percent, parameters)
+        rows: Rows = await cursor.fetchall()
+        return rows
+
+    async def run_alone(self, statement: Statement, parameters: Parameters) -> Rows:
+        return await self.run(statement, parameters)
+
+    async def close(self) -> None:
+        if self._close is not None and not self._connection.broken:
+            await self._close(self._connection)
+        else:
+            await self._connection.close()

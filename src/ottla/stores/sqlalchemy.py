@@ -1,0 +1,176 @@
+"""A store by the SQLAlchemy sessions that a service has: `Sql(sessionmaker, dialect="postgresql")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.clock import Clock, SystemClock
+from ottla.errors import ConfigError
+from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
+from ottla.stores.sql_text import DIALECTS, Statement
+
+try:
+    from sqlalchemy import text
+    from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+    from sqlalchemy.exc import TimeoutError as PoolTimeout
+except ImportError as problem:
+    raise ImportError("ottla.stores.Sql needs SQLAlchemy 2") from problem
+
+
+class Sql:
+    """Sessions of SQLAlchemy 2. `make_session` is a `sessionmaker`, or an `async_sessionmaker` for async handlers.
+
+    The handler gets the session as `transaction`, a new one for each run. The store's statements run in its
+    transaction, after a flush. `dialect` is ``"postgresql"`` or ``"sqlite"``. `is_outage` says which errors are the
+    database's and not the record's; without it those that SQLAlchemy calls `OperationalError`.
+
+    With SQLite a transaction of the driver begins late: let SQLAlchemy emit `BEGIN IMMEDIATE`, as its documentation
+    shows, or use `Sqlite`.
+    """
+
+    def __init__(
+        self,
+        make_session: Callable[[], Any],
+        *,
+        dialect: str,
+        is_outage: Callable[[BaseException], bool] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if dialect not in DIALECTS:
+            raise ConfigError(f"Sql: dialect: found {dialect!r}, wanted one of {', '.join(DIALECTS)}")
+        self._make_session = make_session
+        self._is_outage = is_outage
+        self.dialect = DIALECTS[dialect]
+        self.schema = self.dialect.schema
+        """The statements that make the tables."""
+        self._operations = Operations(self.dialect, clock or SystemClock())
+
+    def session(self) -> SqlSession:
+        connection = _Connection(self._make_session)
+        for table, statement in self.dialect.exists.items():
+            try:
+                connection.run_alone(statement, {})
+            except (ProgrammingError, OperationalError) as error:
+                if isinstance(error, ProgrammingError) or "no such table" in str(error):
+                    raise _no_table(table, error) from error
+                raise
+        return SqlSession(connection, self._operations)
+
+    async def async_session(self) -> AsyncSqlSession:
+        connection = _AsyncConnection(self._make_session)
+        for table, statement in self.dialect.exists.items():
+            try:
+                await connection.run_alone(statement, {})
+            except (ProgrammingError, OperationalError) as error:
+                if isinstance(error, ProgrammingError) or "no such table" in str(error):
+                    raise _no_table(table, error) from error
+                raise
+        return AsyncSqlSession(connection, self._operations)
+
+    def claims(self) -> SqlSession:
+        return self.session()
+
+    async def async_claims(self) -> AsyncSqlSession:
+        return await self.async_session()
+
+    def is_outage(self, error: BaseException) -> bool:
+        if self._is_outage is not None:
+            return self._is_outage(error)
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            return True
+        return isinstance(error, OperationalError | PoolTimeout) and "no such" not in str(error)
+
+
+def _no_table(table: str, error: Exception) -> ConfigError:
+    return ConfigError(f"Sql: no usable table {table} ({error}). Put the statements in .schema into your migrations")
+
+
+def _named(statement: Statement, parameters: Parameters) -> Parameters:
+    return {name: parameters[name] for name in statement.names}
+
+
+class _Connection:
+    def __init__(self, make_session: Callable[[], Any]) -> None:
+        self._make_session = make_session
+        self._session: Any = None
+
+    @property
+    def transaction(self) -> Any:
+        return self._session
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._session is not None and bool(self._session.in_transaction())
+
+    def begin(self) -> None:
+        self._session = self._make_session()
+        self._session.connection()
+
+    def commit(self) -> None:
+        self._session.commit()
+        self.close()
+
+    def rollback(self) -> None:
+        if self._session is not None:
+            self._session.rollback()
+            self.close()
+
+    def run(self, statement: Statement, parameters: Parameters) -> Rows:
+        self._session.flush()
+        rows: Rows = self._session.execute(text(statement.text), _named(statement, parameters)).fetchall()
+        return rows
+
+    def run_alone(self, statement: Statement, parameters: Parameters) -> Rows:
+        with self._make_session() as session:
+            rows: Rows = session.execute(text(statement.text), _named(statement, parameters)).fetchall()
+            session.commit()
+        return rows
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+class _AsyncConnection:
+    def __init__(self, make_session: Callable[[], Any]) -> None:
+        self._make_session = make_session
+        self._session: Any = None
+
+    @property
+    def transaction(self) -> Any:
+        return self._session
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._session is not None and bool(self._session.in_transaction())
+
+    async def begin(self) -> None:
+        self._session = self._make_session()
+        await self._session.connection()
+
+    async def commit(self) -> None:
+        await self._session.commit()
+        await self.close()
+
+    async def rollback(self) -> None:
+        if self._session is not None:
+            await self._session.rollback()
+            await self.close()
+
+    async def run(self, statement: Statement, parameters: Parameters) -> Rows:
+        await self._session.flush()
+        rows: Rows = (await self._session.execute(text(statement.text), _named(statement, parameters))).fetchall()
+        return rows
+
+    async def run_alone(self, statement: Statement, parameters: Parameters) -> Rows:
+        async with self._make_session() as session:
+            rows: Rows = (await session.execute(text(statement.text), _named(statement, parameters))).fetchall()
+            await session.commit()
+        return rows
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

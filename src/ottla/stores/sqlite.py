@@ -1,0 +1,169 @@
+"""SQLite as a store: the standard library's driver, one file, one writer at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ottla.clock import Clock, SystemClock
+from ottla.errors import ConfigError
+from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
+from ottla.stores.sql_text import SQLITE, Statement
+
+_AWAY: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+
+_LEAST_VERSION: Final = (3, 35)
+"""`returning` exists since then."""
+
+
+class Sqlite:
+    """A SQLite database: `Sqlite("billing.db")`, or `Sqlite(connect=lambda: my_connection())`.
+
+    Handlers get a `sqlite3.Connection`, async ones as well: a statement takes microseconds, and the event loop waits
+    for it. A run's transaction is `begin immediate`, so `concurrency` above 1 gains nothing. `busy_timeout_s` is how
+    long a run waits for another writer before the store counts as away. Needs SQLite 3.35.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        connect: Callable[[], sqlite3.Connection] | None = None,
+        busy_timeout_s: float = 5.0,
+        clock: Clock | None = None,
+    ) -> None:
+        if (path is None) == (connect is None):
+            raise ConfigError("Sqlite: give either a path or connect=")
+        if path in (":memory:", ""):
+            raise ConfigError(
+                f"Sqlite: found the path {path!r}, wanted a file: each worker has a connection of its own"
+            )
+        if sqlite3.sqlite_version_info < _LEAST_VERSION:
+            raise ConfigError(f"Sqlite: found SQLite {sqlite3.sqlite_version}, wanted 3.35 or later")
+        self._path = path
+        self._connect = connect
+        self._busy_timeout_s = busy_timeout_s
+        self._operations = Operations(SQLITE, clock or SystemClock())
+        self.dialect = SQLITE
+        self.schema = SQLITE.schema
+        """The statements that make the tables."""
+
+    def create_tables(self) -> None:
+        """Make the tables that are missing. The file is switched to write-ahead logging."""
+        connection = self._open()
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.executescript(self.schema)
+        finally:
+            connection.close()
+
+    def session(self) -> SqlSession:
+        return SqlSession(_Connection(self._checked()), self._operations)
+
+    async def async_session(self) -> AsyncSqlSession:
+        return AsyncSqlSession(_AsyncConnection(self._checked()), self._operations)
+
+    def claims(self) -> SqlSession:
+        return self.session()
+
+    async def async_claims(self) -> AsyncSqlSession:
+        return await self.async_session()
+
+    def is_outage(self, error: BaseException) -> bool:
+        code = getattr(error, "sqlite_errorcode", None)
+        return isinstance(error, sqlite3.Error) and code is not None and (code & 0xFF) in _AWAY
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connect is not None:
+            return self._connect()
+        # Used by one worker at a time, not always by the same thread.
+        return sqlite3.connect(str(self._path), timeout=self._busy_timeout_s, check_same_thread=False)
+
+    def _checked(self) -> sqlite3.Connection:
+        connection = self._open()
+        connection.isolation_level = None
+        try:
+            for table, statement in SQLITE.exists.items():
+                try:
+                    connection.execute(statement.text)
+                except sqlite3.OperationalError as error:
+                    if self.is_outage(error):
+                        raise
+                    raise ConfigError(
+                        f"Sqlite {self._path or ''}: no usable table {table} ({error}). Call create_tables() once, or "
+                        "run the statements in .schema"
+                    ) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def __repr__(self) -> str:
+        return f"Sqlite({self._path or self._connect!r})"
+
+
+class _Connection:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.transaction: Any = connection
+        self._connection = connection
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def begin(self) -> None:
+        self._connection.execute(SQLITE.begin)
+
+    def commit(self) -> None:
+        self._connection.execute("commit")
+
+    def rollback(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("rollback")
+
+    def run(self, statement: Statement, parameters: Parameters) -> Rows:
+        rows: Sequence[Sequence[Any]] = self._connection.execute(statement.text, parameters).fetchall()
+        return rows
+
+    run_alone = run
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _AsyncConnection:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.transaction: Any = connection
+        self._inner = _Connection(connection)
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._inner.is_in_transaction
+
+    async def begin(self) -> None:
+        self._inner.begin()
+
+    async def commit(self) -> None:
+        self._inner.commit()
+
+    async def rollback(self) -> None:
+        self._inner.rollback()
+
+    async def run(self, statement: Statement, parameters: Parameters) -> Rows:
+        return self._inner.run(statement, parameters)
+
+    async def run_alone(self, statement: Statement, parameters: Parameters) -> Rows:
+        return self._inner.run(statement, parameters)
+
+    async def close(self) -> None:
+        self._inner.close()

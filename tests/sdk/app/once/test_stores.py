@@ -1,0 +1,162 @@
+"""Every store keeps the rules that handlers rely on; those that break one are found by the same checks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla import ConfigError
+from ottla.clock import ManualClock
+from ottla.stores import Memory, Sqlite
+from ottla.stores.sql_text import POSTGRESQL, SQLITE
+from ottla.testing.databases import PostgresServer, RedisServer
+from ottla.testing.stores import check_claim_store, check_transaction_store
+
+from .conftest import make_store, sqlite_store
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres", "redis"])
+def test_claims_of_a_store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    check_claim_store(make_store(kind, tmp_path, request))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_transactions_of_a_store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    check_transaction_store(make_store(kind, tmp_path, request))
+
+
+def test_sessions_of_sqlalchemy_are_a_store(postgres: PostgresServer) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    asyncio_of_sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
+    pytest.importorskip("greenlet")
+    from sqlalchemy.orm import sessionmaker
+
+    from ottla.stores import Sql
+
+    url = sqlalchemy.URL.create(
+        "postgresql+psycopg", "postgres", database="postgres", query={"host": str(postgres.folder)}
+    )
+    engine = sqlalchemy.create_engine(url)
+    threads = Sql(sessionmaker(engine), dialect="postgresql")
+
+    class Both:
+        """`Sql` is for threads or for loops, as its sessions are; the checks want both."""
+
+        session = claims = staticmethod(threads.session)
+        is_outage = staticmethod(threads.is_outage)
+
+        @staticmethod
+        async def async_session() -> Any:
+            own = asyncio_of_sqlalchemy.create_async_engine(url, poolclass=sqlalchemy.NullPool)
+            return await Sql(asyncio_of_sqlalchemy.async_sessionmaker(own), dialect="postgresql").async_session()
+
+        async_claims = async_session
+
+    try:
+        check_transaction_store(Both())
+        check_claim_store(Both())
+    finally:
+        engine.dispose()
+
+
+def test_the_check_finds_a_store_that_lets_two_owners_in() -> None:
+    class Careless:
+        def __init__(self) -> None:
+            self._inner = Memory()
+
+        def claims(self) -> Any:
+            inner = self._inner.claims()
+
+            class Session:
+                def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
+                    return ids
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(inner, name)
+
+            return Session()
+
+        async def async_claims(self) -> Any:
+            return await self._inner.async_claims()
+
+        def is_outage(self, error: BaseException) -> bool:
+            return False
+
+    with pytest.raises(AssertionError, match="a claim keeps others out"):
+        check_claim_store(Careless())
+
+
+def test_claims_of_a_store_follow_its_clock(tmp_path: Path) -> None:
+    clock = ManualClock()
+    check_claim_store(Memory(clock=clock), wait_ms=clock.advance)
+    store = Sqlite(str(tmp_path / "clock.db"), clock=clock)
+    store.create_tables()
+    check_claim_store(store, wait_ms=clock.advance)
+
+
+def test_memory_forgets_the_oldest_beyond_its_bound() -> None:
+    session = Memory(max_ids=2).claims()
+    session.finish("c", ["a", "b", "c"], window_ms=1_000)
+    assert session.look("c", ["a", "b", "c"]) == {"b": None, "c": None}
+
+
+def test_a_database_without_tables_says_how_to_make_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no usable table ottla_inbox .* create_tables\(\)"):
+        Sqlite(str(tmp_path / "empty.db")).session()
+
+
+def test_a_postgres_without_tables_says_how_to_make_them(postgres: PostgresServer) -> None:
+    from ottla.stores import Postgres
+
+    store = Postgres(postgres.conninfo + " options='-c search_path=elsewhere'")
+    with pytest.raises(ConfigError, match=r"no usable table ottla_inbox .* create_tables\(\)"):
+        store.session()
+
+
+def test_a_handler_that_ends_the_transaction_itself_is_told(tmp_path: Path) -> None:
+    session = sqlite_store(tmp_path).session()
+    session.begin()
+    with session.transaction:
+        pass  # commits, as the driver's own context manager does
+    with pytest.raises(RuntimeError, match="savepoint"):
+        session.mark("c", ["a"])
+    session.close()
+
+
+def test_a_commit_that_postgres_answers_with_rollback_is_an_error(postgres: PostgresServer) -> None:
+    import psycopg
+
+    from ottla.stores import Postgres
+
+    session = Postgres(postgres.conninfo).session()
+    session.begin()
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        session.transaction.execute("select * from nowhere")
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction, match="savepoint"):
+        session.commit()
+    session.close()
+
+
+def test_redis_that_evicts_marks_is_refused(redis: RedisServer) -> None:
+    import redis as driver
+
+    from ottla.stores import Redis
+
+    client = driver.Redis.from_url(redis.url)
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(ConfigError, match="allkeys-lru"):
+            Redis(redis.url).claims()
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
+        client.close()
+
+
+def test_the_schema_is_statements_that_a_migration_can_have() -> None:
+    for dialect in (POSTGRESQL, SQLITE):
+        assert dialect.schema.count("create table") == 2
+        assert "ottla_inbox" in dialect.schema
+        assert "ottla_offsets" in dialect.schema
