@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -10,14 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.cli import main
-from ottla.cli.dlq import _Summary
+from ottla.cli.records.letters import Summary
+from ottla.cli.shared import consent as consent_module
 from ottla.errors import ConfigError, UnknownTopic
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.failures.foreign import DeadLetterView
+from ottla.failures.redrive import Redrive
 from ottla.failures.selection import DeadLetterFilter
 from ottla.sync.admin.redrive import redrive
 from ottla.sync.produce.producer import Producer
-from ottla.testing import Kafka, make_record
+from ottla.testing import Kafka
 
 LETTERS = [
     ("malformed", "EOFError", "3 bytes"),
@@ -59,7 +67,10 @@ def dead(kafka: Kafka, make_topic: Callable[..., str], origin: str) -> str:
 
 
 @pytest.fixture
-def ottla(kafka: Kafka) -> Callable[..., Result]:
+def ottla(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Somebody at a terminal, who answers yes."""
+    monkeypatch.setattr(consent_module, "is_terminal", lambda _stream: True)
+
     def run(*arguments: str) -> Result:
         environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "COLUMNS": "160"}
         return CliRunner().invoke(main, ["dlq", *arguments], env=environment, input="y\n")
@@ -115,14 +126,14 @@ def test_the_last_ones_are_the_newest_of_all_partitions(ottla, kafka: Kafka, mak
 
 
 def test_what_a_list_keeps_is_bounded_whatever_the_headers_say():
-    summary = _Summary(last=3)
+    summary = Summary(last=3)
     for number in range(5_000):
         view = DeadLetterView(family="ottla", error_type=f"Error{number}", message="m" * 100_000)
-        summary.add(make_record(b"v" * 1_000, offset=number, timestamp_ms=number), view)
+        summary.add(0, (number, number, None, b"v" * 1_000, ()), view)
     assert summary.letters == sum(summary.causes.values()) == 5_000
     assert len(summary.causes) <= 1_001
-    assert [row[0] for row in summary.newest()] == ["0:4997", "0:4998", "0:4999"]
-    assert max(len(cell) for row in summary.newest() for cell in row) < 600
+    assert [item["at"] for item in summary.newest()] == ["0:4997", "0:4998", "0:4999"]
+    assert max(len(str(cell)) for item in summary.newest() for cell in item.values()) < 600
 
 
 @pytest.mark.parametrize("given", ["options", "environment"])
@@ -150,6 +161,109 @@ def test_a_topic_that_is_not_there_is_named_and_not_created(ottla, kafka: Kafka)
     assert result.exit_code == 2
     assert "UnknownTopic: ordres.dead-letters" in result.output
     assert "UnknownTopic" in ottla("list", "ordres.dead-letters").output
+
+
+def test_list_as_json_and_plain(ottla, dead: str, origin: str):
+    document = json.loads(ottla("list", dead, "--format", "json", "--last", "1").stdout)
+    assert document["schema"] == "ottla.dlq.list/1"
+    assert (document["letters"], document["others"], len(document["items"])) == (3, 0, 3)
+    assert [each["at"] for each in document["newest"]] == ["0:2"]
+    lines = ottla("list", dead, "--format", "plain").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["cause"] * 3 + ["letter"] * 3
+    assert f"cause\t1\t{origin}\tfailed\tValueError" in lines
+    assert "ConnectionError" in ottla("list", dead, "--format", "table").stdout
+
+
+def test_list_begins_where_it_is_told(ottla, dead: str):
+    assert "1 dead letters" in ottla("list", dead, "--from", "-1").output
+    assert "2 dead letters" in ottla("list", dead, "--from", "0:1").output
+    assert "found 'yesterday'" in ottla("list", dead, "--from", "yesterday").output
+
+
+def test_list_without_a_topic_shows_those_that_are_named_so(ottla, kafka: Kafka, make_topic):
+    topic = kafka.create_topic(kafka.fresh_name("orders.dead-letters"), partitions=2)
+    for partition in range(2):
+        kafka.produce(topic, [b"x", b"y"], partition=partition, timestamp_ms=1_700_000_000_000 + partition)
+    empty = kafka.create_topic(kafka.fresh_name("orders.dlq"))
+    other = make_topic("orders")
+    lines = {line.split("\t")[0]: line.split("\t")[1:] for line in ottla("list").stdout.splitlines()}
+    assert lines[topic] == ["2", "4", "2023-11-14T22:13:20.001Z"]
+    assert lines[empty] == ["1", "0", ""]
+    assert other not in lines
+    kafka.delete_topics([topic, empty])
+
+
+def test_show_as_json_has_the_bytes(ottla, dead: str):
+    item = json.loads(ottla("show", dead, "0:1", "--format", "json").stdout)
+    assert item["schema"] == "ottla.dlq.show/1"
+    assert (item["key"], base64.b64decode(item["value_base64"])) == ("key-1", b"\xff\x001")
+    assert {"key": "trace", "value": None} in item["headers"]
+    assert item["stack_trace"] == "Traceback: here"
+
+
+def test_what_a_letter_says_never_reaches_a_terminal_as_it_is(ottla, kafka: Kafka, make_topic):
+    topic = make_topic("dead")
+    evil = b"\x1b]0;owned\x07"
+    names = ("ottla-dlq-topic", "ottla-dlq-error-message", "ottla-dlq-stack-trace", "ottla-dlq-kind", "x\x1b")
+    kafka.produce(topic, [evil], keys=[evil], headers=[(name, evil) for name in names])
+    for arguments in (["list", topic], ["show", topic, "0:0"]):
+        for form in ("table", "plain", "json"):
+            result = ottla(*arguments, "--format", form)
+            assert result.exit_code == 0, result.output
+            assert "\x1b" not in result.output, (arguments, form)
+
+
+def test_a_read_only_cluster_gets_nothing_back(kafka: Kafka, dead: str, origin: str, tmp_path: Path):
+    path = tmp_path / "config.toml"
+    path.write_text(f'[clusters.prod]\nbootstrap.servers = "{kafka.bootstrap_servers}"\nread_only = true\n')
+    path.chmod(0o600)
+    arguments, environment = ["dlq", "redrive", dead, "--cluster", "prod"], {"OTTLA_CLUSTERS": str(path)}
+    refused = CliRunner().invoke(main, [*arguments, "--yes"], env=environment)
+    assert (refused.exit_code, "read_only" in refused.stderr) == (2, True)
+    shown = CliRunner().invoke(main, [*arguments, "--dry-run"], env=environment)
+    assert (shown.exit_code, "3 would be sent" in shown.stdout) == (0, True)
+    assert kafka.consume_all(origin) == []
+
+
+def test_an_interrupted_redrive_goes_on_where_it_was(kafka: Kafka, dead: str, origin: str):
+    """Fewer were sent than a commit interval has, and all but the one that was under way are remembered."""
+    seen: list[str] = []
+
+    def interrupt(record: Redrive) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(record.topic)
+
+    with pytest.raises(KeyboardInterrupt):
+        redrive(kafka.bootstrap_servers, dead, per_second=1_000, on_redrive=interrupt)
+    assert redrive(kafka.bootstrap_servers, dead).redriven == 2
+    assert sorted({record.raw_key for record in kafka.consume_all(origin)}) == [b"key-0", b"key-1", b"key-2"]
+
+
+def test_ctrl_c_ends_a_redrive_with_130_and_it_goes_on(kafka: Kafka, make_topic, origin: str):
+    topic = make_topic("dead")
+    headers = [("ottla-dlq-topic", origin.encode()), ("ottla-dlq-partition", b"0")]
+    kafka.produce(topic, [b"%d" % number for number in range(400)], headers=headers)
+    command = [sys.executable, "-m", "ottla", "dlq", "redrive", topic, "--yes", "-b", kafka.bootstrap_servers]
+    with subprocess.Popen([*command, "--per-second", "20"], stderr=subprocess.PIPE, text=True) as running:
+        kafka.consume_all(origin, at_least=1, timeout_s=30)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (130, "interrupted\n")
+    sent = len(kafka.consume_all(origin))
+    assert 0 < sent < 400
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    again = [record.raw_value for record in kafka.consume_all(origin)]
+    assert sorted(set(again)) == sorted(b"%d" % number for number in range(400))
+    assert len(again) - 400 <= 1, "at most the record that was under way is sent twice"
+
+
+def test_a_redrive_says_how_far_it_is(kafka: Kafka, make_topic, origin: str):
+    topic = make_topic("dead")
+    kafka.produce(topic, [b"x"] * 120, headers=[("ottla-dlq-topic", origin.encode())])
+    told: list[tuple[int, int]] = []
+    redrive(kafka.bootstrap_servers, topic, on_seen=lambda seen, total: told.append((seen, total)))
+    assert told == [(50, 120), (100, 120)]
 
 
 def test_redrive_sends_the_original_bytes_back_once(ottla, kafka: Kafka, dead: str, origin: str):
@@ -210,12 +324,13 @@ def forged(kafka: Kafka, dead: str, make_topic: Callable[..., str]) -> str:
 
 
 def test_the_topics_that_headers_name_are_shown_before_anything_is_sent(
-    kafka: Kafka, dead: str, origin: str, forged: str
+    kafka: Kafka, dead: str, origin: str, forged: str, monkeypatch: pytest.MonkeyPatch
 ):
     environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
-    for answer in ("n\n", ""):
+    for is_asked, answer in ((True, "n\n"), (True, ""), (False, "y\n")):
+        monkeypatch.setattr(consent_module, "is_terminal", lambda _stream, is_asked=is_asked: is_asked)
         result = CliRunner().invoke(main, ["dlq", "redrive", dead], env=environment, input=answer)
-        assert result.exit_code == 1
+        assert result.exit_code in (1, 2)
         assert f"3 would be sent to {origin}" in result.output
         assert f"1 would be sent to {forged}" in result.output
     assert kafka.consume_all(forged) == kafka.consume_all(origin) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from ottla.cli.records.decoding import Decoder
     from ottla.cli.records.printing import Printer
     from ottla.config import Settings
-    from ottla.records import TopicPartition
-    from ottla.wire_client import Cluster
     from ottla.wire_client.rows import Rows
 
 _MOST_A_SECOND: Final = 1_000
@@ -80,6 +77,7 @@ def consume(
     `ottla produce --format json` takes back, byte for byte.
     """
     from ottla.cli.records.printing import PLAIN_NAMES, printer_of
+    from ottla.cli.records.reading import read_blocks, size_of
     from ottla.cli.records.selecting import Selection
     from ottla.cli.records.spans import parse_partitions, parse_place, resolved
     from ottla.cli.records.where import parse_where
@@ -119,10 +117,10 @@ def consume(
         spans = resolved(cluster, topic, start=begin, until=end, only=only, say=say)
         if form == "plain" and names:
             out.write(PLAIN_NAMES.encode())
-        total = None if follow else sum(stop - first for first, stop in spans.values())
+        total = None if follow else size_of(spans)
         with Progress("read", total=total, is_shown=not on_terminal) as progress:
             sink = _Sink(out, to_lines, limit=limit, is_followed=follow, on_terminal=on_terminal)
-            with closing(_blocks(cluster, spans, follow)) as blocks:
+            with closing(read_blocks(cluster, spans, follow=follow)) as blocks:
                 for block in blocks:
                     progress.advance(0 if block is None else len(block.rows))
                     if not sink.takes(None if block is None else selection.of(block)):
@@ -168,33 +166,6 @@ class _Sink:
             say(f"{self._budget.left_out - self._said:,} records were left out: more than {_MOST_A_SECOND:,} a second")
             self._said = self._budget.left_out
         return self._left != 0
-
-
-def _blocks(
-    cluster: Cluster, spans: dict[TopicPartition, tuple[int, int]], follow: bool
-) -> Generator[Rows | None, None, None]:
-    """All records of the spans. None whenever nothing came, and behind each response while a topic is followed."""
-    from ottla.wire_client.range_reading import batches_of_ranges
-    from ottla.wire_client.ranges import OffsetRange, OnDataLoss
-    from ottla.wire_client.rows import rows_of
-
-    ranges = [
-        OffsetRange(
-            topic=place.topic,
-            partition=place.partition,
-            start=first,
-            end=stop,
-            topic_id=cluster.topic(place.topic).topic_id,
-        )
-        for place, (first, stop) in spans.items()
-    ]
-    limits = cluster.settings.decode_limits
-    reading = batches_of_ranges(cluster, ranges, on_data_loss=OnDataLoss.EARLIEST, waits_at_end=follow)
-    with closing(reading):
-        for found in reading:
-            yield from rows_of(found, limits)
-            if follow:
-                yield None
 
 
 def _say_failures(decoder: Decoder, what: str) -> None:

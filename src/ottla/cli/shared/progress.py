@@ -52,6 +52,11 @@ class Progress:
             self._stream.write(f"\r\x1b[K{line(self._what, self.done, self._total, at - self._started_at)}")
             self._stream.flush()
 
+    def set(self, done: int, total: int | None) -> None:
+        """So many are done in all, of so many."""
+        self._total = total
+        self.advance(done - self.done)
+
     def close(self) -> None:
         """Remove the line."""
         if self._is_shown:

@@ -29,7 +29,16 @@ from ottla.sync.client.headers import HeaderReader
 from ottla.sync.produce.producer import Producer
 
 COMMIT_EVERY: Final = 500
+_TELL_EVERY: Final = 50
 _TIMEOUT_S: Final = 10.0
+SHORT_QUEUE: Final[Mapping[str, Any]] = {
+    "queued.min.messages": 2_000,
+    "queued.max.messages.kbytes": 4_096,
+    "max.partition.fetch.bytes": 131_072,
+}
+"""What the client may read ahead, per partition: 64 MiB if it were not told. Dead letters compress well: a megabyte of
+a fetch may be a hundred of them in memory."""
+
 _OF_EXPIRY: Final = frozenset({EXPIRES_HEADER, FIRST_TIMESTAMP_HEADER})
 
 
@@ -60,6 +69,7 @@ def redrive(
     has_expiry: bool = True,
     is_dry_run: bool = False,
     on_redrive: Callable[[Redrive], None] = lambda _redrive: None,
+    on_seen: Callable[[int, int], None] = lambda _seen, _total: None,
     settings: Mapping[str, Any] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> RedriveReport:
@@ -72,8 +82,9 @@ def redrive(
     header that says when it expires, and a handler's `ttl_s` counts from now.
 
     Ends at the end of the topic as it was at the start, or after `limit` records. `per_second` bounds the rate. A dry
-    run sends and remembers nothing. Raises `DeliveryError` when a record is not acknowledged: it will be tried again by
-    the next call.
+    run sends and remembers nothing. `on_seen` is told now and then how many records were looked at, of how many at
+    most. Raises `DeliveryError` when a record is not acknowledged: it will be tried again by the next call. An
+    interrupt (Ctrl-C) ends it when what was sent until then is acknowledged and remembered.
     """
     if per_second is not None and per_second <= 0:
         raise ConfigError(f"redrive: per_second must be above 0, got {per_second}")
@@ -100,47 +111,54 @@ def redrive(
                 consumer.commit(offsets=offsets, asynchronous=False)
                 uncommitted.clear()
 
-        for message in _unread(consumer, bootstrap_servers, topic):
-            report.seen += 1
-            headers = reader.headers_of(message)
-            view = describe_dead_letter(headers)
-            record = None
-            if view is not None and not chosen.matches(view):
-                report.filtered += 1
-            else:
-                is_claim = view is not None and view.omitted is not None
-                place = view.topic if view is not None else None
-                problem = None
-                if place is not None and (to_topic is None or is_claim):  # a claim's record is read from there
-                    problem = refusal(place, dead_letter_topic=topic, origins=origins)
-                if problem is not None:
-                    report.refused += 1
-                    report.first_refusal = report.first_refusal or problem
+        starts, ends, total = _unread(consumer, bootstrap_servers, topic)
+        try:
+            for message in _messages(consumer, bootstrap_servers, topic, starts, ends):
+                report.seen += 1
+                if report.seen % _TELL_EVERY == 0:
+                    on_seen(report.seen, total)
+                headers = reader.headers_of(message)
+                view = describe_dead_letter(headers)
+                record = None
+                if view is not None and not chosen.matches(view):
+                    report.filtered += 1
                 else:
-                    record = build_redrive(
-                        key=message.key(),
-                        value=message.value(),
-                        headers=headers,
-                        to_topic=to_topic,
-                        original=originals.find(view) if is_claim and view is not None else None,
-                        left_out=() if has_expiry else _OF_EXPIRY,
-                    )
-                    report.gone += record is None and is_claim
-                    report.homeless += record is None and not is_claim
-            if record is not None:
-                if per_second is not None and not is_dry_run:
-                    next_at_s = max(next_at_s, time.monotonic() - 1) + 1 / per_second
-                    if (wait_s := next_at_s - time.monotonic()) > 0:
-                        sleep(wait_s)
-                if not is_dry_run:
-                    producer.send(record.topic, record.value, key=record.key, headers=record.headers)
-                report.redriven += 1
-                on_redrive(record)
-            uncommitted[message.partition()] = message.offset() + 1
-            if limit is not None and report.redriven >= limit:
-                break
-            if report.seen % COMMIT_EVERY == 0:
-                remember()
+                    is_claim = view is not None and view.omitted is not None
+                    place = view.topic if view is not None else None
+                    problem = None
+                    if place is not None and (to_topic is None or is_claim):  # a claim's record is read from there
+                        problem = refusal(place, dead_letter_topic=topic, origins=origins)
+                    if problem is not None:
+                        report.refused += 1
+                        report.first_refusal = report.first_refusal or problem
+                    else:
+                        record = build_redrive(
+                            key=message.key(),
+                            value=message.value(),
+                            headers=headers,
+                            to_topic=to_topic,
+                            original=originals.find(view) if is_claim and view is not None else None,
+                            left_out=() if has_expiry else _OF_EXPIRY,
+                        )
+                        report.gone += record is None and is_claim
+                        report.homeless += record is None and not is_claim
+                if record is not None:
+                    if per_second is not None and not is_dry_run:
+                        next_at_s = max(next_at_s, time.monotonic() - 1) + 1 / per_second
+                        if (wait_s := next_at_s - time.monotonic()) > 0:
+                            sleep(wait_s)
+                    if not is_dry_run:
+                        producer.send(record.topic, record.value, key=record.key, headers=record.headers)
+                    report.redriven += 1
+                    on_redrive(record)
+                uncommitted[message.partition()] = message.offset() + 1
+                if limit is not None and report.redriven >= limit:
+                    break
+                if report.seen % COMMIT_EVERY == 0:
+                    remember()
+        except KeyboardInterrupt:
+            remember()
+            raise
         remember()
     return report
 
@@ -148,7 +166,13 @@ def redrive(
 @contextmanager
 def _reader(bootstrap_servers: str, group: str, settings: Mapping[str, Any] | None) -> Iterator[Consumer]:
     effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
-    config = {**effective.to_confluent(), "enable.partition.eof": True, "fetch.wait.max.ms": 10, "log_level": 0}
+    config = {
+        **effective.to_confluent(),
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
+        **SHORT_QUEUE,
+        "log_level": 0,
+    }
     consumer = Consumer(config)
     try:
         yield consumer
@@ -162,8 +186,11 @@ def _producer(bootstrap_servers: str, settings: Mapping[str, Any] | None) -> Pro
     return producer
 
 
-def _unread(consumer: Consumer, bootstrap_servers: str, topic: str) -> Iterator[Any]:
-    """What the group has not been through, up to the end of each partition as it is now."""
+def _unread(
+    consumer: Consumer, bootstrap_servers: str, topic: str
+) -> tuple[list[ClientPartition], dict[int, int], int]:
+    """Where the group goes on, and the end as it is now, of each partition that it has not been through; and how many
+    records that is at most."""
     try:
         found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
     except KafkaException as error:
@@ -173,14 +200,24 @@ def _unread(consumer: Consumer, bootstrap_servers: str, topic: str) -> Iterator[
     if found.error is not None or not found.partitions:
         raise UnknownTopic(f"{topic}: the cluster at {bootstrap_servers} has no such topic")
     committed = consumer.committed([ClientPartition(topic, number) for number in found.partitions], timeout=_TIMEOUT_S)
-    open_ends: dict[int, int] = {}
+    ends: dict[int, int] = {}
     starts = []
+    total = 0
     for partition in committed:
         low, high = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
         start = low if partition.offset < 0 else max(low, partition.offset)
         if start < high:
-            open_ends[partition.partition] = high
+            ends[partition.partition] = high
             starts.append(ClientPartition(topic, partition.partition, start if start > low else OFFSET_BEGINNING))
+            total += high - start
+    return starts, ends, total
+
+
+def _messages(
+    consumer: Consumer, bootstrap_servers: str, topic: str, starts: list[ClientPartition], ends: Mapping[int, int]
+) -> Iterator[Any]:
+    """What is between the two, a message at a time."""
+    open_ends = dict(ends)
     if starts:
         consumer.assign(starts)
     while open_ends:

@@ -1,0 +1,51 @@
+"""What `ottla dlq` asks a cluster: which topics hold dead letters, and one letter at its offset. Nothing is scanned."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from ottla.admin.read import is_dead_letter_name
+from ottla.cli.records.reading import read_blocks
+from ottla.cli.records.times import time_text
+from ottla.cli.shared.cluster_options import open_admin, open_cluster
+from ottla.cli.shared.output import Column, Output
+from ottla.config import Settings
+from ottla.records import TopicPartition
+from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla_wire.records import Row
+
+_NEWEST_TIMESTAMP = -3
+"""In ListOffsets: the record with the largest timestamp (KIP-734)."""
+
+
+def list_topics(kafka: Settings, out: Output) -> None:
+    """Print every topic that is named as dead letter topics are, with how many letters it has at most."""
+    with open_admin(kafka) as admin:
+        names = sorted(each.name for each in admin.list_topics() if is_dead_letter_name(each.name))
+    items = []
+    with open_cluster(kafka) as cluster:
+        cluster.refresh(names)
+        for name in names:
+            places = [TopicPartition(name, number) for number in cluster.topic(name).leaders]
+            starts, ends, newest = (
+                cluster.list_offsets(dict.fromkeys(places, wanted)) for wanted in (EARLIEST, LATEST, _NEWEST_TIMESTAMP)
+            )
+            letters = sum(ends[place][0] - starts[place][0] for place in places)
+            latest_ms = max((at for offset, at in newest.values() if offset >= 0), default=-1)
+            items.append(
+                {"topic": name, "partitions": len(places), "letters": letters, "newest": time_text(latest_ms) or None}
+            )
+    columns = (Column("topic"), Column("partitions", right=True), Column("letters", right=True), Column("newest"))
+    out.items("dlq.topics/1", columns, items, empty="no topic is named as dead letter topics are")
+
+
+def record_at(cluster: Cluster, topic: str, partition: int, offset: int) -> Row | None:
+    """The record at one offset, or None. Reads the one batch that has it."""
+    place = TopicPartition(topic, partition)
+    if partition not in cluster.topic(topic).leaders:
+        return None
+    start, end = (cluster.list_offsets({place: wanted})[place][0] for wanted in (EARLIEST, LATEST))
+    if not start <= offset < end:
+        return None
+    with closing(read_blocks(cluster, {place: (offset, offset + 1)})) as blocks:
+        return next((row for block in blocks if block is not None for row in block.rows), None)
