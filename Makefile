@@ -11,13 +11,14 @@ FLIGHTS ?= 20000
 # compiles all of them again, and pytest rewrites 400 files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check lint docs docs-serve torture contract spark-oldest clients bench bench-page soak clean client-suites
+.PHONY: help setup demo test check lint docs docs-serve release-check torture contract spark-oldest clients bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
 	@echo "make test     set up, then run lint, types, import contracts and all tests"
 	@echo "make check    lint, types, import contracts and the fast tests: under a minute"
 	@echo "make docs     the documentation as a site, in build/docs-site/site; make docs-serve shows it while you write"
+	@echo "make release-check  build wheel and sdist, examine them, install and use them in fresh environments"
 	@echo "make setup    only set up: $(VENV) with everything installed, and a Java for Spark"
 	@echo "make simulate clusters in a simulated world, from seeds (SEEDS=20 FIRST=1 BROKERS=3 MINUTES=2)"
 	@echo "make lint     ruff, mypy and import contracts alone"
@@ -69,6 +70,10 @@ docs: $(STAMP)
 
 docs-serve: $(STAMP)
 	@PYTHONPATH=tools $(PY) -m docs_site serve
+
+# What has to be true before a release: make release-check [VERSIONS="3.12 3.13"]. Packages and report go to build/release.
+release-check: $(STAMP)
+	@PYTHONPATH=tools $(PY) -m release_check $(addprefix --python ,$(VERSIONS))
 
 # Long rounds of faults under an oracle, from a seed: make torture SECONDS=600 SEED=1 [SHELLS=threads RECORDS=... FAULTS=...
 # RETRY_TOPICS=yes]

@@ -258,6 +258,7 @@ def test_an_array_of_nothing_is_refused_through_names_and_nesting() -> None:
 def test_deeply_nested_bytes_of_a_recursive_schema_do_not_end_the_process() -> None:
     # In a child process, because the failure this guards against is a crash of the interpreter.
     program = """
+import os, sys
 from ottla.serdes import Avro, SerdeContext
 following = {"name": "next", "type": ["null", "Node"]}
 serde = Avro({"type": "record", "name": "Node", "namespace": "x", "fields": [following]})
@@ -271,7 +272,8 @@ try:
     serde.serialize(value, ctx)
 except ValueError as error:
     print(type(error).__name__)
-import os; os._exit(0)  # freeing the nested dict is the interpreter's own business
+sys.stdout.flush()
+os._exit(0)  # freeing the nested dict is the interpreter's own business
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

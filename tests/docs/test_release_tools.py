@@ -1,0 +1,134 @@
+"""Workflow templates are valid and run `make`; the release check finds what is wrong with a package."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from release_check.packages import (
+    NEEDED_IN_SDIST,
+    PACKAGES,
+    metadata_of,
+    problems_of_sdist,
+    problems_of_wheel,
+    read_sdist,
+    read_wheel,
+)
+from release_check.report import Report
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def parsed(request: pytest.FixtureRequest) -> dict[str, Any]:
+    yaml = pytest.importorskip("yaml", reason="pip install 'ottla[docs]'")
+    found: dict[str, Any] = yaml.safe_load(request.param.read_text(encoding="utf-8"))
+    return found
+
+
+def in_parts(path: Path) -> str:
+    return path.name
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=in_parts)
+def test_a_workflow_fits_the_schema(path: Path) -> None:
+    pytest.importorskip("check_jsonschema", reason="pip install check-jsonschema")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_workflow_that_is_wrong_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("check_jsonschema", reason="pip install check-jsonschema")
+    (tmp_path / "wrong.yml").write_text(WORKFLOWS[0].read_text(encoding="utf-8").replace("runs-on:", "run-on:"))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    done = subprocess.run([*command, str(tmp_path / "wrong.yml")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("parsed", WORKFLOWS, ids=in_parts, indirect=True)
+def test_a_workflow_has_few_rights_ends_in_time_and_runs_what_the_makefile_has(parsed: dict[str, Any]) -> None:
+    assert parsed["permissions"] == {"contents": "read"}, "jobs ask for more where they need it"
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for name, job in parsed["jobs"].items():
+        assert job["timeout-minutes"] <= 60, name
+        for step in job["steps"]:
+            assert set(re.findall(r"^make ([a-z-]+)", step.get("run", ""), re.MULTILINE)) <= targets
+            assert "secrets." not in str(step), "publishing is trusted by its origin; there is no token to keep"
+
+
+@pytest.mark.parametrize("parsed", [ROOT / ".github" / "workflows" / "test.yml"], ids=in_parts, indirect=True)
+def test_the_matrix_is_the_pythons_of_the_package(parsed: dict[str, Any]) -> None:
+    classifiers = PROJECT["project"]["classifiers"]
+    supported = [each.rsplit(" ", 1)[1] for each in classifiers if re.search(r":: 3\.\d+$", each)]
+    assert parsed["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
+
+
+def wheel_with(path: Path, *names: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "Name: ottla\nVersion: 1.2.3\nProvides-Extra: avro\n")
+    return path
+
+
+GOOD = (
+    *(f"{package}/__init__.py" for package in PACKAGES),
+    "ottla/py.typed",
+    "broker_embedded/py.typed",
+    "ottla-1.2.3.dist-info/METADATA",
+    "ottla-1.2.3.dist-info/licenses/LICENSE",
+)
+
+
+def test_a_good_wheel_has_no_problems(tmp_path: Path) -> None:
+    wheel = read_wheel(wheel_with(tmp_path / "w.whl", *GOOD))
+    assert problems_of_wheel(wheel) == []
+    assert metadata_of(wheel)["Version"] == ["1.2.3"]
+    assert wheel.size_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "said"),
+    [
+        (("benchmarks/run.py",), (), "wheel: found benchmarks, wanted only"),
+        ((), ("ottla-1.2.3.dist-info/licenses/LICENSE",), "wheel: the licence text is missing"),
+        ((), ("ottla/py.typed",), "wheel: ottla/py.typed is missing"),
+        (("ottla/tests/test_it.py",), (), "which is no part of the product"),
+        ((), ("ottla_wire/__init__.py",), "wheel: ottla_wire is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_wheel_is_said(
+    tmp_path: Path, more: tuple[str, ...], less: tuple[str, ...], said: str
+) -> None:
+    names = [name for name in (*GOOD, *more) if name not in less]
+    (problem,) = problems_of_wheel(read_wheel(wheel_with(tmp_path / "w.whl", *names)))
+    assert said in problem
+
+
+def test_an_sdist_without_its_tests_is_found(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "s.tar.gz", "w:gz") as archive:
+        for name in NEEDED_IN_SDIST[:-1]:
+            archive.addfile(tarfile.TarInfo(f"ottla-1.2.3/{name}"), io.BytesIO())
+    assert problems_of_sdist(read_sdist(tmp_path / "s.tar.gz")) == ["sdist: tests/conftest.py is missing"]
+
+
+def test_the_packages_are_those_that_the_project_declares() -> None:
+    declared = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert sorted(Path(each).name for each in declared) == sorted(PACKAGES)
+
+
+def test_the_report_says_what_is_wrong_first() -> None:
+    report = Report("1.2.3", problems=["build: no"], skipped=["Python 3.99: it is not installed here"])
+    report.step("build", "failed", 1.0)
+    lines = report.text().splitlines()
+    assert lines[2:4] == ["- **wrong**: build: no", "- not done: Python 3.99: it is not installed here"]

@@ -1,0 +1,67 @@
+"""Wheel and sdist: built from the tree, and judged by their contents."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from email import message_from_bytes
+from pathlib import Path
+
+PACKAGES = ("ottla", "ottla_wire", "pyspark_ottla", "broker_embedded")
+"""What the wheel installs. Anything else in it would land in everybody's site-packages."""
+
+NEEDED_IN_SDIST = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "tests/conftest.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A built file and the names in it."""
+
+    path: Path
+    names: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.path.stat().st_size
+
+
+def read_wheel(path: Path) -> Package:
+    with zipfile.ZipFile(path) as archive:
+        return Package(path, tuple(archive.namelist()))
+
+
+def read_sdist(path: Path) -> Package:
+    """Names without the folder that all of them begin with."""
+    with tarfile.open(path) as archive:
+        names = (member.name for member in archive.getmembers() if member.isfile())
+        return Package(path, tuple(name.partition("/")[2] for name in names))
+
+
+def problems_of_wheel(wheel: Package) -> list[str]:
+    found = []
+    roots = {name.split("/")[0] for name in wheel.names}
+    foreign = sorted(root for root in roots if root not in PACKAGES and not root.endswith(".dist-info"))
+    found += [f"wheel: found {root}, wanted only {', '.join(PACKAGES)}" for root in foreign]
+    found += [f"wheel: {package} is missing" for package in PACKAGES if package not in roots]
+    for wanted in ("ottla/py.typed", "broker_embedded/py.typed"):
+        if wanted not in wheel.names:
+            found.append(f"wheel: {wanted} is missing, so type checkers ignore the package")
+    if not any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.names):
+        found.append("wheel: the licence text is missing")
+    unwanted = [name for name in wheel.names if "__pycache__" in name or "/tests/" in name or name.endswith(".pyc")]
+    return found + [f"wheel: found {name}, which is no part of the product" for name in unwanted]
+
+
+def problems_of_sdist(sdist: Package) -> list[str]:
+    found = [f"sdist: {name} is missing" for name in NEEDED_IN_SDIST if name not in sdist.names]
+    unwanted = [name for name in sdist.names if "__pycache__" in name or name.startswith((".venv", "build/", ".git/"))]
+    return found + [f"sdist: found {name}, which is no source" for name in unwanted]
+
+
+def metadata_of(wheel: Package) -> dict[str, list[str]]:
+    """Field: values, from the wheel's METADATA."""
+    (name,) = (name for name in wheel.names if name.endswith(".dist-info/METADATA"))
+    with zipfile.ZipFile(wheel.path) as archive:
+        message = message_from_bytes(archive.read(name))
+    return {key: [str(value) for value in message.get_all(key, [])] for key in message}
