@@ -16,6 +16,7 @@ from ottla.app.stop_signals import HANDLER_THREADS
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
 from ottla.telemetry.log_sink import LEVELS, Format, configure_logging
+from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 if TYPE_CHECKING:
     from ottla.sync.serve.health_http import HealthServer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Used when the app does not name its own.")
 @click.option("--asyncio", "on_event_loop", is_flag=True, help="Handle records on an event loop instead of in threads.")
 @click.option(
-    "--health-port", type=click.IntRange(0, 65_535), help="Serve /health/live and /health/ready on this port."
+    "--health-port", type=click.IntRange(0, 65_535), help="Serve /health/live, /health/ready and /metrics on this port."
 )
 @click.option(
     "--health-host",
@@ -63,6 +64,12 @@ if TYPE_CHECKING:
     envvar="OTTLA_LOG_FORMAT",
     help="Log lines of JSON or of text. auto: text on a terminal, else JSON.",
 )
+@click.option(
+    "--otel",
+    "exports",
+    is_flag=True,
+    help="Export traces and metrics by OpenTelemetry's OTEL_* variables, which also ask for it by themselves.",
+)
 def run(
     target: str,
     bootstrap_servers: str | None,
@@ -74,6 +81,7 @@ def run(
     create_topics: bool,
     log_level: str,
     log_format: Format,
+    exports: bool,
 ) -> None:
     """Run the App named APP in MODULE until SIGTERM or Ctrl-C, then drain, commit and leave the group."""
     configure_logging(level=log_level, format=log_format)
@@ -87,6 +95,8 @@ def run(
     if create_topics and not app.create_topics:
         app.create_topics = True
     click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
+    telemetry = Telemetry()
+    telemetry.set_up(service=app.group, exports=exports or is_asked_for(), scraped=health_port is not None)
     if health_port is not None:
         server = _health_server(app, health_host, health_port)
         shown = f"[{health_host}]" if ":" in health_host else health_host
@@ -102,6 +112,7 @@ def run(
     finally:
         if server is not None:
             server.close()
+        telemetry.close()
 
 
 def _leave_handlers_behind() -> None:

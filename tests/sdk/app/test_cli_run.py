@@ -112,7 +112,7 @@ def test_probes_are_answered(run_cli: Any, kafka: Any, kafka_topic: str, flags: 
     assert answer["partitions"][0]["partition"] == f"{kafka_topic}-0"
     assert json.load(urllib.request.urlopen(found[1] + "/health/live", timeout=5))["alive"] is True
     with pytest.raises(urllib.error.HTTPError) as missing:
-        urllib.request.urlopen(found[1] + "/metrics", timeout=5)
+        urllib.request.urlopen(found[1] + "/nothing", timeout=5)
     assert missing.value.code == 404
     missing.value.close()
     process.send_signal(signal.SIGTERM)
