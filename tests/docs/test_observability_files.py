@@ -1,0 +1,96 @@
+"""The dashboard and the alert rules name metrics and labels that exist; promtool agrees, where it is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.telemetry.metrics_table import METRICS
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "observability"
+ALERTS = FOLDER / "ottla-alerts.yml"
+DASHBOARD = FOLDER / "ottla-dashboard.json"
+PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool on PATH, nor in $PROMTOOL")
+
+
+def dashboard_queries() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def alert_queries() -> list[str]:
+    """Without a YAML library: an expression is a folded scalar, or one line."""
+    text = ALERTS.read_text()
+    found = re.findall(r"^        expr: (?:>-\n((?:          .*\n)+)|(.+)\n)", text, re.MULTILINE)
+    return [" ".join(line.strip() for line in (folded or single).splitlines()) for folded, single in found]
+
+
+def labels_by_name() -> dict[str, set[str]]:
+    """What Prometheus calls each series, with its labels."""
+    names: dict[str, set[str]] = {}
+    for row in METRICS.values():
+        labels = {attribute.replace(".", "_") for attribute in row.attributes}
+        if row.kind == "histogram":
+            for suffix in ("_bucket", "_sum", "_count"):
+                names[row.prometheus_name + suffix] = labels | {"le"}
+        else:
+            names[row.prometheus_name] = labels
+    return names
+
+
+def test_every_query_was_found() -> None:
+    assert len(alert_queries()) == ALERTS.read_text().count("- alert:") > 9
+    assert len(dashboard_queries()) > 15
+
+
+@pytest.mark.parametrize("query", [*dashboard_queries(), *alert_queries()])
+def test_metrics_and_labels_are_those_of_the_table(query: str) -> None:
+    known = labels_by_name()
+    words = set(re.findall(r"\b(?:ottla|messaging|error)_\w+", re.sub(r'"[^"]*"', '""', query)))
+    metrics = {word for word in words if word in known}
+    labels = words - metrics
+    assert metrics, "no metric of the table"
+    assert labels <= set().union(*(known[metric] for metric in metrics))
+
+
+def test_every_series_of_the_rule_tests_is_in_the_table() -> None:
+    series = re.findall(r"series: '(\w+)\{([^}]*)\}'", (FOLDER / "ottla-alerts.test.yml").read_text())
+    known = labels_by_name()
+    assert series
+    for name, labels in series:
+        assert {pair.split("=")[0] for pair in labels.split(",")} <= known[name], name
+
+
+def test_the_dashboard_is_current() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "dashboard.py"))
+
+    assert tool["FILE"].read_text() == tool["render"](), "run: python tools/dashboard.py"
+
+
+@needs_promtool
+def test_prometheus_loads_the_rules_and_they_fire_for_what_they_are_for() -> None:
+    for command in (["check", "rules", str(ALERTS)], ["test", "rules", str(FOLDER / "ottla-alerts.test.yml")]):
+        done = subprocess.run([str(PROMTOOL), *command], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_prometheus_parses_each_query_of_the_dashboard(tmp_path: Path) -> None:
+    queries = [query.replace("$__rate_interval", "5m").replace("$group", ".*") for query in dashboard_queries()]
+    rules = "".join(
+        f"      - record: panel:{number}\n        expr: {json.dumps(query)}\n" for number, query in enumerate(queries)
+    )
+    file = tmp_path / "panels.yml"
+    file.write_text(f"groups:\n  - name: panels\n    rules:\n{rules}")
+    done = subprocess.run([str(PROMTOOL), "check", "rules", str(file)], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr

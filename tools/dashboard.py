@@ -1,0 +1,235 @@
+"""Writes docs/observability/ottla-dashboard.json, a dashboard for Grafana, from the rows below.
+
+    python tools/dashboard.py
+
+A test fails when the file is behind, and when a query names a metric or label that the table does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parent.parent / "docs" / "observability" / "ottla-dashboard.json"
+
+_G, _T = "messaging_consumer_group_name", "messaging_destination_name"
+_PLACE = f"{_G}, {_T}, messaging_destination_partition_id"
+_OF = f'{_G}=~"$group"'
+_NAME = f"{{{{{_T}}}}}-{{{{messaging_destination_partition_id}}}}"
+
+
+def _quantile(share: float, metric: str, by: str) -> str:
+    return f"histogram_quantile({share}, sum by (le, {by}) (rate({metric}_bucket{{{_OF}}}[$__rate_interval])))"
+
+
+# title, unit of Grafana's, [(query, legend)], what to read from it
+PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
+    (
+        "Lag in seconds",
+        "s",
+        [(f"max by ({_PLACE}) (ottla_consumer_lag_age_seconds{{{_OF}}})", _NAME)],
+        "Age of the oldest record that is not done. Measured at the brokers, also while a partition is paused.",
+    ),
+    (
+        "Lag in records",
+        "short",
+        [(f"max by ({_PLACE}) (ottla_consumer_lag_records{{{_OF}}})", _NAME)],
+        "Records up to the end of the log that are not done.",
+    ),
+    (
+        "Stuck: oldest unfinished record",
+        "s",
+        [(f"max by ({_PLACE}) (ottla_consumer_oldest_unfinished_age_seconds{{{_OF}}})", _NAME)],
+        "Since when a handler has it. A line that rises at 45 degrees is a handler that hangs.",
+    ),
+    (
+        "Records by outcome",
+        "ops",
+        [
+            (
+                f"sum by (ottla_handler, ottla_outcome) (rate(ottla_handler_records_total{{{_OF}}}[$__rate_interval]))",
+                "{{ottla_handler}} {{ottla_outcome}}",
+            )
+        ],
+        "Deliveries per second by what came of them.",
+    ),
+    (
+        "Failures by decision",
+        "ops",
+        [
+            (
+                "sum by (ottla_event, ottla_failure_kind, ottla_attempt) "
+                f"(rate(ottla_consumer_failures_total{{{_OF}}}[$__rate_interval]))",
+                "{{ottla_event}} {{ottla_failure_kind}} #{{ottla_attempt}}",
+            )
+        ],
+        "Retried, postponed, dead-lettered: by kind and delivery.",
+    ),
+    (
+        "Handler duration",
+        "s",
+        [
+            (_quantile(0.5, "messaging_process_duration_seconds", "ottla_handler"), "p50 {{ottla_handler}}"),
+            (_quantile(0.99, "messaging_process_duration_seconds", "ottla_handler"), "p99 {{ottla_handler}}"),
+        ],
+        "Per record, or per batch of a batch handler.",
+    ),
+    (
+        "End to end",
+        "s",
+        [(_quantile(0.99, "ottla_consumer_end_to_end_duration_seconds", _T), f"p99 {{{{{_T}}}}}")],
+        "From a record's timestamp until it was handled.",
+    ),
+    (
+        "Waiting in the buffer",
+        "s",
+        [(_quantile(0.99, "ottla_consumer_buffer_duration_seconds", "ottla_handler"), "p99 {{ottla_handler}}")],
+        "Time between fetch and handler: high means that handlers are the bottleneck.",
+    ),
+    (
+        "Runs in flight",
+        "short",
+        [(f"sum by (ottla_handler) (ottla_handler_runs_in_flight{{{_OF}}})", "{{ottla_handler}}")],
+        "At its concurrency all the time: the handler is saturated.",
+    ),
+    (
+        "Paused and stopped partitions",
+        "short",
+        [
+            (
+                f"sum by (ottla_pause_reason) (ottla_consumer_partitions_paused{{{_OF}}})",
+                "paused: {{ottla_pause_reason}}",
+            ),
+            (f"sum(ottla_consumer_partitions_stopped{{{_OF}}})", "stopped"),
+        ],
+        "Full is back-pressure at work. Stopped needs somebody.",
+    ),
+    (
+        "Buffered",
+        "bytes",
+        [(f"sum by ({_T}) (ottla_consumer_buffer_size_bytes{{{_OF}}})", f"{{{{{_T}}}}}")],
+        "What is fetched and not done.",
+    ),
+    (
+        "Dead letter budget",
+        "short",
+        [(f"min by (ottla_handler) (ottla_consumer_dead_letter_budget{{{_OF}}})", "{{ottla_handler}}")],
+        "Dead letters that are allowed at once. At 0 records wait.",
+    ),
+    (
+        "Commits",
+        "ops",
+        [
+            (
+                f"sum by (error_type) (rate(ottla_consumer_commits_total{{{_OF}}}[$__rate_interval]))",
+                "{{error_type}}",
+            )
+        ],
+        "Answers of the coordinator; a name is a refusal.",
+    ),
+    (
+        "Rebalances",
+        "short",
+        [
+            (
+                "sum by (ottla_rebalance_kind) "
+                f"(increase(ottla_consumer_rebalance_duration_seconds_count{{{_OF}}}[$__rate_interval]))",
+                "{{ottla_rebalance_kind}}",
+            )
+        ],
+        "A steady rate is a loop.",
+    ),
+    (
+        "Sends",
+        "ops",
+        [
+            (
+                f"sum by ({_T}, error_type) (rate(messaging_client_sent_messages_total[$__rate_interval]))",
+                f"{{{{{_T}}}}} {{{{error_type}}}}",
+            )
+        ],
+        "Acknowledged, or failed with an error.",
+    ),
+    (
+        "Time to acknowledgement",
+        "s",
+        [
+            (
+                "histogram_quantile(0.99, sum by (le, messaging_client_id) (rate("
+                'messaging_client_operation_duration_seconds_bucket{messaging_operation_name="send"}[$__rate_interval])))',
+                "p99 {{messaging_client_id}}",
+            )
+        ],
+        "Of one record in many.",
+    ),
+    (
+        "Unsettled sends",
+        "short",
+        [("sum by (messaging_client_id) (ottla_producer_queue)", "{{messaging_client_id}}")],
+        "Grows when brokers are slow or away.",
+    ),
+    (
+        "Brokers: round trip",
+        "s",
+        [
+            (
+                "max by (messaging_client_id, ottla_broker) (ottla_client_broker_rtt_seconds)",
+                "{{messaging_client_id}} to {{ottla_broker}}",
+            )
+        ],
+        "High here, and not in the handlers: it is the broker or the network.",
+    ),
+]
+
+
+def render() -> str:
+    panels = [_panel(number, *row) for number, row in enumerate(PANELS)]
+    dashboard: dict[str, Any] = {
+        "title": "Ottla",
+        "uid": "ottla",
+        "schemaVersion": 39,
+        "tags": ["kafka", "ottla"],
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {
+            "list": [
+                {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"},
+                {
+                    "name": "group",
+                    "type": "query",
+                    "label": "Group",
+                    "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                    "query": f"label_values(ottla_consumer_partitions, {_G})",
+                    "includeAll": True,
+                    "multi": True,
+                    "refresh": 2,
+                    "current": {"text": "All", "value": "$__all"},
+                },
+            ]
+        },
+        "panels": panels,
+    }
+    return json.dumps(dashboard, indent=2) + "\n"
+
+
+def _panel(number: int, title: str, unit: str, queries: list[tuple[str, str]], meaning: str) -> dict[str, Any]:
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": title,
+        "description": meaning,
+        "datasource": {"type": "prometheus", "uid": "${datasource}"},
+        "gridPos": {"h": 8, "w": 8, "x": 8 * (number % 3), "y": 8 * (number // 3)},
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+        "targets": [
+            {"refId": chr(ord("A") + index), "expr": query, "legendFormat": legend}
+            for index, (query, legend) in enumerate(queries)
+        ],
+    }
+
+
+if __name__ == "__main__":
+    FILE.write_text(render())
+    sys.stdout.write(f"wrote {FILE}\n")
