@@ -6,7 +6,6 @@ client: an administrator asks some hundred questions, not millions, and one conn
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -126,6 +125,8 @@ class Carrier:
 
     async def run_async(self, asking: Asking[T]) -> T:
         """Carry an operation out, awaiting each step. After a cancel no further question is asked."""
+        import asyncio  # a fifth of the imports of a command, which has no use for it
+
         deadline = self._deadline()
         try:
             step = next(asking)
