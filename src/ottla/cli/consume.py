@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from ottla.cli.operations.complete import complete_topics
 from ottla.cli.records.options import schema_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster
 from ottla.cli.shared.output import is_terminal, say
@@ -23,17 +24,9 @@ if TYPE_CHECKING:
 _MOST_A_SECOND: Final = 1_000
 """Records of a topic that somebody follows on a terminal: more cannot be read, and hold up the terminal."""
 
-_EXAMPLES: Final = """
-\b
-Examples:
-  ottla consume orders -n 10
-  ottla consume orders --from -1h --where 'value.total > 100'
-  ottla consume orders --format json | ottla produce copy --format json
-"""
 
-
-@click.command(epilog=_EXAMPLES)
-@click.argument("topic")
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
 @reaches_a_cluster
 @click.option("--from", "start", metavar="WHERE", help="earliest, latest, -10 (the last ten of each partition), -2h,"
               " 2026-11-22T10:00, or PARTITION:OFFSET[,...].  [default: earliest; latest with -f]")  # fmt: skip
@@ -75,6 +68,12 @@ def consume(
 
     Records of a partition come in order; partitions are mixed. With --format json every record is a line that
     `ottla produce --format json` takes back, byte for byte.
+
+    \b
+    Examples:
+      ottla consume orders -n 10
+      ottla consume orders --from -1h --where 'value.total > 100'
+      ottla consume orders --format json | ottla produce copy --format json
     """
     from ottla.cli.records.printing import PLAIN_NAMES, printer_of
     from ottla.cli.records.reading import read_blocks, size_of

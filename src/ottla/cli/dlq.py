@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ottla.cli.operations.complete import complete_topics
 from ottla.cli.shared.cluster_options import (
     check_reachable,
     chosen_cluster,
@@ -69,7 +70,7 @@ def dlq() -> None:
 
 
 @dlq.command("list")
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topics)
 @reaches_a_cluster
 @prints
 @_filter_options
@@ -128,7 +129,7 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
 
 
 @dlq.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("place", metavar="PARTITION:OFFSET")
 @reaches_a_cluster
 @prints
@@ -171,7 +172,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
 
 
 @dlq.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @reaches_a_cluster
 @changes
 @_filter_options

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from ottla.cli.operations.complete import complete_topics
 from ottla.cli.records.options import encoding_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster, timeout_s
 from ottla.cli.shared.consent import refuse_if_read_only
@@ -25,17 +26,9 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
-_EXAMPLES: Final = """
-\b
-Examples:
-  echo '{"id": 7}' | ottla produce orders -k 7
-  ottla produce orders --key-separator : lines.txt
-  ottla consume orders --format json | ottla produce copy --format json
-"""
 
-
-@click.command(epilog=_EXAMPLES)
-@click.argument("topic")
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @reaches_a_cluster
 @click.option("-k", "--key", help="The key of all records, or of those that have none.")
@@ -75,6 +68,12 @@ def produce(
     """Write a record to TOPIC for each line of FILE or stdin, and print where each is: PARTITION@OFFSET.
 
     A line that is wrong is named, and ends the command: what came before it is written, what comes after it is not.
+
+    \b
+    Examples:
+      ottla produce orders -k 7 < order.json
+      ottla produce orders lines.txt --key-separator :
+      ottla consume orders --format json | ottla produce copy --format json
     """
     from ottla.cli.records.given import Given, OutRecord
     from ottla.cli.records.writing import RecordWriter

@@ -85,8 +85,8 @@ def test_null_values_and_files(ottla, kafka: Kafka, make_topic, tmp_path: Path) 
             b'{"value": "a"}\n{"value": 1, "value_as": "avro"}',
             "line 2: found avro, wanted --as avro",
         ),
-        (["--as", "json"], b"1\n{\n", "line 2: wanted JSON"),
-        (["--as", "hex"], b"ff\nfg\n", "line 2: found 'fg', wanted hexadecimal"),
+        (["--as", "json"], b"1\n{\n", "line 2: value: wanted JSON"),
+        (["--as", "hex"], b"ff\nfg\n", "line 2: value: found 'fg', wanted hexadecimal"),
         (["-K", ":"], b"a:b\nab\n", "line 2: found no b':'"),
     ],
 )

@@ -94,7 +94,5 @@ def _encoded(part: Any, encode: Encode | None, name: str) -> bytes | None:
         return part  # type: ignore[no-any-return]  # bytes, where nothing is to be encoded
     try:
         return encode(part)
-    except InputError:
-        raise
-    except (ValueError, TypeError, RecursionError) as error:
+    except (InputError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{name}: {error}") from None
