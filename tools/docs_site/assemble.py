@@ -12,6 +12,7 @@ import yaml
 
 from docs_site.api_pages import api_pages
 from docs_site.cli_pages import cli_pages
+from docs_site.error_pages import error_pages
 from docs_site.navigation import completed, title_of
 from docs_site.settings_page import settings_pages
 
@@ -35,14 +36,14 @@ def assemble(build: Path, *, generated: dict[str, str] | None = None) -> Path:
 
 def made_from_code() -> dict[str, str]:
     """The pages that nobody writes by hand."""
-    return {**api_pages(), **cli_pages(), **settings_pages()}
+    return {**api_pages(), **cli_pages(), **settings_pages(), **error_pages(DOCS)}
 
 
 def copy_pages(target: Path, generated: dict[str, str]) -> None:
     """The pages of `docs/`, the changelog and the generated ones. Links that would leave the site become plain text."""
     sources = [path for path in sorted(DOCS.rglob("*")) if path.is_file() and _is_in_site(path)]
     known = {path.relative_to(DOCS).as_posix() for path in sources} | set(generated) | {"changelog.md"}
-    texts = dict(generated)
+    texts = {}
     for path in sources:
         name = path.relative_to(DOCS).as_posix()
         if path.suffix == ".md":
@@ -50,6 +51,7 @@ def copy_pages(target: Path, generated: dict[str, str]) -> None:
         else:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target / name)
+    texts |= generated  # of an error, the page in docs/ is a part of the generated one
     texts["changelog.md"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for name, text in texts.items():
         page = target / name
