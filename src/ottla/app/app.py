@@ -42,6 +42,7 @@ from ottla.once.inbox import Inbox
 from ottla.producer.signature import Key, ProducerOptions
 from ottla.records import TopicPartition
 from ottla.serdes.base import SerdeOf
+from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
 from ottla.typevars import BytesLike
 
@@ -178,6 +179,7 @@ class App:
         expires_grace_s: float = 0.0,
         reserve: Mapping[str, int] | None = None,
         inbox: Inbox | None = None,
+        offsets: TransactionStore | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
         """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work.
@@ -201,6 +203,8 @@ class App:
 
         With ``inbox=Inbox(store)`` a message that was handled before is not handled again, whichever offset its copy
         has. If the store is a database, a parameter named `transaction` is the open transaction in which it is marked.
+        ``offsets=store`` keeps the partition's offset in that transaction: what the handler does through it happens
+        exactly once per record, in order.
         """
         for topic in topics:
             if not isinstance(topic, str):
@@ -243,6 +247,7 @@ class App:
                 priorities=priorities,
                 reserve=reserve,
                 inbox=inbox,
+                offsets=offsets,
                 hooks=self.hooks,
             )
             self._add(route)

@@ -8,18 +8,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from ottla.app.once_settings import OnceSettings
+from ottla.app.stored_starts import StoredStarts
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, InTransactions
 from ottla.consumer.member.client_log import ErrorLog
 from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import Effect, Expired, Notice, OnWritten, Write, WriteDeadLetter, WriteRetry
+from ottla.consumer.model.effects import (
+    Effect,
+    Expired,
+    FindStarts,
+    Notice,
+    OnWritten,
+    PassOffsets,
+    Write,
+    WriteDeadLetter,
+    WriteRetry,
+)
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
@@ -60,6 +72,8 @@ class MemberOptions:
     hooks: Hooks | None = None
     clock: Clock | None = None
     random: Random | None = None
+    stores: Mapping[str, OnceSettings] = field(default_factory=dict)
+    """By topic, of handlers whose offsets are in a store."""
 
 
 class Letters(Protocol):
@@ -105,6 +119,9 @@ class Member(ABC):
         self.throttling = Throttling.of_group(options.group, now_ms=self._clock.monotonic_ms, hooks=self._hooks)
         self._looks: LogLooks[events.LookedAt] = LogLooks(
             options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
+        )
+        self._starts = StoredStarts(
+            options.stores, group=options.group, found=self._on_starts, epoch_of=self._session.epoch_of
         )
         self.error: BaseException | None = None
         """What ended the member, if not `stop`."""
@@ -207,6 +224,7 @@ class Member(ABC):
 
     def _no_more_is_told(self) -> None:
         """It is over: spans that wait for a decision end, and it is not measured any more."""
+        self._starts.stop()
         self._attempts.end_all()
         self._watch.ended()
 
@@ -228,6 +246,10 @@ class Member(ABC):
             case Expired(name, route, records):
                 if self._hooks:
                     self._hooks.expired(group=self.group, handler=route, topic=name.topic, records=len(records))
+            case FindStarts(epochs):
+                self._starts.find(epochs)
+            case PassOffsets(offsets):
+                self._starts.passed(offsets)
             case Notice(event, level, fields):
                 ids = self._attempts.noted(event, fields) if self._attempts else {}
                 log_event(event, level, {"group": self.group, **ids, **fields})
@@ -246,7 +268,11 @@ class Member(ABC):
         """In the thread that looks."""
         self._tell_of_logs(asked.seen({name: (ends.topic_id, ends.start, ends.end) for name, ends in logs.items()}))
 
-    def _tell_of_logs(self, seen: events.LogsSeen) -> None:
+    def _on_starts(self, found: events.StartsFound) -> None:
+        """In the thread that claims."""
+        self._tell_of_logs(found)
+
+    def _tell_of_logs(self, seen: events.LogsSeen | events.StartsFound) -> None:
         self._step(seen)
 
     def _end(self, error: BaseException) -> None:

@@ -26,6 +26,7 @@ from ottla.once.message_id import message_id_of
 from ottla.once.parts import PartOfRun
 from ottla.once.steps import Hand, Release, Rollback, Step, Steps
 from ottla.once.transactions import TransactionRuns
+from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 
 _CLEAN_EVERY_S: Final = 60.0
@@ -83,7 +84,9 @@ class OnceInvoker:
         ids_of = None if settings.inbox is None else self._ids_of
         self._runs: TransactionRuns | ClaimRuns
         if settings.is_transactional:
-            self._runs = TransactionRuns(tell=self._event, ids_of=ids_of, epoch_of=settings.epoch_of, **shared)
+            self._runs = TransactionRuns(
+                tell=self._event, ids_of=ids_of, epoch_of=settings.epoch_of, saved=settings.saved, **shared
+            )
         else:
             self._runs = ClaimRuns(tell=self._event, ids_of=self._ids_of, **shared)
         lease_ms = 0 if settings.inbox is None else settings.inbox.lease_ms
@@ -328,6 +331,10 @@ class OnceInvoker:
                 records=int(str(fields["records"])),
             )
         self._event_of(event, _LEVELS.get(event, "warning"), fields)
+
+        if event == "run_fenced":
+            name, _, partition = str(fields["partition"]).rpartition("-")
+            self._settings.on_fenced(TopicPartition(name, int(partition)))
 
     def _lease_lost(self, ids: Sequence[str]) -> None:
         self._event_of("inbox_lease_lost", "warning", {"messages": len(ids)})

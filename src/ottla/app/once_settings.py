@@ -51,13 +51,21 @@ class OnceSettings:
         self.consumer = f"{group}/{name}" if inbox is None or inbox.consumer is None else inbox.consumer
         self.window_ms = 0 if inbox is None else inbox.window_ms
         self.lease_ms = 0 if inbox is None else inbox.lease_ms
-        self.epoch_of: Callable[[TopicPartition], int | None] | None = None
+        self.epochs: dict[TopicPartition, int] = {}
+        """The fencing tokens of the partitions that are claimed now."""
+        self.saved: dict[TopicPartition, int] = {}
+        """What the last transactions saved: the store need not be told again."""
+        self.on_fenced: Callable[[TopicPartition], None] = _nobody
         self.closers: list[Callable[[], None]] = []
         self.async_closers: list[Callable[[], Awaitable[None]]] = []
         self._member = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._free: list[Any] = []
         self._lock = threading.Lock()
+
+    @property
+    def epoch_of(self) -> Callable[[TopicPartition], int | None] | None:
+        return None if self.offsets is None else self.epochs.get
 
     def is_outage(self, error: BaseException) -> bool:
         return bool(self.store.is_outage(error))
@@ -156,3 +164,7 @@ class OnceSettings:
             "warning",
             {"group": self.group, "handler": self.name, "store": repr(self.store), "error": described(error)},
         )
+
+
+def _nobody(name: TopicPartition) -> None:
+    """Nobody runs the handler's member."""

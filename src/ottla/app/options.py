@@ -156,6 +156,7 @@ class Route:
             budget=self.budget,
             weight_of=self.weight_of,
             priorities=self._priority_plan(),
+            keeps_offsets=self.offsets is not None,
         )
 
     def _priority_plan(self) -> PriorityPlan | None:
@@ -221,6 +222,10 @@ class Route:
             raise ConfigError(
                 f"{self.name}: offsets= saves one offset per partition, which needs ordering='partition', found "
                 f"{self.ordering.value!r}"
+            )
+        if self.offsets is not None and self.retry_topics is not None:
+            raise ConfigError(
+                f"{self.name}: offsets= hands out records in their order; retry in place (retry=), not in retry topics"
             )
         return OnceSettings(
             name=self.name,

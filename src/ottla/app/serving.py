@@ -37,6 +37,12 @@ def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptio
         topics_timeout_s=app.topics_timeout_s,
         unready_after_s=app.unready_after_s,
         hooks=app.hooks,
+        stores={
+            topic: route.once
+            for route in routes
+            if route.once is not None and route.offsets is not None
+            for topic in route.topics
+        },
     )
 
 

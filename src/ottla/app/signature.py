@@ -25,6 +25,7 @@ from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.once.inbox import Inbox
 from ottla.records import Header, Malformed, Record, TopicPartition
+from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
 
 OrderingName: TypeAlias = Literal["partition", "key", "unordered"]
@@ -86,6 +87,7 @@ class HandlerOptions(TypedDict, total=False):
     expires_grace_s: float
     reserve: Mapping[str, int] | None
     inbox: Inbox | None
+    offsets: TransactionStore | None
     name: str | None
 
 

@@ -19,8 +19,11 @@ from ottla.consumer.commit.committer import Committer
 from ottla.consumer.commit.offset_metadata import decode_finished
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
+    Commit,
     Effect,
+    FindStarts,
     Notice,
+    PassOffsets,
     PausePartitions,
     ResumePartitions,
     SeekPartition,
@@ -31,7 +34,7 @@ from ottla.consumer.model.timers import Timers
 from ottla.consumer.partitions.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.partitions.log_watch import LogWatch
 from ottla.consumer.partitions.offsets import offsets_of
-from ottla.consumer.partitions.partition import PartitionState
+from ottla.consumer.partitions.partition import AwaitedStart, PartitionState
 from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
 from ottla.consumer.readiness.lateness import note_head
@@ -64,6 +67,7 @@ class Session:
     ) -> None:
         self._plans = plans_by_topic(list(plans))
         self._routes = {plan.name: RouteState(plan, now_ms) for plan in plans}
+        self._has_stores = any(plan.keeps_offsets for plan in plans)
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._flow = FlowControl(flow or FlowLimits())
         self._commits = Committer(self._partitions, commits or CommitPolicy(), flow=self._flow, now_ms=now_ms)
@@ -109,6 +113,8 @@ class Session:
         self._dispatcher.dispatch(now_ms, effects)
         self._commits.commit_if_due(now_ms, effects)
         self._watch.look_if_due(now_ms, effects)
+        if self._has_stores:
+            self._stored(effects)
         self._tell_flow(effects)
         effects += self._commits.take_notices()
         return effects
@@ -194,6 +200,7 @@ class Session:
     # Assignment
 
     def _assigned(self, event: events.Assigned, now_ms: int, effects: list[Effect]) -> None:
+        awaiting: dict[TopicPartition, int] = {}
         for topic_partition in event.partitions:
             plan = self._plans.get(topic_partition.topic) or self._plans.get(ANY_TOPIC)
             if plan is None or topic_partition in self._partitions:
@@ -208,6 +215,13 @@ class Session:
             self._lines.join(state, effects)
             if self._is_drained:
                 self._flow.pause(topic_partition, PauseReason.DRAIN)
+            if plan.keeps_offsets:
+                state.awaited = AwaitedStart(None if committed is None else committed[0])
+                state.is_draining = True  # takes nothing in
+                self._flow.pause(topic_partition, PauseReason.START)
+                awaiting[topic_partition] = state.epoch
+        if awaiting:
+            effects.append(FindStarts(awaiting))
         if event.partitions:
             self._watch.look_now(now_ms)
             effects.append(Notice("partitions_assigned", fields=_named(event.partitions)))
@@ -241,6 +255,8 @@ class Session:
     def _fetched(self, event: events.Fetched, now_ms: int, effects: list[Effect]) -> None:
         state = self._partitions.get(event.topic_partition)
         if state is None or state.is_draining or self._is_closing:
+            if state is not None and state.awaited is not None:
+                state.awaited.not_taken(event.records)
             return
         if self._flow.is_paused_for(event.topic_partition, PauseReason.DRAIN):
             # The client had them before it heard of the pause. They are not registered, so nobody waits for them and
@@ -378,6 +394,33 @@ class Session:
         for state, offset in self._watch.seen(event, now_ms, effects):
             if self._partitions.get(state.topic_partition) is state:  # not begun anew for another one of its line
                 self._seek_requested(events.SeekRequested(state.topic_partition, offset), now_ms, effects)
+
+    def _starts_found(self, event: events.StartsFound, now_ms: int, effects: list[Effect]) -> None:
+        for name, epoch in event.epochs.items():
+            state = self._current(name, epoch)
+            if state is None:
+                continue
+            awaited, offset = state.awaited, event.starts.get(name)
+            if offset is None and awaited is not None:
+                offset = awaited.first_fetched if awaited.committed is None else awaited.committed
+            if offset is not None:
+                self._begin_anew(state, offset, now_ms, effects)
+            elif awaited is not None:
+                # Nothing of it was taken in, so the client is where it began.
+                state.awaited, state.is_draining = None, False
+                self._flow.resume(name, PauseReason.START)
+
+    def _stored(self, effects: list[Effect]) -> None:
+        """What is committed of partitions whose offsets are in a store, the store is to know too."""
+        for effect in list(effects):
+            if isinstance(effect, Commit):
+                kept = {name: offset for name, (offset, _) in effect.offsets.items() if self._keeps_offsets(name.topic)}
+                if kept:
+                    effects.append(PassOffsets(kept))
+
+    def _keeps_offsets(self, topic: str) -> bool:
+        plan = self._plans.get(topic)
+        return plan is not None and plan.keeps_offsets
 
     def _client_failed(self, event: events.ClientFailed, now_ms: int, effects: list[Effect]) -> None:
         state = self._partitions.get(event.topic_partition)
@@ -523,6 +566,7 @@ _HANDLERS: dict[type[Any], Callable[[Session, Any, int, list[Effect]], None]] = 
     events.DeadLetterFailed: Session._dead_letter_failed,
     events.RetryPositionsFound: Session._retry_positions_found,
     events.LogsSeen: Session._logs_seen,
+    events.StartsFound: Session._starts_found,
     events.ClientFailed: Session._client_failed,
     events.CommitSucceeded: Session._commit_succeeded,
     events.CommitFailed: Session._commit_failed,

@@ -40,6 +40,7 @@ class TransactionRuns:
         ids_of: IdsOf | None = None,
         on_duplicate: Dead | None = None,
         epoch_of: Callable[[TopicPartition], int | None] | None = None,
+        saved: dict[TopicPartition, int] | None = None,
     ) -> None:
         self._ordering = ordering
         self._is_batch = is_batch
@@ -48,6 +49,7 @@ class TransactionRuns:
         self._ids_of = ids_of
         self._on_duplicate = on_duplicate
         self._epoch_of = epoch_of
+        self._saved: dict[TopicPartition, int] = {} if saved is None else saved
         self._unsure: dict[TopicPartition, set[str]] = {}
         """Partitions in which the answer to a commit was lost, with the messages that it marked."""
 
@@ -163,6 +165,8 @@ class TransactionRuns:
         except Exception as error:  # a constraint that is checked at the commit
             yield Rollback()
             return self._failed(records[0], self._exceptions.failure_of(error)) if is_alone else None
+        if epoch is not None:
+            self._saved[run.topic_partition] = taken[-1].offset + 1
         account.duplicates += sum(1 for record in copies if record.offset not in held)
         return RunResult(
             done=taken,

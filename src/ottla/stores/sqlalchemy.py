@@ -25,6 +25,8 @@ class Sql:
     transaction, after a flush. `dialect` is ``"postgresql"`` or ``"sqlite"``. `is_outage` says which errors are the
     database's and not the record's; without it those that SQLAlchemy calls `OperationalError`.
 
+    For `offsets=` of an async handler give a plain `sessionmaker` too, as `claim_with`: a thread claims partitions.
+
     With SQLite a transaction of the driver begins late: let SQLAlchemy emit `BEGIN IMMEDIATE`, as its documentation
     shows, or use `Sqlite`.
     """
@@ -34,12 +36,14 @@ class Sql:
         make_session: Callable[[], Any],
         *,
         dialect: str,
+        claim_with: Callable[[], Any] | None = None,
         is_outage: Callable[[BaseException], bool] | None = None,
         clock: Clock | None = None,
     ) -> None:
         if dialect not in DIALECTS:
             raise ConfigError(f"Sql: dialect: found {dialect!r}, wanted one of {', '.join(DIALECTS)}")
         self._make_session = make_session
+        self._claim_with = claim_with or make_session
         self._is_outage = is_outage
         self.dialect = DIALECTS[dialect]
         self.schema = self.dialect.schema
@@ -47,7 +51,7 @@ class Sql:
         self._operations = Operations(self.dialect, clock or SystemClock())
 
     def session(self) -> SqlSession:
-        connection = _Connection(self._make_session)
+        connection = _Connection(self._claim_with)
         for table, statement in self.dialect.exists.items():
             try:
                 connection.run_alone(statement, {})

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -31,6 +31,7 @@ from ottla.consumer.model.effects import (
     Effect,
     Expired,
     FindRetryPositions,
+    FindStarts,
     Notice,
     WriteDeadLetter,
     WriteRetry,
@@ -309,6 +310,8 @@ class OfflineConsumer:
                     waiting += session.step(events.DeadLetterWritten(*at), now_ms)
                 case WriteRetry():
                     waiting += self._postpone(session, effect)
+                case FindStarts(epochs):
+                    waiting += session.step(self._claimed(epochs), now_ms)
                 case FindRetryPositions(partitions):
                     found = dict.fromkeys(partitions, (0, 0))
                     waiting += session.step(events.RetryPositionsFound(partitions, found), now_ms)
@@ -326,6 +329,18 @@ class OfflineConsumer:
                         self._retries[at_offset] = self._retries.get(at_offset, 0) + 1
                     elif event == "record_skipped":
                         self._skipped.add((_partition_named(str(fields["partition"])), int(str(fields["offset"]))))
+
+    def _claimed(self, epochs: Mapping[TopicPartition, int]) -> events.StartsFound:
+        """Claim the partitions in their handler's store. The records of a test begin where the test says."""
+        for name in epochs:
+            (once,) = (route.once for route in self._routes if name.topic in route.topics and route.once is not None)
+            store_session = once.store.session()
+            try:
+                start = store_session.claim_offsets(once.group, "offline", [name])[name]
+            finally:
+                store_session.close()
+            once.epochs[name] = start.epoch
+        return events.StartsFound(epochs, dict.fromkeys(epochs))
 
     def _postpone(self, session: Session, effect: WriteRetry) -> list[Effect]:
         """The retry topic takes the record, and gives it back at once: when it is due is the session's business."""

@@ -409,7 +409,7 @@ class Engine(Member):
                     self._write_or_tell(effect)
         return runs
 
-    def _tell_of_logs(self, seen: events.LogsSeen) -> None:
+    def _tell_of_logs(self, seen: events.LogsSeen | events.StartsFound) -> None:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._step, seen)

@@ -125,6 +125,20 @@ class FindRetryPositions:
 
 
 @dataclass(frozen=True, slots=True)
+class FindStarts:
+    """Claim these partitions in the store that keeps their offsets; answer `StartsFound` with the same epochs."""
+
+    epochs: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PassOffsets:
+    """Everything before these offsets is settled: the store may move forward, where a transaction has not done so."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtLogs:
     """Look up where the logs of these partitions begin and end, and of which topic they are; answer `LogsSeen`."""
 
@@ -157,6 +171,8 @@ Effect: TypeAlias = (
     | Commit
     | Write
     | FindRetryPositions
+    | FindStarts
+    | PassOffsets
     | LookAtLogs
     | Expired
     | Notice

@@ -165,6 +165,14 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class StartsFound:
+    """The answer to `FindStarts`, with its epochs: where each claimed partition goes on; None if nothing was saved."""
+
+    epochs: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int | None]
+
+
+@dataclass(frozen=True, slots=True)
 class PauseRequested:
     """The user wants no more records of these partitions; empty: of all."""
 
@@ -213,6 +221,7 @@ Event: TypeAlias = (
     | DeadLetterFailed
     | RetryPositionsFound
     | LogsSeen
+    | StartsFound
     | ClientFailed
     | CommitSucceeded
     | CommitFailed

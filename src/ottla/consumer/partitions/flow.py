@@ -108,6 +108,7 @@ class PauseReason(Enum):
     DRAIN = "drain"
     NOT_DUE = "not due"
     METADATA = "metadata"
+    START = "start"
 
 
 class FlowControl:

@@ -101,12 +101,26 @@ class LogPlace:
     """Since which look the log goes on behind our place; None where it does not."""
 
 
+@dataclass(slots=True)
+class AwaitedStart:
+    """A partition that is closed until its store has answered. If the store knows nothing, it begins here."""
+
+    committed: int | None
+    first_fetched: int | None = None
+
+    def not_taken(self, records: Sequence[AnyRecord]) -> None:
+        """The client gave these records, and they were dropped: it has to go back."""
+        if self.first_fetched is None and records:
+            self.first_fetched = records[0].offset
+
+
 class PartitionState:
     """Everything that is known of a partition in one assignment. `epoch` names the assignment: results that carry an
     older one belong to somebody else by now."""
 
     __slots__ = (
         "attempts",
+        "awaited",
         "claimed",
         "committed",
         "dead_letters",
@@ -155,6 +169,7 @@ class PartitionState:
         """The oldest unfinished offset when anybody looked last, and since when it is: see `lateness`."""
         self.head_since_ms = now_ms
         self.is_draining = False
+        self.awaited: AwaitedStart | None = None
         self.committed: tuple[int, str] | None = None
         self.claimed: int | None = None
         """Behind the last record that was taken to be handled at most once."""

@@ -52,6 +52,8 @@ class RoutePlan:
     retry_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topic → its retry topics, in the order in which a record goes through them."""
     weight_of: Callable[[TopicPartition], int] | None = None
+    keeps_offsets: bool = False
+    """Where its partitions go on is in a store of the handler's. The group's offsets only follow."""
     priorities: PriorityPlan | None = None
 
     def __post_init__(self) -> None:
