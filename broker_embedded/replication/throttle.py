@@ -51,12 +51,12 @@ class ByteBudget:
 
     @property
     def wait_ms(self) -> int:
-        """How long until there is something again."""
+        """How long until there is something again, at most a second: the rate may be raised meanwhile."""
         rate = self._rate()
         left = self._refilled() if rate < LONG_MAX else 1.0
         if left > 0:
             return 0
-        return SAVED_UP_MS if rate <= 0 else int(-left * 1000 / rate) + 1
+        return SAVED_UP_MS if rate <= 0 else min(int(-left * 1000 / rate) + 1, SAVED_UP_MS)
 
     def spend(self, size: int) -> None:
         if self.is_limited:

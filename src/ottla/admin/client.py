@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.admin import groups as group_steps
 from ottla.admin import replicas as replica_steps
 from ottla.admin import resets as reset_steps
 from ottla.admin import settings as setting_steps
 from ottla.admin import topics as topic_steps
+from ottla.admin.asking import Asking
 from ottla.admin.carrying import Carrier
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
 from ottla.admin.facts_file import read_bounded, write_whole
@@ -27,6 +28,8 @@ from ottla.config import TopicSpec, admin_settings
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
 from ottla.wire_client.settings import WireSettings, connection_settings
+
+T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 
@@ -64,6 +67,10 @@ class Admin:
     def close(self) -> None:
         """Close all connections; the object cannot be used again. Safe to repeat."""
         self._carrier.close()
+
+    def carry_out(self, asking: Asking[T]) -> T:
+        """Carry out steps of `ottla.admin`, such as those of a plan's run; returns what they return."""
+        return self._carrier.run(asking)
 
     # The cluster
 

@@ -32,6 +32,7 @@ NEWEST: Final = {
     ApiKey.DESCRIBE_CONFIGS: 4,
     # Administration (`ottla.admin`).
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
     ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.CREATE_TOPICS: 7,

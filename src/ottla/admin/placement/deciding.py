@@ -1,0 +1,254 @@
+"""What a run does next, from the plan, the journal and the cluster as it is now. Pure: asked again after every look.
+
+Nothing is remembered but what the journal has: a run that was killed and one that was not decide the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from ottla.admin.facts import ClusterFacts, PartitionFact
+from ottla.admin.placement.model import Model
+from ottla.admin.placement.modelling import model_of
+from ottla.admin.placement.plan import DiskMove, Move
+from ottla.admin.placement.schedule import Pace, Rooms, in_order
+from ottla.records import TopicPartition
+
+
+class State(Enum):
+    """How far a move is."""
+
+    WAITING = "waits"
+    """For room, for its turn, or for a broker."""
+    MOVING = "moves"
+    BETWEEN_DISKS = "moves between disks"
+    ELECTING = "waits for its leader"
+    DONE = "done"
+    FOREIGN = "is moved by somebody else"
+    CHANGED = "was changed by somebody else"
+    GONE = "was deleted"
+    GIVEN_UP = "was given up"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this run does nothing more about it."""
+        return self in (State.DONE, State.CHANGED, State.GONE, State.GIVEN_UP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One move as it is now. `copied` of `bytes` are on the targets; `why` says what it waits for."""
+
+    move: Move
+    state: State
+    copied: int = 0
+    why: str = ""
+    is_left: bool = False
+    """Whether the run goes on without it, though it is not final."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do now. All empty while there is nothing to do but to wait; `is_over` when all moves are final."""
+
+    statuses: tuple[Status, ...]
+    submit: tuple[Move, ...] = ()
+    between_disks: tuple[tuple[Move, DiskMove], ...] = ()
+    elect: tuple[TopicPartition, ...] = ()
+    cancel: tuple[Move, ...] = ()
+    reorder: tuple[Move, ...] = ()
+    """Cancelled moves whose replicas are those of before in another order: Kafka puts them back so."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to be done, or waited for."""
+        return all(each.state.is_final or each.is_left for each in self.statuses) and not self.reorder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What stays the same while a plan is carried out. `stalled`: moves whose time is over, that are to be given up."""
+
+    moves: tuple[Move, ...]
+    ours: Mapping[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+    given_up: frozenset[tuple[str, int]] = frozenset()
+    stalled: frozenset[tuple[str, int]] = frozenset()
+    settled: frozenset[tuple[str, int]] = frozenset()
+    """Partitions that were seen with replicas of neither before nor after, several times in turn."""
+    pace: Pace = field(default_factory=Pace)
+    max_fill: float = 0.85
+    dirs_are_disks: bool = False
+    begins_nothing: bool = False
+    """Whether only what is under way is seen to its end."""
+
+
+def decide(run: Run, facts: ClusterFacts) -> Decision:
+    """What to do next."""
+    facts = reachable_only(facts)
+    model = model_of(facts, max_fill=run.max_fill, dirs_are_disks=run.dirs_are_disks)
+    looking = _Looking(run, facts, model)
+    statuses = [looking.status(move) for move in run.moves]
+    rooms = Rooms(model, run.pace)
+    for status in statuses:
+        if status.state in (State.MOVING, State.BETWEEN_DISKS):
+            rooms.goes_on(status.move)
+    levels = {broker: float(size) for broker, size in looking.bytes_of_broker().items()}
+    order = {move.place: at for at, move in enumerate(in_order(run.moves, levels))}
+    submit: list[Move] = []
+    for status in sorted(statuses, key=lambda each: order[each.move.place]):
+        if status.state is State.WAITING and not status.why and not run.begins_nothing:
+            if not rooms.has_room(status.move):
+                looking.waits[status.move.place] = "waits for room on the disk of its target"
+            elif rooms.has_pace(status.move):
+                rooms.begin(status.move)
+                submit.append(status.move)
+            else:
+                looking.waits[status.move.place] = "waits for its turn"
+    return Decision(
+        statuses=tuple(replace(each, why=each.why or looking.waits.get(each.move.place, "")) for each in statuses),
+        submit=tuple(move for move in submit if move.old != move.new),
+        between_disks=looking.between_disks({move.place for move in submit}),
+        elect=() if run.begins_nothing else looking.elections(statuses),
+        cancel=tuple(status.move for status in statuses if looking.has_to_end(status)),
+        reorder=tuple(move for status in statuses if (move := looking.back_in_order(status)) is not None),
+    )
+
+
+class _Looking:
+    """The cluster as it is, beside what the plan wants."""
+
+    def __init__(self, run: Run, facts: ClusterFacts, model: Model) -> None:
+        self.run, self.facts, self.model = run, facts, model
+        self.moving = {TopicPartition(each.topic, each.partition): each for each in facts.moves}
+        self.live = {broker.id for broker in model.brokers if broker.is_registered and not broker.is_fenced}
+        self.waits: dict[TopicPartition, str] = {}
+        self.held: dict[tuple[TopicPartition, int], tuple[str, int]] = {}
+        self.copies: dict[tuple[TopicPartition, int], tuple[str, int]] = {}
+        for broker in facts.brokers:
+            for log_dir in broker.log_dirs or ():
+                for replica in log_dir.replicas:
+                    place = TopicPartition(replica.topic, replica.partition)
+                    known = self.copies if replica.is_future else self.held
+                    known[place, broker.id] = log_dir.path, replica.bytes
+
+    def status(self, move: Move) -> Status:
+        now = self.facts.by_partition.get(move.place)
+        if now is None:
+            return Status(move=move, state=State.GONE)
+        copied = min(move.copied, sum(min(move.bytes, self._size(move, broker)) for broker in move.adding))
+        key = (move.topic, move.partition)
+        under_way = self.moving.get(move.place)
+        if under_way is not None:
+            target = set(under_way.replicas) - set(under_way.removing)
+            is_ours = set(self.run.ours.get(key, ())) == target == set(move.new)
+            state = State.MOVING if is_ours else State.FOREIGN
+            if not is_ours:
+                return Status(move=move, state=state, copied=copied, is_left=key in self.run.given_up)
+            return Status(move=move, state=state, copied=copied, why=self._stands_still(move))
+        if now.replicas == move.new:
+            return self._arrived(move, now)
+        if set(now.replicas) != set(move.old):
+            # Metadata may be a little older than the list of moves: between them a move of ours may have ended.
+            why = f"its replicas are {_ids(now.replicas)}"
+            settled = key in self.run.settled
+            return Status(move=move, state=State.CHANGED if settled else State.WAITING, copied=copied, why=why)
+        if key in self.run.given_up:
+            return Status(move=move, state=State.GIVEN_UP, why="its target did not come back")
+        return Status(move=move, state=State.WAITING, why=self._away(move))
+
+    def _arrived(self, move: Move, now: PartitionFact) -> Status:
+        done = Status(move=move, state=State.DONE, copied=move.copied)
+        if any(self._goes_between(move, each) for each in self.wanted_dirs(move)):
+            return replace(done, state=State.BETWEEN_DISKS)
+        if (move.topic, move.partition) in self.run.given_up:
+            return done
+        for each in self.wanted_dirs(move):
+            if self._path(move, each.broker) != each.target and each.broker in self.live:
+                return replace(done, state=State.WAITING)
+        if self._wants_election(move, now):
+            return replace(done, state=State.ELECTING)
+        return done
+
+    def wanted_dirs(self, move: Move) -> list[DiskMove]:
+        """Which directories replicas shall be in, of those that the plan says it of."""
+        found = []
+        for broker, path in zip(move.new, move.log_dirs, strict=False):
+            if path != "any":
+                found.append(DiskMove(broker=broker, source=self._path(move, broker) or "", target=path))
+        return found
+
+    def between_disks(self, admitted: set[TopicPartition]) -> tuple[tuple[Move, DiskMove], ...]:
+        """Replicas that are on their broker and in another directory than wanted, of moves that are admitted."""
+        return tuple(
+            (move, each)
+            for move in self.run.moves
+            if move.place in admitted and self._is_placed(move)
+            for each in self.wanted_dirs(move)
+            if each.source not in ("", each.target) and each.broker in self.live
+        )
+
+    def elections(self, statuses: Sequence[Status]) -> tuple[TopicPartition, ...]:
+        return tuple(status.move.place for status in statuses if status.state is State.ELECTING)
+
+    def has_to_end(self, status: Status) -> bool:
+        key = (status.move.topic, status.move.partition)
+        return status.state is State.MOVING and key in self.run.stalled
+
+    def back_in_order(self, status: Status) -> Move | None:
+        """A cancel leaves the replicas in the order of the target, so that another one leads then."""
+        now = self.facts.by_partition.get(status.move.place)
+        if status.state is not State.GIVEN_UP or now is None or now.replicas == status.move.old:
+            return None
+        if set(now.replicas) != set(status.move.old):
+            return None
+        return replace(status.move, old=now.replicas, new=status.move.old, log_dirs=(), disk_moves=())
+
+    def bytes_of_broker(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for (_, broker), (_, size) in self.held.items():
+            found[broker] = found.get(broker, 0) + size
+        return found
+
+    def _is_placed(self, move: Move) -> bool:
+        now = self.facts.by_partition.get(move.place)
+        return now is not None and move.place not in self.moving and now.replicas == move.new
+
+    def _goes_between(self, move: Move, each: DiskMove) -> bool:
+        return (move.place, each.broker) in self.copies
+
+    def _wants_election(self, move: Move, now: PartitionFact) -> bool:
+        wanted = move.new[0]
+        return now.leader != wanted and wanted in now.in_sync and wanted in self.live
+
+    def _path(self, move: Move, broker: int) -> str | None:
+        found = self.held.get((move.place, broker))
+        return None if found is None else found[0]
+
+    def _size(self, move: Move, broker: int) -> int:
+        found = self.held.get((move.place, broker))
+        return 0 if found is None else found[1]
+
+    def _away(self, move: Move) -> str:
+        away = [broker for broker in move.adding if broker not in self.live]
+        return f"waits for broker {away[0]}, which is not up" if away else ""
+
+    def _stands_still(self, move: Move) -> str:
+        now = self.facts.by_partition.get(move.place)
+        if now is not None and now.leader is None:
+            return "has no leader to be copied from"
+        return self._away(move)
+
+
+def reachable_only(facts: ClusterFacts) -> ClusterFacts:
+    """A broker that did not answer counts as fenced: it gets nothing, and keeps what it has."""
+    brokers = tuple(
+        broker if broker.log_dirs is not None else replace(broker, is_fenced=True, log_dirs=())
+        for broker in facts.brokers
+    )
+    return replace(facts, brokers=brokers)
+
+
+def _ids(replicas: tuple[int, ...]) -> str:
+    return ", ".join(map(str, replicas))

@@ -1,0 +1,121 @@
+"""What a run of a plan is about to do, written and on disk before it does it: one JSON document a line.
+
+After a kill at any point the same command goes on: what is done is read from the cluster, and the journal says which
+moves are ours and how throttles were before. A last line that was cut off in the middle was never acted on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from ottla.admin.facts_file import read_bounded
+from ottla.errors import InputError
+
+BEGIN: Final = "begin"
+THROTTLE: Final = "throttle"
+SUBMIT: Final = "submit"
+DIRS: Final = "dirs"
+ELECT: Final = "elect"
+CANCEL: Final = "cancel"
+REORDER: Final = "reorder"
+RESTORE: Final = "restore"
+RESTORED: Final = "restored"
+DONE: Final = "done"
+
+Line = Mapping[str, Any]
+
+
+class Journal:
+    """`with Journal(path) as journal`: alone with this file until the end. `lines` are those of before and of now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[Line] = []
+        self._file: Any = None
+
+    def __enter__(self) -> Journal:
+        try:
+            self._file = self.path.open("ab")
+        except OSError as error:
+            raise InputError(f"{self.path}: {error.strerror or error}") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise InputError(f"{self.path}: another command runs this plan now") from None
+        try:
+            self.lines, whole = _read(self.path)
+            self._file.truncate(whole)
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, step: str, **content: Any) -> None:
+        """Write a line, and return when it is on disk."""
+        line = {"step": step, **content}
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.lines.append(line)
+
+    def last(self, *steps: str) -> Line | None:
+        """The last line of these steps."""
+        return next((line for line in reversed(self.lines) if line["step"] in steps), None)
+
+
+def read_journal(path: Path) -> list[Line]:
+    """The lines of a journal that nobody needs to be writing. Empty where there is none."""
+    return _read(path)[0] if path.exists() else []
+
+
+def _read(path: Path) -> tuple[list[Line], int]:
+    """The whole lines, and how many bytes they have."""
+    data = read_bounded(path)
+    whole = data.rfind(b"\n") + 1
+    lines: list[Line] = []
+    for number, text in enumerate(data[:whole].splitlines(), start=1):
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if not isinstance(line, dict) or not isinstance(line.get("step"), str):
+            raise InputError(f"{path}: line {number}: found {text[:60]!r}, wanted a step of a run as JSON")
+        lines.append(line)
+    return lines, whole
+
+
+def submitted(lines: Iterable[Line]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The moves that are ours: partition → replicas that were asked for, but for those that were cancelled."""
+    found: dict[tuple[str, int], tuple[int, ...]] = {}
+    for line in lines:
+        if line["step"] == SUBMIT:
+            found.update({(each["topic"], each["partition"]): tuple(each["replicas"]) for each in line["moves"]})
+        elif line["step"] == CANCEL:
+            for each in line["moves"]:
+                found.pop((each["topic"], each["partition"]), None)
+    return found
+
+
+def cancelled(lines: Iterable[Line]) -> set[tuple[str, int]]:
+    """What the run gave up that is not over yet. The next one tries it again."""
+    found: set[tuple[str, int]] = set()
+    for line in lines:
+        if line["step"] == DONE:
+            found.clear()
+        if line["step"] == CANCEL:
+            found |= {(each["topic"], each["partition"]) for each in line["moves"]}
+        elif line["step"] == SUBMIT:
+            found -= {(each["topic"], each["partition"]) for each in line["moves"]}
+    return found
