@@ -63,13 +63,21 @@ class Purgatory(Generic[K]):
         self._enter(operation, keys)
         operation._timer = self._call_later(timeout_ms / 1000, self._expire, operation)
 
+    def watch_also(self, operation: DelayedOperation[K], key: K) -> None:
+        """Let an operation that waits wait for events on one more key."""
+        operation._keys += (key,)
+        self._watched.setdefault(key, []).append(operation)
+
     def is_watched(self, key: K) -> bool:
         """Whether anybody waits on `key`: the producer's path asks this before it does more."""
         return key in self._watched
 
-    def notify(self, key: K, amount: int = 0) -> int:
-        """Something happened to `key`. Completes what is satisfied now; returns how many."""
-        operations = self._watched.get(key)
+    def notify(self, key: K, amount: int = 0, *, place: K | None = None) -> int:
+        """Something happened to `key`. Completes what is satisfied now; returns how many.
+
+        `place`: the key under which those wait who are told, if it is another one.
+        """
+        operations = self._watched.get(key if place is None else place)
         if operations is None:
             return 0
         satisfied = [operation for operation in operations if operation.is_satisfied(key, amount)]

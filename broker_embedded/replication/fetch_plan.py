@@ -30,6 +30,9 @@ FIRST_BACKOFF_MS = 10
 """A leader that has not heard of its leadership yet will have a moment later. The pause doubles from here to
 `replica.fetch.backoff.ms`."""
 
+TELL_STARTS_MS = 2_000
+"""How often the leader is told, while nothing else is to be told, where logs start that retention has cut here."""
+
 _EXPECTED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -105,6 +108,7 @@ class FetchPlan:
         self._session = FollowerFetchSession()
         self._failures = 0
         self._retry_at_ms = 0
+        self._told_starts_ms = -TELL_STARTS_MS
         self._problem: str | None = None
         """Why the last request as a whole was not answered."""
 
@@ -203,7 +207,8 @@ class FetchPlan:
         self._failures = 0
         self._problem = None
         self._session.on_answer(response.session_id)
-        if not response.responses:  # time for what this broker's own retention has changed
+        if not response.responses and now_ms - self._told_starts_ms >= TELL_STARTS_MS:
+            self._told_starts_ms = now_ms  # time for what this broker's own retention has changed
             self._moved.update(self._followed)
         out_of_range = []
         for topic in response.responses:

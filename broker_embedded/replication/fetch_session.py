@@ -66,7 +66,18 @@ class SessionPartition:
 class FetchSession:
     """What one client reads. `partitions` keeps its order; who was served moves to the end, so that nobody starves."""
 
-    __slots__ = ("epoch", "is_full_answer", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    __slots__ = (
+        "awake",
+        "broker_epoch",
+        "epoch",
+        "is_full_answer",
+        "is_over",
+        "last_used_ms",
+        "looked_at_all_ms",
+        "partitions",
+        "session_id",
+        "uses_topic_ids",
+    )
 
     def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -75,10 +86,18 @@ class FetchSession:
         self.is_full_answer = False
         self.last_used_ms = now_ms
         self.partitions: dict[SessionKey, SessionPartition] = {}
+        self.awake: dict[SessionKey, SessionPartition] = {}
+        """Of a follower's session: those that its next fetch looks at. The others rest (`follower_news`)."""
+        self.looked_at_all_ms = now_ms
+        self.broker_epoch = -1
+        """What the follower's last fetch carried."""
+        self.is_over = False
 
     def rotate(self, key: SessionKey) -> None:
         """`key` was served: the others come first next time."""
         self.partitions[key] = self.partitions.pop(key)
+        if key in self.awake:
+            self.awake[key] = self.awake.pop(key)
 
 
 class FetchSessionCache:
@@ -124,7 +143,9 @@ class FetchSessionCache:
         return session
 
     def remove(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.is_over = True
 
     def partitions_of(self, session_id: int) -> list[SessionKey]:
         """What a session reads; nothing if it is not known. Leaves its age alone."""
@@ -137,5 +158,5 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms < MIN_EVICTION_IDLE_MS:
             return False
-        del self._sessions[oldest.session_id]
+        self.remove(oldest.session_id)
         return True

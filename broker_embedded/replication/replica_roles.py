@@ -51,9 +51,11 @@ class ReplicaRoles:
         moves: LogDirMoves,
         on_new_epoch: Callable[[Partition], None],
         on_fewer_in_sync: Callable[[Partition], None],
+        on_led: Callable[[TopicPartition], object],
     ) -> None:
         """`on_new_epoch`: another leader, another epoch, or the partition is gone: who waits there has to look again.
-        `on_fewer_in_sync`: the ISR of a partition led here is smaller than min.insync.replicas.
+        `on_fewer_in_sync`: the ISR of a partition led here is smaller than min.insync.replicas. `on_led`: the metadata
+        says something about a partition that is led here.
         """
         self.partitions: dict[TopicPartition, Partition] = {}
         self.refused: set[TopicPartition] = set()
@@ -71,6 +73,7 @@ class ReplicaRoles:
         self._moves = moves
         self._on_new_epoch = on_new_epoch
         self._on_fewer_in_sync = on_fewer_in_sync
+        self._on_led = on_led
         self._listeners: list[LeadershipListener] = []
 
     def add_listener(self, listener: LeadershipListener) -> None:
@@ -176,6 +179,7 @@ class ReplicaRoles:
             log.error("%s: %s", topic_partition, error.message)
         self.follow(partition)
         if partition.leading is not None:
+            self._on_led(topic_partition)
             self._in_sync.advance(partition)
             if partition.is_under_min_isr:
                 self._on_fewer_in_sync(partition)

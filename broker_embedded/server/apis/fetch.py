@@ -44,6 +44,6 @@ def handle(ctx: RequestContext[Needs], request: Message) -> Response:
     else:
         fetch = FollowerFetch(ctx, request, session, wanted, replica=replica, broker_epoch=broker_epoch)
     fetch.read()
-    if fetch.must_answer_now or request.max_wait_ms <= 0 or not fetch.partitions:
+    if fetch.must_answer_now or request.max_wait_ms <= 0 or fetch.reads_nothing:
         return fetch.answer()
     return fetch.wait()

@@ -1,8 +1,8 @@
 """One Fetch request of a follower: it reads up to the log end, and what it asks for says what it has.
 
-A follower asks for all its partitions of this leader again and again, mostly for nothing new: with 20 partitions and
-two followers that was most of what an acks=all cost. So within a session a partition that has not changed since it was
-checked is passed over after a few comparisons.
+A follower asks for all its partitions of this leader again and again, mostly for nothing new. So within a session a
+partition that has not changed since it was checked rests, and is not looked at before there is news of it
+(`follower_news`). What nobody tells, as where the log starts, is found by looking at all of them now and then.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.types import TopicPartition
-from broker_embedded.replication.fetch_session import FetchSession, SessionPartition
+from broker_embedded.replication.fetch_session import FetchSession, SessionKey, SessionPartition
 from broker_embedded.replication.partition import Isolation, Partition
-from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key
+from broker_embedded.replication.replica_manager import LEADERSHIP_CHANGED, replica_key, session_key
 from broker_embedded.replication.replica_selector import RACK_AWARE_SELECTOR
 from broker_embedded.server.fetch.operation import Fetch, Read
 from broker_embedded.server.requests.context import Body, RequestContext
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 AWAITED_POLL_MS = 5
 """How long a follower waits at most while it is expected to ask for a partition that it does not know of yet."""
 
+LOOK_AT_ALL_MS = 2_000
+"""How often a session's fetch looks at all of its partitions, unless a quarter of replica.lag.time.max.ms is less: it
+notes that the follower has kept up."""
+
 
 class FollowerFetch(Fetch):
     """See the module."""
@@ -32,7 +36,9 @@ class FollowerFetch(Fetch):
         "_broker_epoch",
         "_has_advanced",
         "_is_first_read",
+        "_kept_awake",
         "_leader_epoch",
+        "_looks_at_all",
         "_may_pass_over",
         "_now_ms",
         "_replica",
@@ -63,10 +69,34 @@ class FollowerFetch(Fetch):
         self._has_advanced = False
         self._may_pass_over = not (session is None or session.is_full_answer or is_stale or services.faults.is_armed)
         self._now_ms = services.clock.monotonic_ms()
+        self._looks_at_all = not self._may_pass_over or self._is_due(session)
+        self._kept_awake: set[SessionKey] = set()
+        if session is not None:
+            session.broker_epoch = broker_epoch
+            if session.is_full_answer:
+                services.replicas.follower_news.forget_ended()
+
+    def _is_due(self, session: FetchSession | None) -> bool:
+        if session is None or session.broker_epoch != self._broker_epoch:
+            return True
+        interval_ms = min(LOOK_AT_ALL_MS, self.ctx.services.config.replica_lag_time_max_ms // 4)
+        return self._now_ms - session.looked_at_all_ms >= interval_ms
+
+    @property
+    def reads_nothing(self) -> bool:
+        return not (self.partitions if self._session is None else self._session.partitions)
 
     # --- reading
 
     def read(self) -> None:
+        session = self._session
+        if session is not None:
+            looked_at = session.partitions if self._looks_at_all else session.awake
+            self.partitions = list(looked_at.values())
+            self._kept_awake = set(looked_at)
+            if self._looks_at_all:
+                session.looked_at_all_ms = self._now_ms
+                self._looks_at_all = not self._may_pass_over
         super().read()
         if self._has_advanced and self._is_first_read and not self.must_answer_now:
             self.must_answer_now = self._has_news()
@@ -75,6 +105,8 @@ class FollowerFetch(Fetch):
     def _has_news(self) -> bool:
         """A high watermark that this fetch has moved may have let a coordinator or a leader append to a partition that
         was looked at before. Nobody would wake the fetch for that: it is answered, and asked again."""
+        if self._session is not None and not self._kept_awake.issuperset(self._session.awake):
+            return True
         return any(
             partition.log.log_end_offset > wanted.fetch_offset for partition, wanted, _ in self._readers.values()
         )
@@ -84,8 +116,12 @@ class FollowerFetch(Fetch):
             topic_partition = TopicPartition(name, wanted.partition)
             partition = self.ctx.services.replicas.partition(topic_partition)
             if partition is not None and self._is_unchanged(partition, wanted):
-                self._readers[topic_partition] = (partition, wanted, 0)
+                assert self._session is not None  # else nothing is passed over
+                self._kept_awake.discard((wanted.topic, wanted.partition))
+                self.ctx.services.replicas.follower_news.rest(topic_partition, self._session, wanted)
                 return None
+        if self._session is not None:
+            self._session.awake[wanted.topic, wanted.partition] = wanted
         self._leader_epoch = wanted.current_leader_epoch
         return super()._read_one(name, wanted, budget, at_least_one=at_least_one)
 
@@ -160,6 +196,8 @@ class FollowerFetch(Fetch):
     def _watch(self) -> None:
         replicas = self.ctx.services.replicas
         keys = (*self._readers, replica_key(self._replica))
+        if self._session is not None:
+            keys += (session_key(self._session.session_id),)
         if replicas.in_sync.awaits(self._replica):  # in real time: also while a test's clock stands still
             replicas.fetches.watch(self, keys, timeout_ms=min(self.request.max_wait_ms, AWAITED_POLL_MS))
         else:
@@ -168,6 +206,8 @@ class FollowerFetch(Fetch):
     def is_satisfied(self, key: TopicPartition, amount: int) -> bool:
         if amount >= LEADERSHIP_CHANGED:
             return True
+        if key not in self._readers and not self._looks_at(key):
+            return False
         partition, wanted, _ = self._readers[key]
         if self._selects_replicas and self._is_behind(partition):
             return True
@@ -176,6 +216,19 @@ class FollowerFetch(Fetch):
         self._waited_bytes += amount
         min_bytes: int = self.request.min_bytes
         return self._available + self._waited_bytes >= min_bytes
+
+    def _looks_at(self, topic_partition: TopicPartition) -> bool:
+        """Whether it waits for a partition that rested when the wait began: from now on it is told of it itself."""
+        session, partition = self._session, self.ctx.services.replicas.partition(topic_partition)
+        if session is None or partition is None:
+            return False
+        topic = partition.topic_id if session.uses_topic_ids else topic_partition.topic
+        wanted = session.awake.get((topic, topic_partition.partition))
+        if wanted is None:
+            return False
+        self._readers[topic_partition] = (partition, wanted, 0)
+        self.ctx.services.replicas.fetches.watch_also(self, topic_partition)
+        return True
 
     # --- answering
 

@@ -135,6 +135,11 @@ class Fetch(DelayedOperation[TopicPartition]):
 
         return find_allowed
 
+    @property
+    def reads_nothing(self) -> bool:
+        """There is nothing to wait for."""
+        return not self.partitions
+
     # --- reading
 
     def read(self) -> None:

@@ -37,7 +37,11 @@ def is_for_metadata_log(request: Message, version: int) -> bool:
 def session_and_partitions(
     sessions: FetchSessionCache, request: Message, version: int
 ) -> tuple[FetchSession | None, list[SessionPartition]]:
-    """The session, if there is one, and what is read now. BrokerError if the client lost track of its session."""
+    """The session, if there is one, and what is read now. BrokerError if the client lost track of its session.
+
+    Of a follower's session that is what the request names: it looks at no more than it has to (`follower_news`).
+    """
+    follows = replica_of(request, version)[0] >= 0
     uses_ids = version >= TOPIC_IDS_FROM
     named = _named_partitions(request, uses_ids=uses_ids)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):  # a full request, which ends the session it may name
@@ -49,19 +53,25 @@ def session_and_partitions(
         if session is not None:
             session.is_full_answer = True
             session.partitions = {(each.topic, each.partition): each for each in named}
+            if follows:
+                session.awake = dict(session.partitions)
         return session, named
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=uses_ids)
     for each in named:
-        known = session.partitions.get((each.topic, each.partition))
+        key = each.topic, each.partition
+        known = session.partitions.get(key)
         if known is None:
-            session.partitions[each.topic, each.partition] = each
+            known = session.partitions[key] = each
         else:
             known.ask_as(each)
+        if follows:
+            session.awake[key] = known
     for topic in request.forgotten_topics_data:
         key = topic.topic_id if uses_ids else topic.topic
         for partition in topic.partitions:
             session.partitions.pop((key, partition), None)
-    return session, list(session.partitions.values())
+            session.awake.pop((key, partition), None)
+    return session, named if follows else list(session.partitions.values())
 
 
 def _named_partitions(request: Message, *, uses_ids: bool) -> list[SessionPartition]:
