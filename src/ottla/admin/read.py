@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import Any, Final, TypeVar
 
 from ottla.admin import messages
-from ottla.admin.asking import Ask, Asking, problem_of
+from ottla.admin.asking import Again, Ask, Asking, problem_of
 from ottla.admin.coordinators import coordinators_of
 from ottla.admin.facts import (
     BrokerFact,
@@ -37,7 +37,7 @@ from ottla.admin.names import (
     TOPIC,
     TOPIC_SETTINGS,
 )
-from ottla.errors import BrokerUnavailable, OttlaError
+from ottla.errors import BrokerUnavailable, OttlaError, RetriableError
 from ottla.records import TopicPartition
 from ottla.wire_client.errors import ApiNotServed
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -132,6 +132,8 @@ class _Reader:
     transactions: list[TransactionFact] = field(default_factory=list)
     rest: dict[str, Any] = field(default_factory=dict)
     not_read: list[NotRead] = field(default_factory=list)
+    moving: RetriableError | None = None
+    """What a group's coordinator said that is being elected, or has the group no more or not yet."""
 
     def __post_init__(self) -> None:
         self.parts = self.wanted.all_parts
@@ -273,16 +275,33 @@ class _Reader:
         if Part.GROUPS not in self.parts:
             return
         named = self.wanted.groups
-        if named is not None:
-            for group, found in (yield from coordinators_of(named)).items():
-                if isinstance(found, OttlaError):
-                    self.note(Part.GROUPS, f"group {group}", str(found))
-                else:
-                    self.groups[group] = _Group(_listed(group, "", "", found))
+        if named is None:
+            yield from self.ask(self._of_groups())
+            return
+        noted = len(self.not_read)
+        while True:
+            moving = yield from self._read_named(named)
+            if moving is None:
+                return
+            try:
+                yield Again(reason=moving)
+            except OttlaError:  # no time is left: it stays noted
+                return
+            del self.not_read[noted:]
+
+    def _read_named(self, named: Sequence[str]) -> Asking[RetriableError | None]:
+        """Returns what only time helps against."""
+        self.groups.clear()
+        self.moving = None
+        for group, found in (yield from coordinators_of(named)).items():
+            if isinstance(found, OttlaError):
+                self.note(Part.GROUPS, f"group {group}", str(found))
+            else:
+                self.groups[group] = _Group(_listed(group, "", "", found))
         yield from self.ask(self._of_groups())
-        if named is not None:
-            for group in [name for name, entry in self.groups.items() if entry.described is None]:
-                del self.groups[group]
+        for group in [name for name, entry in self.groups.items() if entry.described is None]:
+            del self.groups[group]
+        return self.moving
 
     def _of_groups(self) -> Iterator[_Question]:
         by_coordinator: dict[int, list[GroupFact]] = {}
@@ -529,6 +548,8 @@ class _Reader:
         problem = problem_of(subject, answer.error_code, getattr(answer, "error_message", None))
         if problem is not None:
             self.note(part, subject, str(problem))
+            if isinstance(problem, RetriableError) and part in (Part.GROUP_MEMBERS, Part.GROUP_OFFSETS):
+                self.moving = problem
         return problem is None
 
     def _partitions(self) -> Iterator[tuple[TopicPartition, PartitionFact]]:

@@ -255,3 +255,13 @@ def test_a_broker_that_goes_away_in_a_change_is_asked_again(
     assert "BrokerUnavailable" in ended.stderr
     assert "ottla groups restore" in ended.stderr, "what was committed before is kept"
     assert committed(admin, group) == {0: 4, 1: 3}
+
+
+@pytest.mark.parametrize("api", ["DESCRIBE_GROUPS", "OFFSET_FETCH"])
+def test_a_coordinator_that_moves_is_waited_for(ottla: Run, cluster: EmbeddedCluster, group: str, api: str) -> None:
+    with cluster.faults.add(api=api, group=group, error="NOT_COORDINATOR", count=2) as moving:
+        assert rows(ottla("groups", "lag", group))[0][3] == "4"
+        assert moving.hits == 2
+    with cluster.faults.add(api=api, group=group, error="NOT_COORDINATOR"):
+        gone = ottla("groups", "lag", group, "--timeout", "0.5")
+    assert (gone.exit_code, "NOT_COORDINATOR" in gone.stderr) == (2, True)
