@@ -119,11 +119,14 @@ def consume(
         total = None if follow else size_of(spans)
         with Progress("read", total=total, is_shown=not on_terminal) as progress:
             sink = _Sink(out, to_lines, limit=limit, is_followed=follow, on_terminal=on_terminal)
-            with closing(read_blocks(cluster, spans, follow=follow)) as blocks:
-                for block in blocks:
-                    progress.advance(0 if block is None else len(block.rows))
-                    if not sink.takes(None if block is None else selection.of(block)):
-                        break
+            try:
+                with closing(read_blocks(cluster, spans, follow=follow)) as blocks:
+                    for block in blocks:
+                        progress.advance(0 if block is None else len(block.rows))
+                        if not sink.takes(None if block is None else selection.of(block)):
+                            break
+            finally:
+                sink.say_what_was_left_out()
     out.flush()
     if not sink.printed:
         say(f"{topic}: no records")
@@ -161,10 +164,16 @@ class _Sink:
                 self._left -= len(rows)
         if self._is_followed:
             self._out.flush()
-        if block is None and self._budget is not None and self._budget.left_out > self._said:
-            say(f"{self._budget.left_out - self._said:,} records were left out: more than {_MOST_A_SECOND:,} a second")
-            self._said = self._budget.left_out
+        if block is None:
+            self.say_what_was_left_out()
         return self._left != 0
+
+    def say_what_was_left_out(self) -> None:
+        """Say how many records more were not printed because they came too fast."""
+        if self._budget is not None and self._budget.left_out > self._said:
+            count = self._budget.left_out - self._said
+            self._said = self._budget.left_out
+            say(f"{count:,} records were left out: more than {_MOST_A_SECOND:,} a second")
 
 
 def _say_failures(decoder: Decoder, what: str) -> None:

@@ -3,9 +3,10 @@
     with Cluster(wire_settings(bootstrap_servers="localhost:9092")) as cluster:
         offsets = cluster.list_offsets({TopicPartition("orders", 0): LATEST})
 
-It finds brokers, leaders and coordinators, authenticates, asks for offsets, reads and publishes a group's offsets, and
-begins and ends transactions. `ottla.columnar` reads and writes records with it, Spark's planner plans with it, and
-`ottla quotas` asks with it. It works in forked workers, because it keeps no thread.
+It finds brokers, leaders and coordinators, authenticates, asks for offsets, reads and publishes a group's offsets,
+reads ranges of records, writes batches, and begins and ends transactions. `ottla.columnar` makes Arrow of what it
+reads, Spark's planner plans with it, `ottla.admin` and the command line ask, read and write with it. It works in forked
+workers, because it keeps no thread.
 """
 
 from __future__ import annotations
