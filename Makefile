@@ -36,6 +36,8 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "Ottla needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Install it, or name another: make PYTHON=python3.12" % v[:2])'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "==> installing Ottla and what it needs from the package registry (a minute or two, once)"
+	@# The pip of Python 3.11 gives up where two families of packages are halfway through a release; newer ones find a way.
+	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(STAMP)
 
