@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from ottla import close_shared_producers
+from ottla.cli import main
+from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, wait_until
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
@@ -117,6 +120,18 @@ def test_the_effectively_once_page_is_true(run_page, kafka: Kafka, make_topic, r
     assert paid() == [("ada", 5), ("bob", 7)]
     assert names["sent"] == ["ada", "bob"]
     names["test_my_store"]()
+
+
+def test_the_delayed_messages_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    reminders = make_topic("reminders")
+    with Scheduler(kafka.bootstrap_servers):
+        pass  # it creates the schedule's topic, which the page's command does
+    names = run_page("delayed-messages.md", reminders=reminders)
+    run_app(names["app"])
+    wait_until(lambda: names["seen"] == [b"soon"], 60, what="the first reminder")
+    listed = CliRunner().invoke(main, ["schedule", "list", "--bootstrap-servers", kafka.bootstrap_servers])
+    assert listed.exit_code == 0, listed.output
+    assert "1 messages wait" in listed.output
 
 
 def test_the_dead_letters_page_is_true(run_page):

@@ -25,8 +25,9 @@ from ottla.app.options import Route, ordering_of
 from ottla.app.producers import AppProducer, AsyncAppProducer
 from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
+from ottla.app.scheduling import AppScheduler
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
-from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
+from ottla.config import CreateTopics, TopicSpec, declared_topics, security_of, settings_beside
 from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
@@ -39,8 +40,10 @@ from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.once.inbox import Inbox
+from ottla.producer.later import checked_schedule
 from ottla.producer.signature import Key, ProducerOptions
 from ottla.records import TopicPartition
+from ottla.schedule.headers import DEFAULT_NAME
 from ottla.serdes.base import SerdeOf
 from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
@@ -67,6 +70,9 @@ class App:
     for before `UnknownTopic`. With ``create_topics=True`` the app creates what is missing of them and of its dead
     letter topics as it starts, as the cluster's defaults say; ``create_topics={"orders": 3}``, or with a `TopicSpec`
     instead of the number of partitions, says which and how. A topic that exists is not changed.
+
+    With ``scheduler=True`` the app also delivers delayed messages while it runs, in a thread of its own; a name in
+    place of True is that of another schedule. The apps that do share the work.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class App:
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
+        scheduler: bool | str = False,
     ) -> None:
         if not group:
             raise ConfigError("App: the group must not be empty; services that share a group share its records")
@@ -130,6 +137,10 @@ class App:
         self._on_start: list[Callable[[], Any]] = []
         self._on_stop: list[Callable[[], Any]] = []
         self._producers: list[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]] = []
+        self._scheduler: AppScheduler | None = None
+        if scheduler:
+            name = DEFAULT_NAME if scheduler is True else checked_schedule(scheduler)
+            self._scheduler = AppScheduler(name, bootstrap_servers, security_of(self.settings))
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._is_stop_asked = False
@@ -393,11 +404,15 @@ class App:
 
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:
-        return (*self._stores("open"), *(producer.open for producer in self._producers), *self._on_start)
+        own = () if self._scheduler is None else (self._scheduler.open,)
+        producers = (producer.open for producer in self._producers)
+        return (*own, *self._stores("open"), *producers, *self._on_start)
 
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Any]]:
-        return (*self._on_stop, *(producer.close for producer in self._producers), *self._stores("close"))
+        own = () if self._scheduler is None else (self._scheduler.close,)
+        producers = (producer.close for producer in self._producers)
+        return (*self._on_stop, *producers, *self._stores("close"), *own)
 
     def _stores(self, verb: Literal["open", "close"]) -> list[Callable[[], Any]]:
         return [

@@ -101,6 +101,9 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         expires_at: Moment | None = None,
         priority: str | None = None,
         message_id: str | None = None,
+        deliver_after: Span | None = None,
+        deliver_at: Moment | None = None,
+        schedule_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> Promise:
         """`Producer.send`. Raises `LifecycleError` while the app does not run."""
@@ -115,6 +118,9 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             expires_at=expires_at,
             priority=priority,
             message_id=message_id,
+            deliver_after=deliver_after,
+            deliver_at=deliver_at,
+            schedule_id=schedule_id,
             on_delivery=on_delivery,
         )
         return promise
@@ -122,6 +128,11 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
     def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Promise:
         """`Producer.send_many`."""
         promise: Promise = self._open.send_many(topic, records)
+        return promise
+
+    def cancel(self, schedule_id: str) -> Promise:
+        """`Producer.cancel`."""
+        promise: Promise = self._open.cancel(schedule_id)
         return promise
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -163,6 +174,9 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         expires_at: Moment | None = None,
         priority: str | None = None,
         message_id: str | None = None,
+        deliver_after: Span | None = None,
+        deliver_at: Moment | None = None,
+        schedule_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> AsyncPromise:
         """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
@@ -177,6 +191,9 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
             expires_at=expires_at,
             priority=priority,
             message_id=message_id,
+            deliver_after=deliver_after,
+            deliver_at=deliver_at,
+            schedule_id=schedule_id,
             on_delivery=on_delivery,
         )
         return promise
@@ -184,6 +201,11 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
     async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> AsyncPromise:
         """`AsyncProducer.send_many`."""
         promise: AsyncPromise = await self._open.send_many(topic, records)
+        return promise
+
+    def cancel(self, schedule_id: str) -> AsyncPromise:
+        """`AsyncProducer.cancel`."""
+        promise: AsyncPromise = self._open.cancel(schedule_id)
         return promise
 
     async def flush(self, timeout_s: float | None = None) -> None:

@@ -39,6 +39,8 @@ COMMANDS = {
     "pipeline": ("ottla.cli.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
     "produce": ("ottla.cli.produce:produce", "Write records from lines or JSON; copy a topic."),
     "quotas": ("ottla.cli.quotas:quotas", "Show and change how much clients may use."),
+    "schedule": ("ottla.cli.schedule:schedule", "Delayed messages: see and cancel them."),
+    "scheduler": ("ottla.cli.scheduler:scheduler", "Deliver delayed messages when they are due."),
     "topics": ("ottla.cli.operations.topics:topics", "See, create, change, empty and delete topics."),
     "run": ("ottla.cli.run:run", "Run a service: ottla run module:app."),
 }

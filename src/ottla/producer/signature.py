@@ -39,3 +39,4 @@ class ProducerOptions(TypedDict, total=False):
     message_ids: bool
     environ: Mapping[str, str] | None
     hooks: Hooks | None
+    schedule: str

@@ -43,6 +43,9 @@ KEEP_CANCELS_MS: Final = 15 * 60_000
 REUSED_MS: Final = 5 * 60_000
 """How far brokers' clocks may differ. An id may be used again so long after its cancel."""
 
+_MOST_WRITES: Final = 20
+"""Transactions per tick of a slot: the others, and the group, wait meanwhile."""
+
 MOST_TRIES: Final = 5
 _BACKOFF_MS: Final = 1_000
 
@@ -135,6 +138,8 @@ class Slot:
     waiting: dict[int, Waiting] = field(default_factory=dict)
     """By offset."""
     _settled_ms: int = 0
+    is_behind: bool = False
+    """The last tick ended with messages that are due: the next one should not wait."""
     unreadable: int = 0
     delivered: int = 0
     _due: list[tuple[int, int]] = field(default_factory=list)
@@ -189,12 +194,13 @@ class Slot:
             if chunk.next_offset <= self.next_offset:
                 return False
             for record in chunk.records:
-                self._take_in(record)
+                self.take_in(record)
             self.next_offset = chunk.next_offset
         return True
 
     def _write(self, now_ms: int) -> Generator[Ask, Any, None]:
-        while True:
+        self.is_behind = False
+        for _ in range(_MOST_WRITES):
             write = self._next_write(now_ms)
             if write is None:
                 return
@@ -207,6 +213,7 @@ class Slot:
                 self._failed(write, error, now_ms)
                 if write.move:
                     return  # with the next tick
+        self.is_behind = True
 
     def _empty(self, now_ms: int) -> Generator[Ask, Any, None]:
         """The window is over. Delete what is done; close when nothing here is late."""
@@ -223,7 +230,8 @@ class Slot:
 
     # What is read
 
-    def _take_in(self, record: Record[Any]) -> None:
+    def take_in(self, record: Record[Any]) -> None:
+        """A record was read: the next one of the log."""
         found = parse(record)
         if isinstance(found, Waiting):
             cancel = self._cancels.get(found.id)

@@ -327,6 +327,18 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
     ),
+    "Schedules": (
+        _row("scheduler_started", "info", "A scheduler joins those of its schedule.", "schedule"),
+        _row("scheduler_failed", "error", "A scheduler beside an app ended; it begins again.", "schedule error"),
+        _row("scheduler_stopped", "info", "A scheduler let go of its slots and left the group.", "schedule"),
+        _row(
+            "schedule_slot_begins_anew",
+            "info warning",
+            "A slot is read again from its start. `info` when another scheduler took it over.",
+            "slot error",
+            repeats=True,
+        ),
+    ),
     "Pipelines": (
         _row("pipeline_started", "info", "All queries run.", "pipeline version sinks"),
         _row("pipeline_stopping", "info", "The pipeline stops after the running micro-batches.", "pipeline after"),

@@ -19,9 +19,11 @@ from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryReport
 from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.later import checked_id, later_of
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.records import Headers, Record
+from ottla.schedule.headers import DEFAULT_NAME, DELIVERED_PREFIX, schedule_topic
 
 _CLIENTS: Final = (("ottla.sync.produce.producer", "Producer"), ("ottla.aio.produce.producer", "AsyncProducer"))
 _ASKS_KAFKA: Final = ("send", "send_many", "start", "transaction")
@@ -76,6 +78,9 @@ class Captured:
         expires_at: Moment | None = None,
         priority: str | None = None,
         message_id: str | None = None,
+        deliver_after: Span | None = None,
+        deliver_at: Moment | None = None,
+        schedule_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
     ) -> CapturedDelivery:
         if priority is not None:
@@ -84,6 +89,18 @@ class Captured:
         raw_key, raw_value = self._serializer.serialize(topic, key, value)
         raw_key = None if raw_key is None else as_bytes(topic, "key", raw_key)
         raw_value = None if raw_value is None else as_bytes(topic, "value", raw_value)
+        if deliver_after is not None or deliver_at is not None or schedule_id is not None:
+            now_ms = self._clock.now_ms()
+            later = later_of(
+                topic,
+                deliver_after=deliver_after,
+                deliver_at=deliver_at,
+                schedule_id=schedule_id,
+                expires_after=None,
+                schedule=DEFAULT_NAME,
+            )
+            due_ms = now_ms + (later.delay_ms or 0) if later.due_ms is None else later.due_ms
+            headers = [*headers, (DELIVERED_PREFIX + "due", b"%d" % due_ms)]
         if expires_after is not None or expires_at is not None:
             now_ms = self._clock.now_ms()
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
@@ -111,6 +128,10 @@ class Captured:
                 timestamp_ms=one.timestamp_ms,
             )
         return delivery
+
+    def cancel(self, schedule_id: str) -> CapturedDelivery:
+        checked_id(schedule_id)
+        return CapturedDelivery(DeliveryReport(schedule_topic(DEFAULT_NAME), 0, None, None))
 
     def flush(self, timeout_s: float | None = None) -> Any:
         return None

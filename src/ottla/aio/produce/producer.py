@@ -55,13 +55,16 @@ from ottla.producer import (
 )
 from ottla.producer.bulk import Outgoing, outgoing
 from ottla.producer.encoded import as_bytes, check_topic, header_list
+from ottla.producer.later import Later, cancel_records, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
 from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
+from ottla.producer.size import most_bytes
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, bulk_ended, send_spans, with_added
 from ottla.records import Header, Headers
+from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
 from ottla.serdes.base import SerdeOf
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
@@ -171,6 +174,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         message_ids: bool = False,
         environ: Mapping[str, str] | None = None,
         hooks: Hooks | None = None,
+        schedule: str = DEFAULT_NAME,
     ) -> None:
         arguments = dict(settings or {})
         if partitioner is not None:
@@ -184,6 +188,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         self._serializer = Serializer(key=key, value=value)
         self._has_serdes = self._serializer.has_serdes
         self._declared_topics = tuple(topics)
+        self._schedule = checked_schedule(schedule)
         self._schemas = Schemas(
             (self._serializer.key, self._serializer.value), self._serializer.contexts_of, self._send_prepared
         )
@@ -231,6 +236,9 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         expires_at: Moment | None = None,
         priority: str | None = None,
         message_id: str | None = None,
+        deliver_after: Span | None = None,
+        deliver_at: Moment | None = None,
+        schedule_id: str | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
         """Put one record into its batch and return at once; awaiting the result waits for the acknowledgement.
@@ -243,6 +251,10 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         record is not to be handled any more: it then carries the header `ottla-expires-at`. `priority` is one of those
         that the topic, `Priorities(...)`, declares. `message_id` goes into the header `ottla-id`: two sends with the
         same id are one message for a consumer with an inbox.
+
+        `deliver_after` (seconds or a timedelta) and `deliver_at` (a datetime with a time zone) put the record into the
+        schedule topic instead, from where a scheduler delivers it when it is due; the delivery is that of the record
+        that waits. `expires_after` then counts from the due time. `schedule_id` is for `cancel`.
         """
         span = None
         try:
@@ -250,6 +262,17 @@ class AsyncProducer(Generic[V_contra, K_contra]):
                 topic = with_priority(topic, priority)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
+            later = None
+            if deliver_after is not None or deliver_at is not None or schedule_id is not None:
+                later = later_of(
+                    topic,
+                    deliver_after=deliver_after,
+                    deliver_at=deliver_at,
+                    schedule_id=schedule_id,
+                    expires_after=expires_after,
+                    schedule=self._schedule,
+                )
+                expires_after = None
             if expires_after is not None or expires_at is not None:
                 now_ms = self._clock.now_ms()
                 headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
@@ -264,7 +287,10 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = Delivery(topic, None, self._reports, on_delivery)
-                self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms))
+                self._schemas.hold(topic, Unserialized(delivery, value, key, headers, partition, timestamp_ms, later))
+            elif later is not None:
+                delivery = Delivery(later.topic, later.id, self._reports, on_delivery)
+                self._accept_later(later, delivery, topic, key, value, headers, partition, timestamp_ms)
             else:
                 record_key, data, header_list, size_bytes = self._encode(topic, key, value, headers, partition)
                 delivery = Delivery(topic, record_key, self._reports, on_delivery)
@@ -327,6 +353,28 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         return bulk
 
     # -- settling ---------------------------------------------------------------------------------------------------
+
+    def cancel(self, schedule_id: str) -> Bulk:
+        """Cancel the messages that were sent with this `schedule_id` and are not due yet.
+
+        The cancel is written to every slot of the schedule. Acknowledged before a message's due time
+        (`await producer.cancel(...)` waits for that), it is always honoured. Afterwards it may come too late.
+        """
+        self._check_caller()
+        topic = schedule_topic(self._schedule)
+        records = cancel_records(schedule_id)
+        bulk = Bulk(topic, self._reports)
+        self._reports.tracker.outstanding.append(bulk)
+        now_ms, sent = self._clock.now_ms(), 0
+        try:
+            for value, key, headers, partition in records:
+                self._check_size(topic, key, value, headers)
+                size_bytes = most_bytes(key, value, headers)
+                self._out.accept(Held(topic, bulk, key, value, headers, partition, now_ms, size_bytes, 0))
+                sent += 1
+        finally:
+            bulk.all_sent(sent)
+        return bulk
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until all that was sent is settled. Raises `DeliveryError` with what was not delivered.
@@ -503,18 +551,53 @@ class AsyncProducer(Generic[V_contra, K_contra]):
 
     def _send_prepared(self, topic: str, send: Unserialized) -> None:
         """A send that waited for the registry."""
+        if send.later is not None:
+            delivery = send.delivery
+            delivery.topic, delivery.key = send.later.topic, send.later.id
+            self._accept_later(
+                send.later, delivery, topic, send.key, send.value, send.headers, send.partition, send.timestamp_ms
+            )
+            return
         key, data, headers, size_bytes = self._encode(topic, send.key, send.value, send.headers, send.partition)
         send.delivery.key = key
         self._out.accept(
             Held(topic, send.delivery, key, data, headers, send.partition, send.timestamp_ms, size_bytes, 0)
         )
 
+    def _accept_later(
+        self,
+        later: Later,
+        delivery: Delivery,
+        topic: str,
+        key: Any,
+        value: Any,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> None:
+        """Encode and check for the topic, and put into the slot that the record waits in."""
+        target_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition, has_slot=True)
+        slot, listed = scheduled(later, topic, partition, target_key, listed, self._clock.now_ms())
+        size_bytes += header_list(topic, listed)[1] + len(later.id or b"")
+        limits = self.sizes.limits.effective
+        if later.topic not in limits or size_bytes > limits[later.topic]:
+            self._check_size(later.topic, later.id, data, listed)
+        self._out.accept(Held(later.topic, delivery, later.id, data, listed, slot, timestamp_ms, size_bytes, 0))
+
     def _encode(
-        self, topic: str, key: Any, value: Any, headers: Headers, partition: int | None
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        headers: Headers,
+        partition: int | None,
+        *,
+        has_slot: bool = False,
     ) -> tuple[bytes | None, bytes | None, list[Header], int]:
-        """Serialize and check: (key, value, headers, at most so many bytes)."""
+        """Serialize and check: (key, value, headers, at most so many bytes). `has_slot`: it waits in a schedule first,
+        and whoever delivers it chooses its partition."""
         self._check_caller()
-        if partition is None and self._must_name_partition:
+        if partition is None and self._must_name_partition and not has_slot:
             raise self._errors.partition_missing(topic)
         if self._has_serdes:
             key, value = self._serializer.serialize(topic, key, value)

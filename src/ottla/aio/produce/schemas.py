@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ottla.aio.produce.delivery import Delivery
 from ottla.errors import OttlaError, SerializationError
+from ottla.producer.later import Later
 from ottla.records import Headers
 from ottla.serdes import Serde, SerdeContext
 
@@ -27,6 +28,8 @@ class Unserialized(NamedTuple):
     headers: Headers
     partition: int | None
     timestamp_ms: int
+    later: Later | None = None
+    """When it is to be delivered, if not now."""
 
 
 class Schemas:

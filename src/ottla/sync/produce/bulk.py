@@ -162,7 +162,7 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
                 added, span = producer.spans.begin_bulk(topic)
                 if span is not None:
                     bulk.add_done_callback(partial(bulk_ended, span))
-            _send_plainly(producer, bulk, topic, records, added)
+            _send_plainly(producer, bulk, topic, records, added, has_serdes=producer.has_serdes)
         else:
             _send_one_by_one(producer, bulk, topic, records)
     except BaseException as error:
@@ -171,14 +171,29 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
     return bulk
 
 
+def send_encoded(producer: Producer[Any, Any], topic: str, records: Iterable[tuple[Any, Any, Any, int]]) -> Bulk:
+    """Send (value, key, headers, partition) that are bytes already, past the producer's serdes and partitioner."""
+    bulk = Bulk(topic, producer.reports)
+    producer.reports.tracker.outstanding.append(bulk)
+    with_time = ((*record, None) for record in records)
+    _send_plainly(producer, bulk, topic, with_time, [], has_serdes=False)
+    return bulk
+
+
 def _send_plainly(
-    producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]], added: list[Header]
+    producer: Producer[Any, Any],
+    bulk: Bulk,
+    topic: str,
+    records: Iterable[Sequence[Any]],
+    added: list[Header],
+    *,
+    has_serdes: bool,
 ) -> None:
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
     ids = producer.message_ids
-    has_serdes, serve = producer.has_serdes, producer.reports.serve_in_passing
+    serve = producer.reports.serve_in_passing
     try:
         for record in records:
             if record.__class__ is not tuple:

@@ -1,0 +1,102 @@
+"""`ottla schedule`: see the delayed messages of a schedule, and cancel them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.config import Settings, security_of
+from ottla.errors import InputError
+from ottla.schedule.headers import DEFAULT_NAME, Waiting, schedule_topic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COLUMNS = [Column("due"), Column("id"), Column("topic"), Column("key"), Column("bytes", right=True), Column("moved")]
+
+
+def _name(command: F) -> F:
+    return click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")(command)
+
+
+@click.group(cls=CommandGroup)
+def schedule() -> None:
+    """See delayed messages, and cancel them. `ottla scheduler run` delivers them."""
+
+
+@schedule.command("list")
+@_name
+@reaches_a_cluster
+@click.option("--first", type=click.IntRange(1), default=20, show_default=True, help="How many to show.")
+@click.option("--topic", help="Only messages for this topic.")
+@prints
+def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: str | None) -> None:
+    """Show the messages that wait, the next one first. It reads the whole schedule."""
+    waiting = [message for message in _waiting(kafka, name) if topic is None or message.topic == topic]
+    say(f"{schedule_topic(name)}: {len(waiting):,} messages wait")
+    out.items("schedule.list/1", _COLUMNS, [_item(message) for message in waiting[:first]], empty="nothing waits")
+
+
+@schedule.command("show")
+@click.argument("schedule_id", metavar="ID")
+@_name
+@reaches_a_cluster
+@prints
+def show(schedule_id: str, kafka: Settings, out: Output, name: str) -> None:
+    """Show the messages that wait with this ID."""
+    found = [message for message in _waiting(kafka, name) if message.id == schedule_id]
+    if not found:
+        raise InputError(f"{schedule_topic(name)}: no message waits with the id {schedule_id!r}")
+    out.items("schedule.show/1", _COLUMNS, [_item(message) for message in found], empty="nothing waits")
+
+
+@schedule.command("cancel")
+@click.argument("schedule_id", metavar="ID")
+@_name
+@reaches_a_cluster
+@changes
+def cancel(schedule_id: str, kafka: Settings, consent: Consent, name: str) -> None:
+    """Cancel the messages that were sent with this ID and are not due yet."""
+    from ottla.sync.produce.producer import Producer
+
+    check_reachable(kafka)
+    if not consent.agree(f"Cancel {schedule_id!r} in {schedule_topic(name)}?"):
+        return
+    producer: Producer[Any, Any] = Producer(kafka["bootstrap.servers"], settings=security_of(kafka), schedule=name)
+    with producer:
+        producer.cancel(schedule_id).result()
+    say(f"cancelled: {schedule_id}")
+
+
+def _waiting(kafka: Settings, name: str) -> list[Waiting]:
+    from ottla.schedule.listing import waiting_in
+    from ottla.sync.admin.topic_reader import TopicReader
+
+    check_reachable(kafka)
+    settings = {**kafka.to_confluent(), "isolation.level": "read_committed"}
+    with TopicReader(kafka["bootstrap.servers"], schedule_topic(name), settings=settings) as reader:
+        return waiting_in(reader.stream_to_end())
+
+
+def _item(message: Waiting) -> dict[str, Any]:
+    return {
+        "due": _time(message.due_ms),
+        "id": message.id,
+        "topic": message.topic,
+        "key": None if message.key is None else message.key.decode("utf-8", "backslashreplace"),
+        "bytes": len(message.value or b""),
+        "moved": message.rolls,
+    }
+
+
+def _time(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(sep=" ", timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # anybody may write any number
+        return f"{ms} ms"

@@ -1,0 +1,25 @@
+"""What waits in a schedule, from all its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.records import Record
+from ottla.schedule.headers import Waiting
+from ottla.schedule.slot import Slot
+from ottla.schedule.wheel import WHEEL
+
+
+def waiting_in(records: Iterable[Record[Any]]) -> list[Waiting]:
+    """The messages that are neither delivered nor cancelled, the next one first.
+
+    The records of a slot must be in their order, those of different slots may be in any.
+    """
+    slots: dict[int, Slot] = {}
+    for record in records:
+        if record.partition not in slots:
+            slots[record.partition] = Slot(WHEEL, record.partition)
+        slots[record.partition].take_in(record)
+    found = [message for slot in slots.values() for message in slot.waiting.values()]
+    return sorted(found, key=lambda message: (message.due_ms, message.id))

@@ -1,0 +1,299 @@
+"""The scheduler: delivers the messages of a schedule when they are due.
+
+Any number may run; they share the slots as the members of a group, `ottla.schedule.<name>`. A message is never early:
+not by this host's clock, and not by the brokers' clock as it was last heard.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_END, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from ottla.clock import Clock, SystemClock
+from ottla.config import consumer_settings, security_of
+from ottla.errors import ConfigError, FencedError, OttlaError, UnknownTopic
+from ottla.failures.exceptions import described
+from ottla.records import TopicPartition
+from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
+from ottla.schedule.slot import SlotState
+from ottla.schedule.wheel import WHEEL
+from ottla.sync.client.guarded import AdminClient, Consumer
+from ottla.sync.serve.slot_work import SlotWork
+from ottla.telemetry import log_event
+from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.ranges import Isolation
+from ottla.wire_client.settings import connection_settings
+
+TICK_S: Final = 0.1
+_ADMIN_S: Final = 30.0
+_AGAIN_MS: Final = 1_000
+_MOST_BEHIND_MS: Final = 1_000
+
+TOPIC_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "LogAppendTime",
+}
+"""What a schedule topic must have: nothing leaves it but what was delivered, and the brokers say what time it is."""
+
+
+class Scheduler:
+    """Delivers the messages of one schedule.
+
+        with Scheduler("localhost:9092") as scheduler:
+            scheduler.run()              # until stop(), from another thread or a signal
+
+    `create` makes the schedule's topic, with as many replicas as `replication_factor` says (3, or as many brokers as
+    there are), and its dead letter topic, when they are missing. `assigned` names slots that nobody else has, instead
+    of those that the group gives; it is for tests.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        name: str = DEFAULT_NAME,
+        settings: Mapping[str, Any] | None = None,
+        create: bool = True,
+        replication_factor: int | None = None,
+        assigned: Iterable[int] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.topic = schedule_topic(name)
+        self._settings = consumer_settings(bootstrap_servers, group_id=self.topic, settings=settings)
+        self._own = {"bootstrap.servers": self._settings["bootstrap.servers"], **security_of(settings)}
+        self._create = create
+        self._replicas = replication_factor
+        self._assigned = None if assigned is None else frozenset(assigned)
+        self._clock = clock or SystemClock()
+        self._monotonic = SystemClock().monotonic_ms
+        self._works: dict[int, SlotWork] = {}
+        self._again_ms: dict[int, int] = {}
+        self._ahead_ms: int | None = None
+        """The brokers' clock, as last heard, minus the monotonic clock of then."""
+        self._heard_ms = 0
+        self._is_behind = False
+        self._stopping = threading.Event()
+        self._consumer: Consumer | None = None
+        self._cluster: Cluster | None = None
+        self._admin: Any = None
+
+    def start(self) -> None:
+        """Check the topic, or create it, and join the others. Raises `ConfigError` for a topic that may lose records,
+        and `UnknownTopic` for a missing one that is not to be created."""
+        if self._cluster is not None:
+            return
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        wire = connection_settings(self._own, isolation=Isolation.READ_COMMITTED)
+        self._cluster = Cluster(wire)
+        self._admin = AdminClient({**self._client_settings(), "log_level": 0})
+        self._ensure_topic()
+        if self._assigned is not None:
+            for partition in sorted(self._assigned):
+                self._begin(partition)
+            return
+        config = {
+            **self._settings.to_confluent(),
+            "enable.auto.commit": False,
+            "group.protocol": "classic",
+            "partition.assignment.strategy": "cooperative-sticky",  # a slot that stays is not read again
+            "log_level": 0,
+        }
+        self._consumer = Consumer(config)
+        self._consumer.subscribe(
+            [self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+        )
+
+    def run(self) -> None:
+        """Deliver until `stop`."""
+        self.start()
+        log_event("scheduler_started", "info", {"schedule": self.topic})
+        try:
+            while not self._stopping.is_set():
+                if self._consumer is None:
+                    self._stopping.wait(0 if self._is_behind else TICK_S)
+                else:
+                    self._consumer.poll(0 if self._is_behind else TICK_S)
+                self.tick()
+        finally:
+            self.close()
+            log_event("scheduler_stopped", "info", {"schedule": self.topic})
+
+    def stop(self) -> None:
+        """Ask `run` to end. From any thread."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Let go of all slots and leave the group."""
+        for work in self._works.values():
+            work.close()
+        self._works.clear()
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+    def tick(self) -> None:
+        """Do what is due in the slots that are here. `run` calls it ten times a second."""
+        self._is_behind = False
+        for partition in list(self._works):
+            if self._again_ms.get(partition, 0) > self._monotonic():
+                continue
+            try:
+                self._tick_slot(self._works[partition])
+            except FencedError as error:
+                self._begin_anew(partition, error, "info")
+            except (OttlaError, KafkaException) as error:
+                self._begin_anew(partition, error, "warning")
+
+    @property
+    def slots(self) -> list[int]:
+        """The slots that are here."""
+        return sorted(self._works)
+
+    @property
+    def delivered(self) -> int:
+        """How many messages this scheduler delivered from the slots that it has."""
+        return sum(work.slot.delivered for work in self._works.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in open slots."""
+        return sum(len(work.slot.waiting) for work in self._works.values())
+
+    def __enter__(self) -> Scheduler:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # One slot
+
+    def _tick_slot(self, work: SlotWork) -> None:
+        own_ms = self._clock.now_ms()
+        now_ms = self._guarded(own_ms)
+        if now_ms is None:
+            work.claim()  # nobody has told the brokers' time yet
+            now_ms = self._guarded(own_ms)
+        assert now_ms is not None
+        is_open = work.slot.state is SlotState.OPEN
+        if is_open and now_ms < own_ms - _MOST_BEHIND_MS and self._monotonic() >= self._heard_ms + _AGAIN_MS:
+            work.hear_the_time()  # the brokers' clock was set forward, or ours is ahead: only they know
+            now_ms = self._guarded(own_ms) or now_ms
+        work.tick(now_ms)
+        if work.slot.state is SlotState.OPEN:
+            self._is_behind |= work.slot.is_behind
+        else:
+            work.close()
+
+    def _guarded(self, own_ms: int) -> int | None:
+        """Now, by the clock that is behind."""
+        return None if self._ahead_ms is None else min(own_ms, self._monotonic() + self._ahead_ms)
+
+    def _appended(self, appended_ms: int) -> None:
+        self._heard_ms = self._monotonic()
+        self._ahead_ms = appended_ms - self._heard_ms
+
+    def _begin(self, partition: int) -> None:
+        assert self._cluster is not None
+        self._works[partition] = SlotWork(
+            TopicPartition(self.topic, partition),
+            cluster=self._cluster,
+            settings=self._own,
+            delete=self._delete,
+            now_ms=self._clock.now_ms,
+            appended=self._appended,
+        )
+
+    def _begin_anew(self, partition: int, error: BaseException, level: str) -> None:
+        """Forget the slot: what it knew may be wrong. There is nothing to undo."""
+        fields = {"slot": f"{self.topic}-{partition}", "error": described(error)}
+        log_event("schedule_slot_begins_anew", level, fields)
+        self._works[partition].close()
+        self._begin(partition)
+        self._again_ms[partition] = self._monotonic() + _AGAIN_MS
+
+    def _delete(self, place: TopicPartition, to: int) -> None:
+        request = [ClientPartition(place.topic, place.partition, to)]
+        for future in self._admin.delete_records(request, request_timeout=_ADMIN_S).values():
+            future.result(_ADMIN_S)
+
+    # Slots come and go
+
+    def _on_assign(self, consumer: Any, partitions: list[ClientPartition]) -> None:
+        consumer.incremental_assign([ClientPartition(each.topic, each.partition, OFFSET_END) for each in partitions])
+        consumer.pause(partitions)  # they are read past this client, which is here for the group only
+        for each in partitions:
+            self._begin(each.partition)
+
+    def _on_revoke(self, consumer: Any, partitions: list[ClientPartition]) -> None:
+        for each in partitions:
+            work = self._works.pop(each.partition, None)
+            if work is not None:
+                work.close()
+
+    # The topic
+
+    def _client_settings(self) -> dict[str, Any]:
+        keep = ("bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl")
+        return {name: value for name, value in self._settings.to_confluent().items() if name.startswith(keep)}
+
+    def _ensure_topic(self) -> None:
+        assert self._cluster is not None
+        try:
+            found = self._cluster.topic(self.topic)
+        except UnknownTopic:
+            if not self._create:
+                raise
+            self._make_topics()
+            found = self._cluster.topic(self.topic)
+        if len(found.leaders) != WHEEL.partitions:
+            raise ConfigError(
+                f"{self.topic}: found {len(found.leaders)} partitions, wanted {WHEEL.partitions}: each is a slot of "
+                "the wheel, and senders count on them"
+            )
+        self._check_config()
+
+    def _make_topics(self) -> None:
+        brokers = len(self._admin.list_topics(timeout=_ADMIN_S).brokers)
+        replicas = self._replicas or min(3, brokers)
+        new = [
+            NewTopic(self.topic, WHEEL.partitions, replicas, config=dict(TOPIC_CONFIG)),
+            NewTopic(f"{self.topic}.dead-letters", 1, replicas),
+        ]
+        for name, future in self._admin.create_topics(new, request_timeout=_ADMIN_S).items():
+            try:
+                future.result(_ADMIN_S)
+            except KafkaException as error:
+                if "EXISTS" not in error.args[0].name():
+                    raise ConfigError(f"{name} was not created: {error.args[0].str()}; create it yourself") from error
+            else:
+                log_event("topic_created", "info", {"topic": name})
+
+    def _check_config(self) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, self.topic)
+        (future,) = self._admin.describe_configs([resource], request_timeout=_ADMIN_S).values()
+        found = {name: entry.value for name, entry in future.result(_ADMIN_S).items()}
+        for name, wanted in TOPIC_CONFIG.items():
+            if name in found and found[name] != wanted:
+                raise ConfigError(
+                    f"{self.topic}: found {name}={found[name]}, wanted {wanted}: messages would be lost, or delivered "
+                    "at the wrong time"
+                )

@@ -1,0 +1,74 @@
+"""`ottla schedule` and `ottla scheduler run`, against a broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ottla import Producer
+from ottla.cli import main
+from ottla.sync.serve.scheduler import Scheduler
+from ottla.testing import Kafka, wait_until
+
+
+@pytest.fixture
+def name(kafka: Kafka, kafka_group: str) -> str:
+    with Scheduler(kafka.bootstrap_servers, name=kafka_group):
+        return kafka_group
+
+
+@pytest.fixture
+def producer(kafka: Kafka, name: str) -> Iterator[Producer[bytes, bytes]]:
+    with Producer(kafka.bootstrap_servers, schedule=name) as made:
+        yield made
+
+
+@pytest.fixture
+def ottla(kafka: Kafka, name: str) -> Callable[..., Result]:
+    def run(*arguments: str) -> Result:
+        environment = {"OTTLA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "COLUMNS": "160"}
+        return CliRunner().invoke(main, ["schedule", *arguments, "--name", name], env=environment)
+
+    return run
+
+
+def test_what_waits_is_listed_shown_and_cancelled(ottla, producer, kafka: Kafka, make_topic: Callable[..., str]):
+    topic = make_topic()
+    producer.send(topic, b"one", key=b"k", deliver_after=7_200, schedule_id="later").result()
+    producer.send(topic, b"two", deliver_after=3_600, schedule_id="sooner").result()
+    producer.send("other", b"three", deliver_after=86_400 * 30).result()
+    listed = ottla("list", "--format", "json").output
+    assert listed.index("sooner") < listed.index("later") < listed.index("other")
+    assert "3 messages wait" in listed
+    assert "1 messages wait" in ottla("list", "--topic", "other").output
+    shown = ottla("show", "later")
+    assert shown.exit_code == 0, shown.output
+    assert topic in shown.output
+    cancelled = ottla("cancel", "later", "--yes")
+    assert cancelled.exit_code == 0, cancelled.output
+    assert "2 messages wait" in ottla("list").output
+    gone = ottla("show", "later")
+    assert gone.exit_code == 2
+    assert "no message waits with the id 'later'" in gone.output
+
+
+def test_a_scheduler_runs_until_it_is_told_to_stop(producer, kafka: Kafka, name: str, make_topic: Callable[..., str]):
+    topic = make_topic()
+    command = [sys.executable, "-m", "ottla", "scheduler", "run", "--name", name]
+    command += ["--bootstrap-servers", kafka.bootstrap_servers]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ))
+    try:
+        producer.send(topic, b"v", deliver_after=0.2).result()
+        wait_until(lambda: len(kafka.consume_all(topic)) == 1, 60, what="the message")
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert b"scheduler_stopped" in said

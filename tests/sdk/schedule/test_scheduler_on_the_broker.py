@@ -1,0 +1,342 @@
+"""The scheduler over the embedded broker, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker_embedded.cluster import EmbeddedCluster
+from broker_embedded.cluster.time import VirtualClock
+from ottla import ConfigError, InputError, Json, Priorities, Producer, UnknownTopic
+from ottla.records import Record
+from ottla.schedule.headers import TOPIC_PREFIX
+from ottla.schedule.wheel import WHEEL
+from ottla.sync.serve import slot_work
+from ottla.sync.serve.scheduler import TOPIC_CONFIG, Scheduler
+from ottla.testing import Kafka, wait_until
+from tests.kit.both_shells import PRODUCERS
+
+TOPIC = TOPIC_PREFIX + "default"
+ALL = range(WHEEL.partitions)
+
+
+@dataclass
+class Setup:
+    cluster: EmbeddedCluster
+    kafka: Kafka
+    clock: Any
+
+    def scheduler(self, **options: Any) -> Scheduler:
+        made = Scheduler(self.cluster.bootstrap_servers, assigned=ALL, clock=self.clock, **options)
+        made.start()
+        return made
+
+    def producer(self, **options: Any) -> Producer[Any, Any]:
+        made: Producer[Any, Any] = Producer(self.cluster.bootstrap_servers, **options)
+        made._clock = self.clock  # type: ignore[assignment]  # a sender whose clock is the cluster's
+        return made
+
+    def create(self, topic: str) -> None:
+        self.cluster.create_topic(topic, config={"retention.ms": -1})
+
+    def values(self, topic: str) -> list[Any]:
+        return [record.value for record in self.kafka.consume_all(topic)]
+
+
+@pytest.fixture
+def setup() -> Iterator[Setup]:
+    with EmbeddedCluster(clock=VirtualClock()) as cluster:
+        yield Setup(cluster, Kafka(cluster.bootstrap_servers, kind="embedded"), _Clock(cluster.clock))
+
+
+class _Clock:
+    """The cluster's clock as the SDK asks for one."""
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+
+    def now_ms(self) -> int:
+        now: int = self.clock.now_ms()
+        return now
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms()
+
+    def advance(self, **amount: int) -> None:
+        self.clock.advance(**amount)
+
+
+def settle(scheduler: Scheduler, topic: str, count: int, setup: Setup) -> list[Record[Any]]:
+    """Tick until so many are delivered: the brokers' time is heard again once a second at the most."""
+
+    def delivered() -> bool:
+        scheduler.tick()
+        return len(setup.kafka.consume_all(topic)) >= count
+
+    wait_until(delivered, 30, what=f"{count} messages")
+    return setup.kafka.consume_all(topic)
+
+
+def test_a_message_comes_when_it_is_due_with_its_own_bytes(setup: Setup) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    start_ms = setup.clock.now_ms()
+    with setup.producer(key=str) as producer:
+        producer.send("t", b"\x00v", key="k", headers=[("a", None), ("b", b"\xff")], deliver_after=3_600)
+        producer.flush()
+    for _ in range(3):
+        scheduler.tick()
+    setup.clock.advance(seconds=3_599)
+    scheduler.tick()
+    assert setup.values("t") == []
+    setup.clock.advance(seconds=1)
+    (record,) = settle(scheduler, "t", 1, setup)
+    scheduler.close()
+    assert (record.raw_key, record.raw_value) == (b"k", b"\x00v")
+    own = [header for header in record.headers if not header[0].startswith("ottla-")]
+    assert own == [("a", None), ("b", b"\xff")]
+    assert record.header_text("ottla-scheduled-due") == str(start_ms + 3_600_000)
+    assert record.timestamp_ms >= start_ms + 3_600_000
+
+
+def test_a_cancel_that_was_acknowledged_in_time_is_honoured(setup: Setup) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    with setup.producer(value=Json(), key=str) as producer:
+        for number in range(4):
+            producer.send("t", number, deliver_after=600, schedule_id=f"id-{number}")
+        producer.send("t", 4, deliver_after=30 * 86_400, schedule_id="far")
+        producer.flush()
+        setup.clock.advance(seconds=599)
+        scheduler.tick()
+        assert producer.cancel("id-1").result(30) == WHEEL.partitions
+        assert producer.cancel("far").result(30) == WHEEL.partitions
+    setup.clock.advance(seconds=1)
+    found = settle(scheduler, "t", 3, setup)
+    assert sorted(int(record.value) for record in found) == [0, 2, 3]
+    for _ in range(12):
+        setup.clock.advance(days=3)
+        scheduler.tick()
+    assert len(setup.values("t")) == 3
+    scheduler.close()
+
+
+def test_a_year_of_messages_each_once_and_never_early(setup: Setup) -> None:
+    """In seconds: moved from slot to slot, schedulers that end anywhere, and a restart for each of them."""
+    setup.create("t")
+    random = Random(5)
+    scheduler = setup.scheduler()
+    start_ms = setup.clock.now_ms()
+    due: dict[int, int] = {}
+    cancelled: set[int] = set()
+    day_ms = 86_400_000
+    with setup.producer(value=Json(), key=str) as producer:
+        while setup.clock.now_ms() < start_ms + 365 * day_ms:
+            if setup.clock.now_ms() < start_ms + 200 * day_ms:
+                for _ in range(8):
+                    number, delay_ms = len(due), random.randint(0, random.choice([1, 9, 160]) * day_ms)
+                    due[number] = setup.clock.now_ms() + delay_ms
+                    producer.send("t", number, deliver_after=delay_ms / 1_000, schedule_id=str(number))
+                producer.flush()
+                gone = random.choice([number for number in due if due[number] > setup.clock.now_ms()])
+                producer.cancel(str(gone)).result(30)
+                cancelled.add(gone)
+            setup.clock.advance(hours=random.choice([7, 100, 400, 800]))
+            if random.random() < 0.2:
+                scheduler.close()
+                scheduler = setup.scheduler()
+            scheduler.tick()
+    records = settle(scheduler, "t", len(due) - len(cancelled), setup)
+    scheduler.close()
+    assert all(record.timestamp_ms >= due[int(record.value)] for record in records)
+    found = [int(record.value) for record in records]
+    assert len(due) > 50
+    assert len(cancelled) > 2
+    assert sorted(found) == sorted(due.keys() - cancelled)
+
+
+def test_what_it_does_with_a_time_to_live_and_a_priority(setup: Setup) -> None:
+    orders = Priorities("orders", ("urgent", "normal"))
+    for topic in orders.topics:
+        setup.create(topic)
+    scheduler = setup.scheduler()
+    due_ms = setup.clock.now_ms() + 60_000
+    with setup.producer() as producer:
+        producer.send(orders, b"u", priority="urgent", deliver_after=60, expires_after=30)
+        at = datetime.fromtimestamp(due_ms / 1_000, UTC)
+        producer.send(orders, b"n", deliver_at=at, expires_at=datetime(2100, 1, 1, tzinfo=UTC))
+    setup.clock.advance(seconds=60)
+    (urgent,) = settle(scheduler, orders.topic("urgent"), 1, setup)
+    (normal,) = settle(scheduler, "orders", 1, setup)
+    scheduler.close()
+    assert urgent.header_text("ottla-expires-at") == str(int(urgent.header_text("ottla-scheduled-due") or 0) + 30_000)
+    assert normal.header_text("ottla-scheduled-due") == str(due_ms // 1_000 * 1_000 + due_ms % 1_000)
+    assert normal.header_text("ottla-expires-at") == "4102444800000"
+
+
+def test_what_cannot_be_delivered_holds_up_nobody(setup: Setup) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    with setup.producer() as producer:
+        producer.send("nowhere", b"lost", key=b"k", deliver_after=1)
+        producer.send("t", b"fine", deliver_after=1)
+        producer.send("t", b"x", partition=7, deliver_after=1)
+    setup.clock.advance(seconds=2)
+    settle(scheduler, "t", 1, setup)
+
+    def given_up() -> bool:
+        setup.clock.advance(seconds=40)
+        scheduler.tick()
+        return len(setup.kafka.consume_all(f"{TOPIC}.dead-letters")) == 2
+
+    wait_until(given_up, 60, what="two dead letters")
+    letters = {record.raw_value: record for record in setup.kafka.consume_all(f"{TOPIC}.dead-letters")}
+    assert letters[b"lost"].header_text("ottla-dlq-topic") == "nowhere"
+    assert letters[b"lost"].header_text("ottla-dlq-error-type") == "UnknownTopic"
+    assert letters[b"lost"].raw_key == b"k"
+    assert setup.values("t") == [b"fine"]
+    scheduler.close()
+
+
+@pytest.mark.parametrize("dies", ["before the commit", "behind the commit"])
+def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
+    setup: Setup, dies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    with setup.producer() as producer:
+        for number in range(50):
+            producer.send("t", b"%d" % number, deliver_after=60)
+    scheduler.tick()
+    setup.clock.advance(seconds=60)
+
+    class Died(Exception):
+        pass
+
+    commit = slot_work.SlotWork._commit
+
+    def dying(self: Any, outgoing: list[Any]) -> str | None:
+        if len(outgoing) < 10:
+            return commit(self, outgoing)
+        if dies == "behind the commit":
+            commit(self, outgoing)
+        raise Died
+
+    def dead() -> bool:
+        try:
+            scheduler.tick()
+        except Died:
+            return True
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slot_work.SlotWork, "_commit", dying)
+        wait_until(dead, 30, what="its death")
+    successor = setup.scheduler()  # the first one is not closed: it lives on as a zombie
+    found = settle(successor, "t", 50, setup)
+    for _ in range(3):
+        scheduler.tick()
+        successor.tick()
+    assert sorted(int(record.value) for record in setup.kafka.consume_all("t")) == sorted(
+        int(record.value) for record in found
+    )
+    assert len(found) == 50
+    for each in (scheduler, successor):
+        each.close()
+
+
+def test_an_hour_that_the_schedulers_clock_is_ahead_delivers_nothing_early(setup: Setup) -> None:
+    setup.create("t")
+    true_clock = setup.clock
+
+    class Ahead:
+        def now_ms(self) -> int:
+            now: int = true_clock.now_ms() + 3_600_000
+            return now
+
+        def monotonic_ms(self) -> int:
+            return self.now_ms()
+
+    scheduler = Scheduler(setup.cluster.bootstrap_servers, assigned=ALL, clock=Ahead())
+    with scheduler, setup.producer() as producer:
+        producer.send("t", b"v", deliver_after=600)
+        producer.flush()
+        for _ in range(5):
+            scheduler.tick()
+        assert setup.values("t") == []
+        setup.clock.advance(seconds=600)
+        settle(scheduler, "t", 1, setup)
+
+
+def test_a_topic_that_would_lose_messages_is_refused(setup: Setup) -> None:
+    setup.cluster.create_topic(TOPIC, partitions=WHEEL.partitions, config={**TOPIC_CONFIG, "retention.ms": "1000"})
+    with pytest.raises(ConfigError, match=r"retention\.ms=1000, wanted -1"):
+        setup.scheduler()
+    setup.cluster.create_topic(TOPIC_PREFIX + "small", partitions=3, config=dict(TOPIC_CONFIG))
+    with pytest.raises(ConfigError, match="found 3 partitions, wanted 64"):
+        setup.scheduler(name="small")
+    with pytest.raises(UnknownTopic):
+        setup.scheduler(name="none", create=False)
+
+
+def test_what_is_no_time_or_no_id_is_refused_at_once(setup: Setup) -> None:
+    with setup.producer() as producer:
+        for wrong in (
+            {"deliver_after": -1},
+            {"deliver_after": 1, "deliver_at": datetime(2030, 1, 1, tzinfo=UTC)},
+            {"deliver_at": datetime(2030, 1, 1)},
+            {"schedule_id": "x"},
+            {"deliver_after": 1, "schedule_id": ""},
+            {"deliver_after": 1, "schedule_id": 7},
+        ):
+            with pytest.raises(InputError):
+                producer.send("t", b"v", **wrong)
+        with pytest.raises(InputError, match="schedule_id"):
+            producer.cancel("")
+    with pytest.raises(ConfigError, match="schedule"):
+        Producer(setup.cluster.bootstrap_servers, schedule="a b")
+
+
+# In a group, in real time
+
+
+@pytest.mark.parametrize("shell", ["threads", "asyncio"])
+async def test_two_schedulers_share_the_slots_and_one_goes(
+    shell: str, kafka: Kafka, make_topic: Callable[..., str], kafka_group: str
+) -> None:
+    topic = make_topic()
+    name = kafka_group
+    schedulers = [Scheduler(kafka.bootstrap_servers, name=name) for _ in range(2)]
+    threads = [threading.Thread(target=scheduler.run, daemon=True) for scheduler in schedulers]
+    schedulers[0].start()
+    for thread in threads:
+        thread.start()
+    try:
+        await asyncio.to_thread(
+            wait_until, lambda: sorted(schedulers[0].slots + schedulers[1].slots) == [*ALL] and schedulers[1].slots, 60
+        )
+        async with PRODUCERS[shell](kafka.bootstrap_servers, value=Json(), key=str, schedule=name) as producer:
+            for number in range(200):
+                producer.send(topic, number, key=str(number), deliver_after=number / 100)
+            producer.send(topic, -1, deliver_after=5, schedule_id="never")
+            await producer.flush()
+            cancel = getattr(producer, "producer", producer).cancel("never")
+            await (cancel if shell == "asyncio" else asyncio.to_thread(cancel.result, 30))
+        schedulers[1].stop()
+        await asyncio.to_thread(threads[1].join, 60)
+        await asyncio.to_thread(wait_until, lambda: len(kafka.consume_all(topic)) == 200, 60)
+        records = kafka.consume_all(topic)
+    finally:
+        for scheduler, thread in zip(schedulers, threads, strict=True):
+            scheduler.stop()
+            await asyncio.to_thread(thread.join, 60)
+    assert sorted(record.value for record in records) == sorted(b"%d" % number for number in range(200))
+    late = [record.timestamp_ms - int(record.header_text("ottla-scheduled-due") or 0) for record in records]
+    assert min(late) >= 0
