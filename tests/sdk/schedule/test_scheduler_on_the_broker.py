@@ -140,15 +140,16 @@ def test_a_year_of_messages_each_once_and_never_early(setup: Setup) -> None:
     with setup.producer(value=Json(), key=str) as producer:
         while setup.clock.now_ms() < start_ms + 365 * day_ms:
             if setup.clock.now_ms() < start_ms + 200 * day_ms:
-                for _ in range(8):
+                for _ in range(12):
                     number, delay_ms = len(due), random.randint(0, random.choice([1, 9, 160]) * day_ms)
                     due[number] = setup.clock.now_ms() + delay_ms
                     producer.send("t", number, deliver_after=delay_ms / 1_000, schedule_id=str(number))
                 producer.flush()
-                gone = random.choice([number for number in due if due[number] > setup.clock.now_ms()])
-                producer.cancel(str(gone)).result(30)
-                cancelled.add(gone)
-            setup.clock.advance(hours=random.choice([7, 100, 400, 800]))
+                if random.random() < 0.5:
+                    gone = random.choice([number for number in due if due[number] > setup.clock.now_ms()])
+                    producer.cancel(str(gone)).result(30)
+                    cancelled.add(gone)
+            setup.clock.advance(hours=random.choice([300, 600, 1_000]))
             if random.random() < 0.2:
                 scheduler.close()
                 scheduler = setup.scheduler()
@@ -158,7 +159,7 @@ def test_a_year_of_messages_each_once_and_never_early(setup: Setup) -> None:
     assert all(record.timestamp_ms >= due[int(record.value)] for record in records)
     found = [int(record.value) for record in records]
     assert len(due) > 50
-    assert len(cancelled) > 2
+    assert cancelled
     assert sorted(found) == sorted(due.keys() - cancelled)
 
 
