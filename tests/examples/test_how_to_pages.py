@@ -40,13 +40,16 @@ def test_the_serdes_page_is_true() -> None:
     run_page("serdes.md")
 
 
-def test_the_testing_page_is_true(kafka: Kafka, make_topic: object, run_app: object, make_secure_kafka: object) -> None:
+def test_the_testing_page_is_true(
+    kafka: Kafka, make_topic: object, run_app: object, make_secure_kafka: object, make_cluster: object
+) -> None:
     names = run_page("testing.md")
     test, secure_test = names["test_orders_are_billed"], names["test_billing_logs_in"]
     assert callable(test)
     test(kafka, make_topic, run_app)
     assert callable(secure_test)
     secure_test(make_secure_kafka)
+    names["test_the_cluster_has_what_billing_needs"](make_cluster)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("page", ["testing.md"])

@@ -512,9 +512,11 @@ class _Reader:
         self.not_read.append(NotRead(part=part, subject=subject, reason=reason))
 
     def _topic_with_all(self, topic: TopicFact) -> TopicFact:
-        partitions = tuple(
-            self._partition_with_all(TopicPartition(topic.name, each.partition), each) for each in topic.partitions
-        )
+        partitions = topic.partitions
+        if self.offsets:  # a list of topics asks for none, and has tens of thousands of partitions
+            partitions = tuple(
+                self._partition_with_all(TopicPartition(topic.name, each.partition), each) for each in partitions
+            )
         return replace(topic, partitions=partitions, settings=self.settings.get(topic.name, {}))
 
     def _partition_with_all(self, place: TopicPartition, fact: PartitionFact) -> PartitionFact:
