@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.admin import groups as group_steps
 from ottla.admin import replicas as replica_steps
 from ottla.admin import resets as reset_steps
 from ottla.admin import settings as setting_steps
 from ottla.admin import topics as topic_steps
+from ottla.admin.asking import Asking
 from ottla.admin.carrying import Carrier
 from ottla.admin.client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
@@ -27,6 +28,8 @@ from ottla.admin.resets import ResetPlan, dump_undo, load_undo
 from ottla.admin.settings import SettingChange
 from ottla.config import TopicSpec
 from ottla.records import TopicPartition
+
+T = TypeVar("T")
 
 
 class AsyncAdmin:
@@ -57,6 +60,10 @@ class AsyncAdmin:
     async def close(self) -> None:
         """As `Admin.close`."""
         await asyncio.to_thread(self._carrier.close)
+
+    async def carry_out(self, asking: Asking[T]) -> T:
+        """As `Admin.carry_out`."""
+        return await self._carrier.run_async(asking)
 
     # The cluster
 
