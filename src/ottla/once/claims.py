@@ -99,7 +99,8 @@ class ClaimRuns:
             for message_id, record in split.by_id.items()
             if message_id not in own and message_id not in waiting and states.get(message_id, 0) is not None
         }
-        fresh = [record for message_id, record in split.by_id.items() if message_id in own - waiting]
+        free = own - waiting
+        fresh = [record for message_id, record in split.by_id.items() if message_id in free]
         copies = [
             *split.copies,
             *(split.by_id[message_id] for message_id in others if states.get(message_id, 0) is None),

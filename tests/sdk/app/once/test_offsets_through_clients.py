@@ -29,6 +29,13 @@ class Ledger:
         serial = "serial primary key" if store.dialect.name == "postgresql" else "integer primary key autoincrement"
         self._session.transaction.execute(f"create table {self.table} (place {serial}, n int)")
 
+    @classmethod
+    def of(cls, store: Any, table: str) -> Ledger:
+        """The same table, over a new connection."""
+        ledger = cls.__new__(cls)
+        ledger.table, ledger._session = table, store.session()
+        return ledger
+
     def add(self, transaction: Any, value: int) -> Any:
         return transaction.execute(f"insert into {self.table} (n) values ({value})")
 
