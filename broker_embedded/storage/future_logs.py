@@ -54,7 +54,6 @@ class FutureLogs:
             if log.topic_id is not None:
                 checkpoints.write_partition_metadata(self._fs, directory, log.topic_id)
             future = self._open_log(directory, log)
-            future.is_settled = False
             if log.log_start_offset:
                 future.truncate_fully_and_start_at(log.log_start_offset)
             future.settle()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.storage.log import Log
-from broker_embedded.storage.log_manager import LogDirView
+from broker_embedded.storage.log_dirs import LogDirView
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -1,0 +1,169 @@
+"""The log directories of one broker: which there are, which have failed, where a new partition goes.
+
+A directory whose disk cannot be believed any more goes offline, and what is in the others goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from broker_embedded.common.errors import BrokerError, StartupError
+from broker_embedded.common.facts import fact
+from broker_embedded.common.filesystem import FileSystem, parent
+from broker_embedded.storage.faults import storage_error, takes_dir_offline
+from broker_embedded.storage.log import Log
+from broker_embedded.storage.log_dir import LogDir
+from ottla_wire.protocol import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+DirListener = Callable[[str, Sequence[Log]], None]
+
+
+@fact
+class LogDirView:
+    """One row of DescribeLogDirs."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    logs: Sequence[Log]
+    futures: Sequence[Log] = ()
+    """Copies of logs that are being moved here."""
+    offline_reason: str | None = None
+    """Why nothing in it is served, or None."""
+
+
+class LogDirs:
+    """Opens the directories, each one locked; StartupError if one cannot be had: then none is locked.
+
+    `logs_in` and `futures_in` say what is in a directory: the logs that are served, and copies that are being made.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        fs: FileSystem,
+        logs_in: Callable[[str], Sequence[Log]],
+        futures_in: Callable[[str], Sequence[Log]],
+    ) -> None:
+        if not paths:
+            raise StartupError("log.dirs is empty: name at least one directory")
+        self._fs = fs
+        self._logs_in = logs_in
+        self._futures_in = futures_in
+        self._listeners: list[DirListener] = []
+        self._dirs: dict[str, LogDir] = {}
+        self.offline: dict[str, str] = {}
+        """Directories whose disk failed while the broker ran, and why. They are not used until the next start."""
+        try:
+            for path in paths:
+                self._dirs[path.rstrip("/")] = LogDir.open(fs, path.rstrip("/"))
+        except StartupError:
+            for log_dir in self._dirs.values():
+                log_dir.release()
+            raise
+
+    def __iter__(self) -> Iterator[LogDir]:
+        """All of them, also those that are offline."""
+        return iter(self._dirs.values())
+
+    def __getitem__(self, path: str) -> LogDir:
+        return self._dirs[path]
+
+    def of(self, log: Log) -> LogDir | None:
+        """Where a log is; None if that is none of these."""
+        return self._dirs.get(parent(log.directory))
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return tuple(self._dirs)
+
+    def bind_identity(self, *, cluster_id: str, node_id: int, new_directory_id: Callable[[], str]) -> dict[str, str]:
+        """Write or check `meta.properties` of each directory; returns directory ids by path."""
+        return {
+            path: log_dir.bind_identity(cluster_id=cluster_id, node_id=node_id, new_directory_id=new_directory_id)
+            for path, log_dir in self._dirs.items()
+        }
+
+    # -- failures
+
+    def add_listener(self, listener: DirListener) -> None:
+        """Tell `listener` which directory went offline, with the logs in it: they serve nothing from now on."""
+        self._listeners.append(listener)
+
+    def fail(self, path: str, reason: str) -> None:
+        """Take a directory offline. What is in the other directories goes on."""
+        if path not in self._dirs or path in self.offline:
+            return
+        logger.error("%s: offline, the other log directories go on: %s", path, reason)
+        self.offline[path] = reason
+        logs = self._logs_in(path)
+        for log in (*logs, *self._futures_in(path)):
+            log.offline_reason = reason
+        for listener in self._listeners:
+            listener(path, logs)
+
+    def refused(self, path: str, error: OSError) -> None:
+        """A disk refused a step: its directory goes offline if it cannot be believed any more."""
+        if takes_dir_offline(error):
+            self.fail(path, f"{error.filename or path}: {error.strerror or error}")
+
+    def log_refused(self, log: Log, error: OSError) -> None:
+        """The same for a step of a log."""
+        self.refused(parent(log.directory), error)
+
+    # -- work
+
+    def each(self, work: Callable[[LogDir], None], *, among: Collection[str] | None = None) -> None:
+        """Do something with every directory that is online, or with those named; one that refuses does not keep the
+        others from it."""
+        for path, log_dir in self._dirs.items():
+            if path in self.offline or (among is not None and path not in among):
+                continue
+            try:
+                work(log_dir)
+            except OSError as error:
+                logger.error("%s", storage_error(error, path=path, doing="writing checkpoints"))
+                self.refused(path, error)
+
+    def make_partition_dir(self, name: str, *, logs: Iterable[Log]) -> str:
+        """The directory of a new partition, where the fewest are; a log directory whose disk fails is passed over."""
+        while True:
+            online = [path for path in self._dirs if path not in self.offline]
+            if not online:
+                raise BrokerError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline: replace the disks, restart"
+                )
+            path = online[0]
+            if len(online) > 1:
+                counts = Counter(parent(log.directory) for log in logs)
+                path = min(online, key=lambda p: counts[p])
+            directory = f"{path}/{name}"
+            try:
+                self._fs.make_dirs(directory)
+            except OSError as error:
+                self.refused(path, error)
+                if path not in self.offline:
+                    raise storage_error(error, path=directory, doing="creating") from error
+            else:
+                return directory
+
+    def describe(self) -> Sequence[LogDirView]:
+        """DescribeLogDirs."""
+        return [self._view(path) for path in self._dirs]
+
+    def _view(self, path: str) -> LogDirView:
+        if path in self.offline:
+            return LogDirView(path=path, total_bytes=-1, usable_bytes=-1, logs=(), offline_reason=self.offline[path])
+        usage = self._fs.usage(path)
+        return LogDirView(
+            path=path,
+            total_bytes=usage.total,
+            usable_bytes=usage.usable,
+            logs=self._logs_in(path),
+            futures=self._futures_in(path),
+        )
