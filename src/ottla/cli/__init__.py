@@ -38,6 +38,7 @@ COMMANDS = {
     "groups": ("ottla.cli.operations.groups:groups", "Consumer groups: lag, offsets and how to undo a change."),
     "pipeline": ("ottla.cli.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
     "produce": ("ottla.cli.produce:produce", "Write records from lines or JSON; copy a topic."),
+    "plan": ("ottla.cli.operations.plan:plan", "Plan by bytes where replicas should be, and carry it out."),
     "quotas": ("ottla.cli.quotas:quotas", "Show and change how much clients may use."),
     "schedule": ("ottla.cli.schedule:schedule", "Delayed messages: see and cancel them."),
     "scheduler": ("ottla.cli.scheduler:scheduler", "Deliver delayed messages when they are due."),

@@ -211,3 +211,28 @@ def _loads(loads: Iterable[BrokerLoad]) -> dict[str, Any]:
         }
         for load in loads
     }
+
+
+def moves_between(file: PlanFile, rollback: PlanFile, model: Model) -> tuple[Move, ...]:
+    """The moves of a run that has begun: to what the file says, from what its rollback says was there before."""
+    before = {entry.place: entry for entry in rollback.entries}
+    found = []
+    for entry in file.entries:
+        old = before.get(entry.place)
+        if old is None:
+            continue  # it was so already when the run began
+        now = model.by_place.get(entry.place)
+        found.append(
+            Move(
+                topic=entry.topic,
+                partition=entry.partition,
+                bytes=0 if now is None else now.size,
+                old=old.replicas,
+                new=entry.replicas,
+                log_dirs=entry.log_dirs or (ANY,) * len(entry.replicas),
+                why=entry.why,
+                batch=entry.batch,
+                rate=0.0 if now is None else now.rate,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,46 @@
+"""`ottla plan`: where replicas should be, judged, carried out, seen through."""
+
+from __future__ import annotations
+
+import click
+
+from ottla.cli.operations.plan.carry_out import cancel, run, status
+from ottla.cli.operations.plan.judge import check
+from ottla.cli.operations.plan.make import (
+    add_brokers,
+    dirs,
+    leaders,
+    rebalance,
+    remove_brokers,
+    replication_factor,
+)
+from ottla.cli.shared.groups import CommandGroup
+
+
+@click.group(cls=CommandGroup)
+def plan() -> None:
+    """Placement: plan by bytes where replicas should be, and carry it out.
+
+    A plan is Kafka's own reassignment JSON. Nothing moves before `ottla plan run`.
+
+    \b
+    Examples:
+      ottla plan rebalance -o rebalance.json
+      ottla plan check rebalance.json
+      ottla plan run rebalance.json --throttle 50MB
+    """
+
+
+for command in (
+    rebalance,
+    add_brokers,
+    remove_brokers,
+    replication_factor,
+    dirs,
+    leaders,
+    check,
+    run,
+    status,
+    cancel,
+):
+    plan.add_command(command)

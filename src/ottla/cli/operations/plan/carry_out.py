@@ -1,0 +1,360 @@
+"""`ottla plan run`, `status` and `cancel`: a plan carried out, and seen through."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.amounts import bytes_text, setting_value
+from ottla.cli.operations.outcome import fail
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.output import Column, Output, is_terminal, prints, say
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.admin import Admin
+    from ottla.admin.placement.executor import Outcome, Progress, RunOptions
+    from ottla.admin.placement.journal import Journal
+    from ottla.admin.placement.model import Model
+    from ottla.admin.placement.plan import Move
+    from ottla.config import Settings
+
+_FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+_POLL = click.option(
+    "--poll",
+    "poll_s",
+    type=click.FloatRange(0.05),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look at the cluster.",
+)
+_EVERY_S = 10.0
+
+
+@click.command()
+@_FILE
+@click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker, as 50MB. Or --no-throttle.")
+@click.option("--no-throttle", is_flag=True, help="Copy as fast as it goes; needed above 1 GiB without --throttle.")
+@click.option(
+    "--moves-per-broker",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Moves at once into and out of one.",
+)
+@click.option("--moves-per-disk", type=click.IntRange(1), default=2, show_default=True, help="Moves at once to a disk.")
+@click.option(
+    "--batch-bytes", default="50GiB", show_default=True, metavar="SIZE", help="Most that is under way at once."
+)
+@click.option(
+    "--max-fill",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.85,
+    show_default=True,
+    help="How full a disk may become; a move waits for room.",
+)
+@click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own.")
+@_POLL
+@click.option(
+    "--give-up-after",
+    "patience_s",
+    type=click.FloatRange(0, min_open=True),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for a broker that is down, or for a move of somebody else.",
+)
+@reaches_a_cluster
+@changes
+def run(
+    file: Path,
+    throttle: str | None,
+    no_throttle: bool,
+    moves_per_broker: int,
+    moves_per_disk: int,
+    batch_bytes: str,
+    max_fill: float,
+    dirs_are_disks: bool,
+    poll_s: float,
+    patience_s: float,
+    kafka: Settings,
+    consent: Consent,
+) -> None:
+    """Carry a plan out, or go on with one: the same command, after Ctrl-C or a kill.
+
+    FILE.journal says what was begun, FILE.rollback.json leads back. Throttles are as before when it ends. Ctrl-C leaves
+    what is under way to the brokers. The exit code is 1 where something was not done.
+
+    \b
+    Examples:
+      ottla plan run rebalance.json --throttle 50MB --yes
+    """
+    from ottla.admin.placement.executor import Executor, RunOptions
+    from ottla.admin.placement.schedule import Pace
+
+    if throttle is not None and no_throttle:
+        raise InputError("found --throttle and --no-throttle, wanted one of them")
+    options = RunOptions(
+        throttle=None if throttle is None else _size("--throttle", throttle),
+        pace=Pace(per_broker=moves_per_broker, per_disk=moves_per_disk, bytes=_size("--batch-bytes", batch_bytes)),
+        max_fill=max_fill,
+        poll_s=poll_s,
+        patience_s=patience_s,
+        dirs_are_disks=dirs_are_disks,
+    )
+    with open_admin(kafka) as admin:
+        moves = _moves_of(admin, file, options, is_new_run=consent)
+        if not moves:
+            say("nothing has to move")
+            return
+        copied = sum(move.copied for move in moves)
+        _check_throttle(options, moves, said=no_throttle or throttle is not None)
+        if not consent.agree(f"Move {bytes_text(copied)} in {len(moves):,} partitions?"):
+            return
+        with _opened(file, admin, moves) as book, _interruptible(file):
+            executor = Executor(admin.carry_out, moves, book, options, report=_Telling())
+            outcome = executor.run()
+    _end(outcome)
+
+
+@click.command()
+@_FILE
+@reaches_a_cluster
+@prints
+def status(file: Path, kafka: Settings, out: Output) -> None:
+    """Say how far a plan is, and what each move waits for. It changes nothing.
+
+    \b
+    Examples:
+      ottla plan status rebalance.json
+    """
+    from ottla.admin import Part
+    from ottla.admin.placement.deciding import Run, decide
+    from ottla.admin.placement.executor import RunOptions
+    from ottla.admin.placement.journal import read_journal, submitted
+
+    with open_admin(kafka) as admin:
+        moves = _moves_of(admin, file, RunOptions(), is_new_run=None)
+        lines = read_journal(_journal(file))
+        facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
+    decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
+    items = [
+        {
+            "topic": each.move.topic,
+            "partition": each.move.partition,
+            "state": each.state.value,
+            "copied": each.copied,
+            "bytes": each.move.copied,
+            "why": each.why,
+        }
+        for each in decision.statuses
+    ]
+    out.items("plan.status/1", _STATUS_COLUMNS, items, empty="the cluster is as the plan wants it")
+
+
+_STATUS_COLUMNS = (
+    Column("topic"),
+    Column("partition", right=True),
+    Column("state"),
+    Column("copied", right=True, text=bytes_text),
+    Column("bytes", right=True, text=bytes_text),
+    Column("why"),
+)
+
+
+@click.command()
+@_FILE
+@click.option("--revert", is_flag=True, help="Move back what is done, too.")
+@click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker while moving back.")
+@_POLL
+@reaches_a_cluster
+@changes
+def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka: Settings, consent: Consent) -> None:
+    """Cancel what is under way of a plan, and take its throttles away. Moves of others stay.
+
+    \b
+    Examples:
+      ottla plan cancel rebalance.json --yes
+      ottla plan cancel rebalance.json --revert --yes
+    """
+    from ottla.admin.placement.executor import Executor, RunOptions
+
+    options = RunOptions(
+        poll_s=poll_s, max_fill=1.0, throttle=None if throttle is None else _size("--throttle", throttle)
+    )
+    with open_admin(kafka) as admin:
+        if not _journal(file).exists():
+            raise InputError(f"{_journal(file)}: found no journal, so nothing of {file} is under way")
+        moves = _moves_of(admin, file, options, is_new_run=None)
+        if not consent.agree(f"Cancel what is under way of {file}{', and move the rest back' if revert else ''}?"):
+            return
+        with _opened(file, admin, moves) as book:
+            outcome = Executor(admin.carry_out, moves, book, replace(options, throttle=None)).cancel()
+        for refused in outcome.refused:
+            say(f"problem: {refused}")
+        if outcome.refused or outcome.throttles_left:
+            _end(outcome)
+        if not revert:
+            done = len(outcome.statuses) - len(outcome.not_done)
+            say(f"cancelled; {done:,} moves are done and stay: --revert moves them back")
+            return
+        back = tuple(
+            replace(each.move, old=each.move.new, new=each.move.old, log_dirs=())
+            for each in outcome.statuses
+            if each not in outcome.not_done
+        )
+        aside = file.with_name(f"{file.name}.revert")
+        with _opened(aside, admin, back) as book, _interruptible(file, f"ottla plan cancel {file} --revert"):
+            _end(Executor(admin.carry_out, back, book, options, report=_Telling()).run())
+
+
+def _moves_of(admin: Admin, file: Path, options: RunOptions, *, is_new_run: Consent | None) -> tuple[Move, ...]:
+    """The moves of the file: those of a run that has begun, or what it changes now if nothing speaks against it."""
+    from ottla.admin import Part
+    from ottla.admin.facts_file import read_bounded
+    from ottla.admin.placement.deciding import reachable_only
+    from ottla.admin.placement.judge import judge
+    from ottla.admin.placement.modelling import model_of
+    from ottla.admin.placement.plan_file import load_plan, moves_between, moves_of
+    from ottla.admin.placement.state import Goals
+
+    wanted = load_plan(read_bounded(file), source=str(file))
+    facts = reachable_only(admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES}))
+    if wanted.cluster_id and wanted.cluster_id != facts.cluster_id:
+        raise InputError(f"{file}: found a plan for the cluster {wanted.cluster_id}, wanted one for {facts.cluster_id}")
+    model: Model = model_of(facts, max_fill=options.max_fill, dirs_are_disks=options.dirs_are_disks)
+    if _has_begun(file, is_run=is_new_run is not None):
+        before = load_plan(read_bounded(_rollback(file)), source=str(_rollback(file)))
+        return moves_between(wanted, before, model)
+    moves = moves_of(wanted, model)
+    if is_new_run is not None:
+        judged = judge(wanted, model, goals=Goals(max_fill=options.max_fill, pace=options.pace))
+        for warning in judged.warnings:
+            say(f"warning: {warning}")
+        if judged.problems:
+            raise InputError(f"{file}: not begun: {'; '.join(judged.problems[:5])} (ottla plan check {file})")
+    return moves
+
+
+def _has_begun(file: Path, *, is_run: bool) -> bool:
+    """Whether this very plan was begun. The journal of another that had this name, and is over, is put aside."""
+    from ottla.admin.placement import journal
+
+    lines = journal.read_journal(_journal(file))
+    if not lines or not _rollback(file).exists():
+        return False
+    if lines[0].get("sha256") == _digest(file):
+        return True
+    if lines[-1]["step"] != journal.DONE:
+        raise InputError(f"{file}: changed since its run began, and {_journal(file)} is not over: put it back")
+    if is_run:
+        for each in (_journal(file), _rollback(file)):
+            each.replace(each.with_name(f"{each.name}.old"))
+    return False
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) -> None:
+    from ottla.admin.placement.throttling import FREE_BYTES, check_rate, suggested_rate
+
+    copied = sum(move.copied for move in moves)
+    if options.throttle is not None:
+        check_rate(options.throttle, moves)
+    elif copied > FREE_BYTES and not said:
+        rate = suggested_rate(moves) // 1_000_000
+        raise InputError(f"{bytes_text(copied)} move: wanted --throttle, such as {rate}MB, or --no-throttle")
+
+
+@contextmanager
+def _opened(file: Path, admin: Admin, moves: tuple[Move, ...]) -> Iterator[Journal]:
+    """The journal, and before it is written to, the file that leads back."""
+    from ottla.admin.facts_file import write_whole
+    from ottla.admin.placement.journal import BEGIN, Journal
+    from ottla.admin.placement.plan_file import dump_rollback
+
+    with Journal(_journal(file)) as book:
+        if not _rollback(file).exists():
+            write_whole(_rollback(file), dump_rollback(moves))
+        if not book.lines:
+            book.write(BEGIN, moves=len(moves), sha256=_digest(file) if file.exists() else None)
+        yield book
+
+
+@contextmanager
+def _interruptible(file: Path, command: str = "") -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("")
+        say("interrupted: what is under way goes on by itself, with its throttle")
+        say(f"  go on:  {command or f'ottla plan run {file}'}")
+        say(f"  cancel: ottla plan cancel {file}")
+        raise
+
+
+def _end(outcome: Outcome) -> None:
+    for each in outcome.not_done:
+        say(f"not done: {each.move.place}: {each.state.value}{f': {each.why}' if each.why else ''}")
+    for left in outcome.throttles_left:
+        say(f"a throttle is left: {left}; the same command takes it away when the broker is back")
+    if not outcome.is_complete:
+        fail()
+    say(f"done: {len(outcome.statuses):,} partitions are where the plan wants them")
+
+
+class _Telling:
+    """Progress on stderr: on a terminal one line that is written over, else a line every ten seconds."""
+
+    def __init__(self) -> None:
+        self._is_watched = is_terminal(sys.stderr)
+        self._next_at = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        import time
+
+        if not self._is_watched and time.monotonic() < self._next_at and progress.done < progress.moves:
+            return
+        self._next_at = time.monotonic() + _EVERY_S
+        text = progress_line(progress)
+        if self._is_watched:
+            click.echo(f"\r\x1b[K{text}", err=True, nl=progress.done == progress.moves)
+        else:
+            say(text)
+
+
+def progress_line(progress: Progress) -> str:
+    """`3 of 7 partitions, 1.2 GiB of 4.8 GiB, 48.1 MiB/s, 75 s left; orders-3 waits for room`."""
+    share = f"{bytes_text(progress.copied)} of {bytes_text(progress.bytes)}"
+    rate = f", {bytes_text(progress.rate)}/s" if progress.rate else ""
+    left = f", {progress.left_s:,.0f} s left" if progress.left_s is not None else ""
+    waits = next((f"; {each.move.place} {each.why}" for each in progress.statuses if each.why), "")
+    problem = f"; {progress.problem}" if progress.problem else ""
+    return f"{progress.done:,} of {progress.moves:,} partitions, {share}{rate}{left}{waits}{problem}"
+
+
+def _size(option: str, text: str) -> int:
+    value: Any = setting_value("throttle.bytes", text)
+    if not value.isascii() or not value.isdigit() or len(value) > 18:
+        raise InputError(f"{option}: found {text!r}, wanted bytes as 50MB or 1GiB")
+    return int(value)
+
+
+def _journal(file: Path) -> Path:
+    return file.with_name(f"{file.name}.journal")
+
+
+def _rollback(file: Path) -> Path:
+    return file.with_name(f"{file.name}.rollback.json")

@@ -1,0 +1,47 @@
+"""`ottla plan check FILE`: what anybody's plan would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.operations.outcome import fail
+from ottla.cli.operations.plan.options import Wishes, plans
+from ottla.cli.operations.plan.showing import show_plan
+from ottla.cli.shared.output import Output, prints, say
+
+if TYPE_CHECKING:
+    from ottla.config import Settings
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@plans
+@prints
+def check(file: Path, wishes: Wishes, kafka: Settings, out: Output) -> None:
+    """Judge a plan: one of Ottla's, of kafka-reassign-partitions, or written by hand.
+
+    It says the bytes to move, the brokers and leaders afterwards, racks that are lost, brokers that are not there. The
+    exit code is 1 where something speaks against it.
+
+    \b
+    Examples:
+      ottla plan check rebalance.json --sample 0s
+    """
+    from ottla.admin.facts_file import read_bounded
+    from ottla.admin.placement.judge import judge
+    from ottla.admin.placement.plan_file import load_plan
+
+    wanted = load_plan(read_bounded(file), source=str(file))
+    judged = judge(wanted, wishes.model(kafka), goals=wishes.goals())
+    show_plan(
+        out, "plan.check/1", judged.plan, problems=list(judged.problems), warnings=list(judged.warnings), file=str(file)
+    )
+    for warning in judged.warnings:
+        say(f"warning: {warning}")
+    for problem in judged.problems:
+        say(f"problem: {problem}")
+    if judged.problems:
+        fail()

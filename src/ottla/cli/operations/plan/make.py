@@ -1,0 +1,165 @@
+"""`ottla plan rebalance`, `add-brokers`, `remove-brokers`, `replication-factor`, `dirs` and `leaders`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.complete import complete_topics
+from ottla.cli.operations.plan.options import Wishes, plans
+from ottla.cli.operations.plan.showing import show_plan
+from ottla.cli.shared.output import Output, prints, say
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.admin.placement.plan import Plan
+    from ottla.config import Settings
+
+_TO = click.option(
+    "-o",
+    "--output",
+    "to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the plan to a file, for `ottla plan run`.",
+)
+
+
+@click.command()
+@_TO
+@plans
+@prints
+def rebalance(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+    """Bring the fullest broker down with as few bytes as possible.
+
+    Lost replicas and racks come first. Leaders are spread by what is written, disks within a broker by bytes.
+
+    \b
+    Examples:
+      ottla plan rebalance --sample 0s
+      ottla plan rebalance --sample 0s -o rebalance.json
+      ottla plan rebalance --sample 0s --exclude '__*' --max-fill 0.7
+    """
+    from ottla.admin.placement import planners
+
+    _finish(planners.rebalance(wishes.model(kafka), goals=wishes.goals(), expired=wishes.deadline()), to, out)
+
+
+@click.command("add-brokers")
+@click.argument("brokers", metavar="ID[,ID...]")
+@_TO
+@plans
+@prints
+def add_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+    """Fill brokers that joined: Kafka moves nothing to them by itself.
+
+    \b
+    Examples:
+      ottla plan add-brokers 3 --sample 0s
+    """
+    from ottla.admin.placement import planners
+
+    plan = planners.add_brokers(
+        wishes.model(kafka), parse_ids(brokers), goals=wishes.goals(), expired=wishes.deadline()
+    )
+    _finish(plan, to, out)
+
+
+@click.command("remove-brokers")
+@click.argument("brokers", metavar="ID[,ID...]")
+@_TO
+@plans
+@prints
+def remove_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+    """Empty brokers, so that they can be stopped; also brokers that are gone.
+
+    \b
+    Examples:
+      ottla plan remove-brokers 1 --exclude orders --exclude '__*' --sample 0s
+    """
+    from ottla.admin.placement import planners
+
+    plan = planners.remove_brokers(
+        wishes.model(kafka), parse_ids(brokers), goals=wishes.goals(), expired=wishes.deadline()
+    )
+    _finish(plan, to, out)
+
+
+@click.command("replication-factor")
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("factor", type=click.IntRange(1))
+@_TO
+@plans
+@prints
+def replication_factor(topic: str, factor: int, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+    """Give every partition of TOPIC so many replicas. Nothing else moves.
+
+    \b
+    Examples:
+      ottla plan replication-factor orders 3 --sample 0s
+    """
+    from ottla.admin.placement import planners
+
+    plan = planners.replication_factor(
+        wishes.model(kafka), {topic: factor}, goals=wishes.goals(), expired=wishes.deadline()
+    )
+    _finish(plan, to, out)
+
+
+@click.command()
+@click.argument("brokers", metavar="[ID[,ID...]]", required=False)
+@_TO
+@plans
+@prints
+def dirs(brokers: str | None, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+    """Even the disks within brokers, of all or of these. No replica changes its broker.
+
+    \b
+    Examples:
+      ottla plan dirs --sample 0s
+    """
+    from ottla.admin.placement import planners
+
+    chosen = None if brokers is None else parse_ids(brokers)
+    plan = planners.spread_dirs(wishes.model(kafka), chosen, goals=wishes.goals(), expired=wishes.deadline())
+    _finish(plan, to, out)
+
+
+@click.command()
+@_TO
+@plans
+@prints
+def leaders(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
+    """Spread writes over brokers by the order of replicas. No byte is copied.
+
+    \b
+    Examples:
+      ottla plan leaders --sample 0s
+    """
+    from ottla.admin.placement import planners
+
+    _finish(planners.balance_leaders(wishes.model(kafka), goals=wishes.goals(), expired=wishes.deadline()), to, out)
+
+
+def parse_ids(text: str) -> list[int]:
+    """`1,2,3` as broker ids."""
+    found = []
+    for part in text.split(","):
+        if not part.strip().isascii() or not part.strip().isdigit() or len(part.strip()) > 10:
+            raise InputError(f"brokers: found {part!r} in {text!r}, wanted ids as in 4,5")
+        found.append(int(part))
+    return found
+
+
+def _finish(plan: Plan, to: Path | None, out: Output) -> None:
+    fields: dict[str, Any] = {}
+    if to is not None:
+        from ottla.admin.facts_file import write_whole
+        from ottla.admin.placement.plan_file import dump_plan
+
+        write_whole(to, dump_plan(plan))
+        fields["file"] = str(to)
+    show_plan(out, f"plan.{plan.kind}/1", plan, **fields)
+    if to is not None:
+        say(f"written to {to}; nothing moves before: ottla plan run {to}")

@@ -1,0 +1,145 @@
+"""What the planning commands have in common: which facts, which topics, which goals."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.cli.operations.amounts import milliseconds
+from ottla.cli.operations.notes import wait
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.admin.facts import ClusterFacts
+    from ottla.admin.placement.model import Model
+    from ottla.admin.placement.state import Goals
+    from ottla.config import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SEARCH_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the options say."""
+
+    facts: tuple[Path, ...]
+    sample: str
+    topics: tuple[str, ...]
+    exclude: tuple[str, ...]
+    max_fill: float
+    tolerance: float
+    dirs_are_disks: bool
+    search_s: float
+
+    def goals(self) -> Goals:
+        from ottla.admin.placement.state import Goals
+
+        return Goals(tolerance=self.tolerance, max_fill=self.max_fill)
+
+    def may_move(self, topic: str) -> bool:
+        wanted = not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return wanted and not any(fnmatchcase(topic, pattern) for pattern in self.exclude)
+
+    def model(self, kafka: Settings) -> Model:
+        """The cluster, read or loaded, with rates where there are two samples."""
+        from ottla.admin.placement.modelling import model_of
+        from ottla.admin.rates import rates_between
+
+        seen = _loaded(self.facts) if self.facts else _read(kafka, milliseconds(self.sample) / 1000)
+        return model_of(
+            seen[-1],
+            rates=rates_between(seen[0], seen[-1]) if len(seen) > 1 else None,
+            max_fill=self.max_fill,
+            may_move=self.may_move,
+            dirs_are_disks=self.dirs_are_disks,
+        )
+
+    def deadline(self) -> Callable[[], bool]:
+        """Whether the time for the search is over."""
+        import time
+
+        until = time.monotonic() + self.search_s
+        return lambda: time.monotonic() >= until
+
+
+def plans(command: F) -> F:
+    """Give a planning command its options, and those that reach a cluster. It is called with `wishes` and `kafka`."""
+
+    @functools.wraps(command)
+    def with_wishes(*args: Any, kafka: Settings, **options: Any) -> Any:
+        own = {name: options.pop(name) for name in Wishes.__slots__}
+        return command(*args, wishes=Wishes(**own), kafka=kafka, **options)
+
+    wrapped: Any = reaches_a_cluster(with_wishes)
+    for option in (
+        click.option(
+            "--search-time",
+            "search_s",
+            type=click.FloatRange(0, min_open=True),
+            default=_SEARCH_S,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to search; then the best that was found is the plan.",
+        ),
+        click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own."),
+        click.option(
+            "--tolerance",
+            type=click.FloatRange(0, 1),
+            default=0.05,
+            show_default=True,
+            help="How far the fullest broker may be above what can be reached.",
+        ),
+        click.option(
+            "--max-fill",
+            type=click.FloatRange(0, 1, min_open=True),
+            default=0.85,
+            show_default=True,
+            help="How full a disk may become, also during the move.",
+        ),
+        click.option("--exclude", multiple=True, metavar="PATTERN", help="Topics that stay as they are; repeatable."),
+        click.option("--topics", multiple=True, metavar="PATTERN", help="Only these topics may move; repeatable."),
+        click.option(
+            "--sample",
+            default="10s",
+            show_default=True,
+            metavar="TIME",
+            help="How long to measure write rates; 0s does not, and weighs leaders by size.",
+        ),
+        click.option(
+            "--facts",
+            multiple=True,
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Plan for a file of `ottla cluster facts` instead of a cluster; two of them are samples.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]  # a command all the same
+
+
+def _loaded(files: tuple[Path, ...]) -> list[ClusterFacts]:
+    from ottla.admin import read_facts_file
+
+    return sorted((read_facts_file(file) for file in files), key=lambda facts: facts.at_ms)
+
+
+def _read(kafka: Settings, seconds: float) -> list[ClusterFacts]:
+    from ottla.admin import Part
+
+    if seconds < 0:
+        raise InputError(f"--sample: found {seconds:g} s, wanted 0s or more")
+    parts = {Part.TOPICS, Part.LOG_DIRS, Part.OFFSETS, Part.MOVES}
+    with open_admin(kafka) as admin:
+        seen = [admin.facts(parts)]
+        if seconds:
+            wait(seconds, "measuring write rates")
+            seen.append(admin.facts(parts))
+    return seen
