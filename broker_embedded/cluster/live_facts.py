@@ -18,12 +18,14 @@ from broker_embedded.cluster.facts import (
     ReplicaFacts,
 )
 from broker_embedded.cluster.faults import Disks, Fault, Faults, Links
+from broker_embedded.cluster.metrics import BrokerFigures
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.metadata.image import ClusterImage, PartitionImage, newest
 from broker_embedded.replication.follower_state import NEVER_MS
 from broker_embedded.replication.partition import Partition, effective_min_isr
 from broker_embedded.server.broker import Broker
+from broker_embedded.server.requests.registry import TABLE
 
 _NAMED_SETTINGS = ("broker.session.timeout.ms", "peer.death.detection.enable", "replica.lag.time.max.ms")
 
@@ -67,6 +69,25 @@ def gather(
             DiskFaultFacts(broker=shown["broker"], kind=shown["kind"], path=shown["path"]) for shown in disks.to_json()
         ),
         settings=_settings(brokers.values()),
+    )
+
+
+def figures_of(broker: Broker) -> BrokerFigures:
+    """What a broker has counted, and what it holds."""
+    replicas = broker.replicas
+    return BrokerFigures(
+        connections=len(broker.server.connections),
+        fetches_waiting=len(replicas.fetches),
+        produces_waiting=len(replicas.produces),
+        isr_shrinks=replicas.in_sync.shrinks,
+        isr_expands=replicas.in_sync.expansions,
+        requests={
+            TABLE[key].key.name: (count, size) for key, (count, size) in broker.dispatcher.tallies.items() if count
+        },
+        log_sizes={
+            (each.topic_partition.topic, each.topic_partition.partition): each.log.size_bytes()
+            for each in replicas.partitions()
+        },
     )
 
 

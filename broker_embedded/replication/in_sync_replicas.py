@@ -55,6 +55,9 @@ class InSyncReplicas:
         self._changes: AlterPartitionManager | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
+        self.shrinks = 0
+        """How often a smaller ISR was asked for."""
+        self.expansions = 0
         if controller is not None:
             self._changes = AlterPartitionManager(
                 node_id=node_id, broker_epoch=broker_epoch, controller=controller, loop=loop, on_settled=self.advance
@@ -132,6 +135,7 @@ class InSyncReplicas:
                 is_eligible=self._is_eligible,
             )
             if change is not None:
+                self.expansions += 1
                 log.info("%s: broker %d has caught up, ISR %s wanted", partition.topic_partition, node, change.nodes)
                 self._changes.submit(partition, change)
 
@@ -205,6 +209,7 @@ class InSyncReplicas:
                 broker_epoch=self._broker_epoch(),
             )
             if change is not None:
+                self.shrinks += 1
                 log.info("%s: ISR %s wanted instead of %s", partition.topic_partition, change.nodes, leading.isr)
                 self._changes.submit(partition, change)
             self.advance(partition)  # who was about to join may have gone

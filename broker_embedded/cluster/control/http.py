@@ -13,6 +13,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from broker_embedded.cluster.metrics import CONTENT_TYPE
+
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 LARGEST = 2**63 - 1
@@ -101,11 +103,12 @@ def check_sender(headers: dict[str, str]) -> None:
 
 
 def encode_response(status: HTTPStatus, body: Any) -> bytes:
-    """The whole response; the connection ends after it."""
-    content = b"" if body is None else json.dumps(body).encode() + b"\n"
+    """The whole response; the connection ends after it. Text is Prometheus', anything else becomes JSON."""
+    is_text = isinstance(body, str)
+    content = b"" if body is None else body.encode() if isinstance(body, str) else json.dumps(body).encode() + b"\n"
     head = [
         f"HTTP/1.1 {status.value} {status.phrase}",
-        "Content-Type: application/json",
+        f"Content-Type: {CONTENT_TYPE if is_text else 'application/json'}",
         f"Content-Length: {len(content)}",
         "Connection: close",
         "Cache-Control: no-store",

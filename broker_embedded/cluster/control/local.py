@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from broker_embedded.cluster.cluster import Cluster
 from broker_embedded.cluster.facts import ClusterFacts, NodeState
 from broker_embedded.cluster.faults import InvalidFault
-from broker_embedded.cluster.live_facts import gather
+from broker_embedded.cluster.live_facts import figures_of, gather
+from broker_embedded.cluster.metrics import BrokerFigures
 from broker_embedded.cluster.time import VirtualClock
 from broker_embedded.common.types import NO_LEADER
 
@@ -34,6 +35,9 @@ class LocalControl:
             links=self.links,
             disks=self.disks,
         )
+
+    def figures(self) -> Mapping[int, BrokerFigures]:
+        return {node: figures_of(broker) for node, broker in self._cluster.brokers.items()}
 
     async def kill_broker(self, node: int, *, lose_unsynced: bool = False) -> None:
         await self._in_state(node, NodeState.RUNNING, NodeState.PAUSED, then=self._cluster.kill)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from broker_embedded.cluster.facts import ClusterFacts
 from broker_embedded.cluster.faults import Disks, Faults, Links
+from broker_embedded.cluster.metrics import BrokerFigures
 
 
 class ClusterControl(Protocol):
@@ -24,6 +26,10 @@ class ClusterControl(Protocol):
 
     def facts(self) -> ClusterFacts:
         """What is true now."""
+        ...
+
+    def figures(self) -> Mapping[int, BrokerFigures]:
+        """What the brokers that run have counted."""
         ...
 
     async def kill_broker(self, node: int, /, *, lose_unsynced: bool = False) -> None:

@@ -14,6 +14,7 @@ from broker_embedded.cluster.explain import explain
 from broker_embedded.cluster.faults import BadDisk
 from broker_embedded.cluster.faults.public import add_from_json
 from broker_embedded.cluster.faults.selector import InvalidFault
+from broker_embedded.cluster.metrics import metrics_text
 
 Answer = tuple[HTTPStatus, Any]
 Route = Callable[[ClusterControl, HttpRequest], Awaitable[Answer]]
@@ -51,6 +52,11 @@ async def answer(control: ClusterControl, request: HttpRequest) -> Answer:
 async def _cluster(control: ClusterControl, request: HttpRequest) -> Answer:
     _only(request, "GET", parts=1)
     return HTTPStatus.OK, control.facts().to_json()
+
+
+async def _metrics(control: ClusterControl, request: HttpRequest) -> Answer:
+    _only(request, "GET", parts=1)
+    return HTTPStatus.OK, metrics_text(control.facts(), control.figures())
 
 
 async def _faults(control: ClusterControl, request: HttpRequest) -> Answer:
@@ -208,6 +214,7 @@ _ROUTES: dict[str, Route] = {
     "clock": _clock,
     "wait": _wait,
     "explain": _explain,
+    "metrics": _metrics,
 }
 
 

@@ -54,6 +54,8 @@ class Dispatcher:
     def __init__(self, services: DispatchedServices) -> None:
         self._services = services
         self._table = TABLE
+        self.tallies: dict[int, list[int]] = {key: [0, 0] for key in TABLE}
+        """Key of an API → its requests so far, and their bytes."""
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Promise[Parts | None] | None:
         """The response's parts, a promise of them, or None if there is none to send."""
@@ -69,6 +71,9 @@ class Dispatcher:
             return None
         if not api.min_version <= version <= api.max_version:
             return self._unsupported(connection, api, header)
+        tally = self.tallies[header.api_key]
+        tally[0] += 1
+        tally[1] += len(frame)
         try:
             request = codec.decode_request(api.key, version, frame, header.body_offset)
         except ProtocolError as error:

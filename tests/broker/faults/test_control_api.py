@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +17,8 @@ from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.cluster.control import ControlServer
 from broker_embedded.cluster.facts import ClusterFacts, NodeState
 from broker_embedded.cluster.faults import Disks, FaultModel, Faults, FaultyFileSystem, InvalidFault, Links, OnLoop
-from broker_embedded.cluster.live_facts import gather
+from broker_embedded.cluster.live_facts import figures_of, gather
+from broker_embedded.cluster.metrics import BrokerFigures
 from broker_embedded.common.errors import StartupError
 from broker_embedded.common.os_filesystem import OsFileSystem
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -48,6 +49,9 @@ class OneBroker:
             links=self.links,
             disks=self.disks,
         )
+
+    def figures(self) -> Mapping[int, BrokerFigures]:
+        return {node: figures_of(broker) for node, broker in self._cluster._cluster.brokers.items()}
 
     async def kill_broker(self, node: int, *, lose_unsynced: bool = False) -> None:
         self.state = NodeState.KILLED
