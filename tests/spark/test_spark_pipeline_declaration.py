@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from metric_values import collected_metrics
 
 from ottla.cli import main
 from ottla.columnar import Cluster, wire_settings
@@ -235,6 +236,33 @@ def test_each_micro_batch_is_logged_with_its_lag_and_rate_and_told_to_the_hooks(
     assert (pipeline.hooks["handled"], pipeline.hooks["malformed"]) == (5, 2)
     metrics = metrics_of("lake", query)
     assert (metrics.rows, metrics.malformed, metrics.lag, metrics.rows_per_second) == (7, 2, 5, 14.0)
+
+
+def test_a_micro_batch_has_the_names_of_services_in_the_meters(pipeline):
+    source = {
+        "numInputRows": 7,
+        "endOffset": {"t": {"0": 5, "1": 2}, "@topic-ids": {"t": "AAAA"}},
+        "latestOffset": {"t": {"0": 9, "1": 3}},
+    }
+    progress = {
+        "batchId": 3,
+        "numInputRows": 7,
+        "sources": [source],
+        "durationMs": {"triggerExecution": 500},
+        "observedMetrics": {"events": {"records": 7, "malformed": 2}},
+    }
+    query = SimpleNamespace(isActive=True, recentProgress=[SimpleNamespace(batchId=3, json=json.dumps(progress))])
+    with collected_metrics() as metrics:
+        report_progress(pipeline, "lake", query, after=2)
+        labels = {"messaging__consumer__group__name": "p", "ottla__handler": "lake"}
+        assert metrics.value("ottla.handler.records", ottla__outcome="handled", **labels) == 5
+        assert metrics.value("ottla.handler.records", ottla__outcome="malformed", **labels) == 2
+        assert metrics.value("messaging.process.duration", **labels) == 1
+        lag = {
+            own["messaging.destination.partition.id"]: point.value
+            for own, point in metrics.points("ottla.consumer.lag.records")
+        }
+        assert lag == {"0": 4, "1": 1}
 
 
 class Remembered:

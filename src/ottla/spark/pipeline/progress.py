@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ottla.records import TopicPartition
 from ottla.spark.checkpoints.checkpoint import is_checkpoint, read_checkpoint
 from ottla.spark.checkpoints.offsets import Offsets, from_json_dict
 from ottla.spark.checkpoints.start_offsets import is_local
-from ottla.telemetry import log_event
+from ottla.telemetry import Listeners, log_event
+from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -95,15 +97,46 @@ def _report(pipeline: Pipeline, sink: str, progress: Mapping[str, Any]) -> None:
         "lag": _lag(progress),
     }
     log_event("pipeline_batch", "info", fields)
-    pipeline.hooks.run_finished(
+    listeners = Listeners.of(pipeline.hooks)
+    topic = ",".join(sorted({p.topic for p in _end_offsets(progress)}))
+    listeners.run_finished(
         group=pipeline.name,
         handler=sink,
-        topic=",".join(sorted({p.topic for p in _end_offsets(progress)})),
+        topic=topic,
         handled=rows - malformed,
         failed=0,
         malformed=malformed,
         skipped=0,
         duration_ms=took_ms,
+    )
+    listeners.run_timed(
+        group=pipeline.name,
+        handler=sink,
+        topic=topic,
+        records=rows,
+        is_batch=True,
+        duration_s=took_ms / 1_000,
+        buffered_s=0.0,
+        end_to_end_s=None,
+    )
+    listeners.measured(group=pipeline.name, member=sink, measure=_measure(sink, progress))
+
+
+def _measure(sink: str, progress: Mapping[str, Any]) -> MemberMeasure:
+    """The lag of each partition, as the source saw it. A query buffers nothing, and its records have no ages."""
+    return MemberMeasure(
+        partitions=tuple(
+            PartitionMeasure(
+                topic_partition=TopicPartition(*name),
+                handler=sink,
+                lag_records=lag,
+                lag_s=None,
+                oldest_unfinished_s=0.0,
+                buffered_records=0,
+                buffered_bytes=0,
+            )
+            for name, lag in sorted(_lags(progress).items())
+        )
     )
 
 
@@ -145,10 +178,14 @@ def _end_offsets(progress: Mapping[str, Any]) -> Offsets:
 
 def _lag(progress: Mapping[str, Any]) -> int:
     """Records behind the end of the topics, as the source saw it when the micro-batch was planned."""
-    lag = 0
+    return sum(_lags(progress).values())
+
+
+def _lags(progress: Mapping[str, Any]) -> Offsets:
+    lags: Offsets = {}
     for source in progress["sources"]:
         latest, end = source.get("latestOffset"), source.get("endOffset")
         if isinstance(latest, dict) and isinstance(end, dict):
             ends = from_json_dict(end)[0]
-            lag += sum(max(0, offset - ends.get(p, 0)) for p, offset in from_json_dict(latest)[0].items())
-    return lag
+            lags |= {p: max(0, offset - ends.get(p, 0)) for p, offset in from_json_dict(latest)[0].items()}
+    return lags
