@@ -1,12 +1,13 @@
 """OpenTelemetry's instruments, which hear what `Hooks` hear. Imported only where a meter provider is: see `listeners`.
 
-Counters and histograms are added to per batch or per run. Gauges are the last measures that were told, read when
-somebody collects: what is not told any more is not shown any more.
+Counters are summed here, per batch and run, and read when somebody collects. Gauges are the last measures that were
+told: what is not told any more is not shown any more.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -28,39 +29,47 @@ _HANDLER: Final = "ottla.handler"
 
 _MOST_ATTEMPTS: Final = 10
 
+_TIMED_EVERY_S: Final = 0.005
+"""Of the runs that end within it one is timed."""
+
 Labels = dict[str, str]
+LabelPairs = tuple[tuple[str, str], ...]
 Row = tuple[str, Labels, float]
 
 
 class Metrics(Hooks):
     """The instruments of one meter provider. Every method may be called from any thread."""
 
-    def __init__(self, provider: MeterProvider) -> None:
+    def __init__(self, provider: MeterProvider, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self.provider = provider
         meter = provider.get_meter(SCOPE, schema_url=SCHEMA_URL)
+        self._now_s = now_s
         self._lock = threading.Lock()
         self._members: dict[tuple[str, str], MemberMeasure] = {}
         self._queued: dict[str, int] = {}
         self._brokers: dict[str, Sequence[BrokerMeasure]] = {}
-        self._write: dict[str, Callable[[float, Labels], None]] = {}
+        self._sums: dict[str, dict[LabelPairs, float]] = {}
+        self._timed_s: dict[tuple[str, str], float] = {}
+        self._record: dict[str, Callable[[float, Labels], None]] = {}
         for metric in METRICS.values():
             if metric.kind == "gauge":
                 meter.create_observable_gauge(metric.name, [self._reader(metric)], metric.unit, metric.meaning)
             elif metric.kind == "counter":
-                self._write[metric.name] = meter.create_counter(metric.name, metric.unit, metric.meaning).add
+                self._sums[metric.name] = {}
+                meter.create_observable_counter(metric.name, [self._counted(metric)], metric.unit, metric.meaning)
             else:
-                histogram = meter.create_histogram(
+                self._record[metric.name] = meter.create_histogram(
                     metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.buckets
-                )
-                self._write[metric.name] = histogram.record
+                ).record
 
     # What is counted
 
     def fetched(self, *, group: str, topic: str, records: int, size_bytes: int) -> None:
-        labels = {_GROUP: group, _TOPIC: topic}
-        self._write["messaging.client.consumed.messages"](records, labels)
-        self._write["ottla.consumer.fetched.size"](size_bytes, labels)
-        self._write["ottla.consumer.batch.records"](records, labels)
+        labels = ((_GROUP, group), (_TOPIC, topic))
+        self._add("messaging.client.consumed.messages", records, labels)
+        self._add("ottla.consumer.fetched.size", size_bytes, labels)
+        if self._is_due("fetched", group + topic):
+            self._record["ottla.consumer.batch.records"](records, dict(labels))
 
     def run_finished(
         self,
@@ -74,12 +83,12 @@ class Metrics(Hooks):
         skipped: int,
         duration_ms: int,
     ) -> None:
-        labels = {_GROUP: group, _TOPIC: topic, _HANDLER: handler}
-        self._write["ottla.handler.runs"](1, labels)
-        counts = {"handled": handled, "failed": failed, "malformed": malformed, "skipped": skipped}
-        for outcome, count in counts.items():
+        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler))
+        self._add("ottla.handler.runs", 1, labels)
+        counts = (("handled", handled), ("failed", failed), ("malformed", malformed), ("skipped", skipped))
+        for outcome, count in counts:
             if count:
-                self._write["ottla.handler.records"](count, {**labels, "ottla.outcome": outcome})
+                self._add("ottla.handler.records", count, (*labels, ("ottla.outcome", outcome)))
 
     def run_timed(
         self,
@@ -93,39 +102,62 @@ class Metrics(Hooks):
         buffered_s: float,
         end_to_end_s: float | None,
     ) -> None:
+        if not self._is_due(handler, group + topic):
+            return
         labels = {_GROUP: group, _TOPIC: topic, _HANDLER: handler}
-        self._write["messaging.process.duration"](duration_s if is_batch else duration_s / records, labels)
-        self._write["ottla.consumer.buffer.duration"](buffered_s, labels)
+        self._record["messaging.process.duration"](duration_s if is_batch else duration_s / records, labels)
+        self._record["ottla.consumer.buffer.duration"](buffered_s, labels)
         if end_to_end_s is not None:
-            self._write["ottla.consumer.end_to_end.duration"](end_to_end_s, labels)
+            self._record["ottla.consumer.end_to_end.duration"](end_to_end_s, labels)
 
     def event(self, *, group: str, event: str) -> None:
-        self._write["ottla.consumer.events"](1, {_GROUP: group, "ottla.event": event})
+        self._add("ottla.consumer.events", 1, ((_GROUP, group), ("ottla.event", event)))
 
     def expired(self, *, group: str, handler: str, topic: str, records: int) -> None:
-        labels = {_GROUP: group, _TOPIC: topic, _HANDLER: handler, "ottla.outcome": "expired"}
-        self._write["ottla.handler.records"](records, labels)
+        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler), ("ottla.outcome", "expired"))
+        self._add("ottla.handler.records", records, labels)
 
     def decided(self, *, group: str, topic: str, event: str, kind: str, attempts: int) -> None:
         shown = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
-        labels = {_GROUP: group, _TOPIC: topic, "ottla.event": event, "ottla.failure.kind": kind}
-        self._write["ottla.consumer.failures"](1, {**labels, "ottla.attempt": shown})
+        labels = ((_GROUP, group), (_TOPIC, topic), ("ottla.event", event), ("ottla.failure.kind", kind))
+        self._add("ottla.consumer.failures", 1, (*labels, ("ottla.attempt", shown)))
 
     def commit_answered(self, *, group: str, duration_s: float, error: str) -> None:
-        labels = {_GROUP: group, **({_ERROR: error} if error else {})}
-        self._write["ottla.consumer.commits"](1, labels)
-        self._write["messaging.client.operation.duration"](duration_s, {_OPERATION: "commit", **labels})
+        labels = ((_GROUP, group), *_error(error))
+        self._add("ottla.consumer.commits", 1, labels)
+        self._record["messaging.client.operation.duration"](duration_s, {_OPERATION: "commit", **dict(labels)})
 
     def rebalanced(self, *, group: str, kind: str, partitions: int, duration_s: float) -> None:
-        self._write["ottla.consumer.rebalance.duration"](duration_s, {_GROUP: group, "ottla.rebalance.kind": kind})
+        self._record["ottla.consumer.rebalance.duration"](duration_s, {_GROUP: group, "ottla.rebalance.kind": kind})
 
     def sent(self, *, client: str, topic: str, records: int, error: str) -> None:
-        labels = {_TOPIC: topic, _CLIENT: client, **({_ERROR: error} if error else {})}
-        self._write["messaging.client.sent.messages"](records, labels)
+        self._add("messaging.client.sent.messages", records, ((_TOPIC, topic), (_CLIENT, client), *_error(error)))
 
     def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
         labels = {_OPERATION: "send", _TOPIC: topic, _CLIENT: client}
-        self._write["messaging.client.operation.duration"](duration_s, labels)
+        self._record["messaging.client.operation.duration"](duration_s, labels)
+
+    def _add(self, name: str, more: float, labels: LabelPairs) -> None:
+        # Summed here and read when somebody collects: adding to an instrument costs ten times as much.
+        sums = self._sums[name]
+        with self._lock:
+            sums[labels] = sums.get(labels, 0) + more
+
+    def _is_due(self, what: str, of: str) -> bool:
+        """Whether it is to be timed. Recording in a histogram costs some ten microseconds; a run of a fast handler is
+        worth no more than a hundred, and there are thousands of them a second."""
+        now_s = self._now_s()
+        if now_s - self._timed_s.get((what, of), -1.0) < _TIMED_EVERY_S:
+            return False
+        self._timed_s[what, of] = now_s
+        return True
+
+    def _counted(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def read(_: CallbackOptions) -> Iterable[Observation]:
+            with self._lock:
+                return [Observation(value, dict(labels)) for labels, value in self._sums[metric.name].items()]
+
+        return read
 
     # What is measured
 
@@ -171,6 +203,10 @@ class Metrics(Hooks):
             for row, labels, value in _of_brokers(client, brokers):
                 if row == name:
                     yield labels, value
+
+
+def _error(error: str) -> LabelPairs:
+    return ((_ERROR, error),) if error else ()
 
 
 def _of_member(group: str, measure: MemberMeasure) -> Iterator[Row]:

@@ -81,7 +81,7 @@ _ROWS: Final = (
         "histogram",
         "s",
         "What a handler took for a record, the mean of each run; a batch handler for its batch. Runs of a slow handler "
-        "are short: above a millisecond per record they get down to one.",
+        "are short: above a millisecond per record they get down to one. One in five milliseconds is timed.",
         (_GROUP, _TOPIC, _HANDLER),
         DURATION_BUCKETS_S,
     ),

@@ -32,9 +32,6 @@ from ottla.telemetry.tracing import failed
 MOST_LINKS: Final = 128
 """What an SDK keeps of a span's links by default."""
 
-NOTHING: Final = Context()
-"""No parent: a span in it is the first of its trace."""
-
 Attributes = dict[str, str | int | bool]
 
 
@@ -49,6 +46,10 @@ class _HeaderGetter(Getter[Sequence[Header]]):
 _GETTER: Final = _HeaderGetter()
 
 
+NOTHING: Final = Context()
+"""No parent: a span in it is the first of its trace."""
+
+
 class RemoteContext(Context):
     """The context in a record's headers, read when somebody asks for it: most handlers ask for nothing.
 
@@ -58,9 +59,9 @@ class RemoteContext(Context):
     __slots__ = ("_headers", "_read")
 
     def __init__(self, headers: Sequence[Header]) -> None:
-        super().__init__()
+        # The dictionary that it is stays empty. Not `super().__init__()`: this runs for each record.
         self._headers: Sequence[Header] | None = headers
-        self._read: Context = Context()
+        self._read: Context = NOTHING
 
     def read(self) -> Context:
         """The context as OpenTelemetry makes it."""
