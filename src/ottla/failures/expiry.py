@@ -19,7 +19,7 @@ from ottla.errors import ConfigError, InputError
 from ottla.failures.outcomes import Dead, Skip
 from ottla.failures.redrive import first_timestamp_of
 from ottla.failures.retry_headers import retry_state_of
-from ottla.records import Header, Headers, Record, last_header, with_headers
+from ottla.records import Header, Headers, Record, last_header, with_header
 
 __all__ = ["EXPIRES_HEADER", "Expiry", "Moment", "Span", "expires_at_of", "with_expiry"]
 
@@ -122,9 +122,9 @@ class Expiry:
     def deadlines(self, records: Sequence[Record[Any]]) -> dict[int, int] | None:
         """Offset → when the record expires, of those that do; None when none of them does, the usual case.
 
-        Once per run: what costs per record is a look whether it has headers. [M: 0.03 µs]
+        Once per run: what costs per record is a look at its headers.
         """
-        candidates = records if self.ttl_ms is not None else with_headers(records)
+        candidates = records if self.ttl_ms is not None else with_header(records, EXPIRES_HEADER)
         found: dict[int, int] = {}
         for record in candidates:
             expires_ms = self.expires_ms(record)

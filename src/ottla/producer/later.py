@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, moment_ms, span_ms
-from ottla.records import Header, topic_problem
+from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import CANCEL_HEADERS, message_headers, schedule_topic
 from ottla.schedule.wheel import WHEEL
 
@@ -17,8 +16,7 @@ _LONGEST_ID: Final = 200
 """Characters of an id. It travels in every record that cancels it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(NamedTuple):
     """When a record is to be delivered, and under which id."""
 
     due_ms: int | None
@@ -52,7 +50,7 @@ def later_of(
 
 
 def scheduled(
-    later: Later, topic: str, partition: int | None, key: bytes | None, headers: list[Header], now_ms: int
+    later: Later, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
 ) -> tuple[int, list[Header]]:
     """(the slot, the headers) of the record that waits. Its key is the id, its value that of the message."""
     due_ms = now_ms + (later.delay_ms or 0) if later.due_ms is None else later.due_ms

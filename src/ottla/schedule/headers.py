@@ -34,6 +34,11 @@ DEFAULT_NAME: Final = "default"
 _MOST_DIGITS: Final = 18
 
 
+_MESSAGE: Final[Header] = (KIND, b"message")
+_TOPIC, _DUE, _DELAY = PREFIX + "topic", PREFIX + "due", PREFIX + "delay"
+_KEY, _PARTITION, _TTL = PREFIX + "key", PREFIX + "partition", PREFIX + "ttl"
+
+
 def schedule_topic(name: str) -> str:
     """The topic of a schedule."""
     return TOPIC_PREFIX + name
@@ -95,12 +100,21 @@ def message_headers(
     ttl_ms: int | None,
 ) -> list[Header]:
     """The headers of a message that waits."""
-    numbers = {"partition": partition, "due": due_ms, "delay": delay_ms, "ttl": ttl_ms}
-    family: list[Header] = [(KIND, b"message"), (PREFIX + "topic", topic.encode())]
-    family += [(PREFIX + name, b"%d" % number) for name, number in numbers.items() if number is not None]
+    # Terse: it is called for each send.
+    found = [header for header in own if not header[0].startswith(PREFIX)] if own else []
+    found.append(_MESSAGE)
+    found.append((_TOPIC, topic.encode()))
+    if due_ms is not None:
+        found.append((_DUE, b"%d" % due_ms))
+    if delay_ms is not None:
+        found.append((_DELAY, b"%d" % delay_ms))
     if key is not None:
-        family.append((PREFIX + "key", key))
-    return [*(header for header in own if not header[0].startswith(PREFIX)), *family]
+        found.append((_KEY, key))
+    if partition is not None:
+        found.append((_PARTITION, b"%d" % partition))
+    if ttl_ms is not None:
+        found.append((_TTL, b"%d" % ttl_ms))
+    return found
 
 
 CANCEL_HEADERS: Final[tuple[Header, ...]] = ((KIND, b"cancel"),)

@@ -145,7 +145,7 @@ def test_a_year_of_messages_each_once_and_never_early(setup: Setup) -> None:
                     due[number] = setup.clock.now_ms() + delay_ms
                     producer.send("t", number, deliver_after=delay_ms / 1_000, schedule_id=str(number))
                 producer.flush()
-                if random.random() < 0.5:
+                if len(cancelled) < 2:  # each is in all slots, and opens all of them
                     gone = random.choice([number for number in due if due[number] > setup.clock.now_ms()])
                     producer.cancel(str(gone)).result(30)
                     cancelled.add(gone)

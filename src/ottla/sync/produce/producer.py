@@ -356,8 +356,8 @@ class Producer(Generic[V_contra, K_contra]):
                 )
                 expires_after = None
                 target, now_ms = topic, self._clock.now_ms()
-                headers = header_list(topic, headers)[0]
-                self.check_size(topic, key, value, headers)
+                if most + 1_000 > self._limit_of.get(topic, -1) or headers:
+                    self.check_size(topic, key, value, header_list(topic, headers)[0])
                 if expires_at is not None:
                     headers = with_expiry(topic, headers, expires_after=None, expires_at=expires_at, now_ms=now_ms)
                     expires_at = None

@@ -21,6 +21,8 @@ from ottla.wire_client.records import read_chunk
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _COMMIT_TIMEOUT_S: Final = 30.0
+_ANY_TIME: Final = 0
+"""In ListOffsets: the first record of all, with its timestamp."""
 
 
 class SlotWork:
@@ -107,16 +109,8 @@ class SlotWork:
 
     def _look(self) -> Seen:
         start = self._cluster.list_offsets({self._place: EARLIEST})[self._place][0]
-        end = self._cluster.list_offsets({self._place: LATEST})[self._place][0]
-        offset = start
-        while offset < end:
-            chunk = read_chunk(self._cluster, self._place, offset)
-            if chunk.records:
-                return Seen(start, chunk.records[0].timestamp_ms)
-            if chunk.next_offset <= offset:
-                break
-            offset = chunk.next_offset
-        return Seen(start, None)
+        first, first_ms = self._cluster.list_offsets({self._place: _ANY_TIME})[self._place]
+        return Seen(start, None if first < 0 else first_ms)
 
     def _write(self, write: Write) -> str | None:
         outgoing = [delivered(message) for message in write.deliver]
