@@ -30,6 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PORTS = ("9092", "8080")
+COMMAND_S = 600
+"""A command that has not ended by then hangs. Spark's needs half a minute of two idle cores."""
 BLOCK = re.compile(
     r'^## (?P<section>[^\n]+)$|^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$',
     re.MULTILINE | re.DOTALL,
@@ -160,7 +162,13 @@ class Follower:
         deadline = time.monotonic() + 30
         while True:
             done = subprocess.run(
-                command, shell=True, cwd=self.folder, env=self.environment, text=True, capture_output=True, timeout=180
+                command,
+                shell=True,
+                cwd=self.folder,
+                env=self.environment,
+                text=True,
+                capture_output=True,
+                timeout=COMMAND_S,
             )
             problem = self._difference(command, wanted, done)
             if problem is None:
