@@ -10,7 +10,7 @@ from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import ClusterFacts, Part, whole_number
 from ottla.records import TopicPartition
 
-_MOVE = "kafka-reassign-partitions, from the fullest to the emptiest"
+_MOVE = "ottla plan rebalance -o FILE, then ottla plan run FILE"
 _NO_RATE = (1 << 63) - 1
 
 
@@ -68,7 +68,7 @@ def empty_brokers(seen: Evidence) -> Iterator[Found]:
     "A log directory is empty",
     reads={Part.LOG_DIRS},
     why="A disk that is added to a broker gets replicas of new partitions only. What is there stays where it is.",
-    fix="kafka-reassign-partitions with log_dirs, from the fullest to the emptiest",
+    fix="ottla plan dirs -o FILE, then ottla plan run FILE",
 )
 def empty_dirs(seen: Evidence) -> Iterator[Found]:
     for broker in seen.live:
@@ -129,7 +129,7 @@ def astray(seen: Evidence) -> Iterator[Found]:
     samples=2,
     why="A partition is written through its leader. Leaders are counted, not weighed, so the busy partitions of a topic"
     " may all be led by one broker.",
-    fix="another first replica for its busiest partitions (kafka-reassign-partitions, then ottla cluster elect)",
+    fix="ottla plan leaders -o FILE, then ottla plan run FILE",
 )
 def busy_leader(seen: Evidence) -> Iterator[Found]:
     rates = seen.rates
@@ -203,7 +203,7 @@ def crowded(seen: Evidence) -> Iterator[Found]:
     why="A replica that moves is copied from the leader. Below the rate at which the partition is written a throttle"
     " never"
     " lets it arrive; a full or fenced target does not either.",
-    fix="a higher throttle, room on the target, or kafka-reassign-partitions --cancel",
+    fix="ottla plan run FILE with a higher --throttle, room on the target, or ottla plan cancel FILE",
 )
 def stuck_moves(seen: Evidence) -> Iterator[Found]:
     if seen.before is None or seen.facts.at_ms - seen.before.at_ms < seen.limits.stuck_move_ms:

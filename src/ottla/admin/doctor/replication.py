@@ -203,7 +203,7 @@ def internal_topics(seen: Evidence) -> Iterator[Found]:
     reads={Part.TOPICS},
     why="Brokers say in which rack (or zone) they are, so that the copies of a partition are spread over racks. Kafka"
     " does that only for new partitions, and only if all brokers say it.",
-    fix="kafka-reassign-partitions with replicas in different racks; broker.rack in server.properties of every broker",
+    fix="broker.rack in server.properties of every broker; then ottla plan rebalance -o FILE, ottla plan run FILE",
 )
 def racks(seen: Evidence) -> Iterator[Found]:
     rack_of = {broker.id: broker.rack for broker in seen.facts.brokers}
