@@ -53,6 +53,7 @@ which are in development; `OTEL_SEMCONV_STABILITY_OPT_IN=messaging/dup` sets the
 | `send <topic>` | producer | one record, or one `send_many` | the current span, or the headers' |
 | `process <topic>` | consumer | one delivery of a record | its producer; a retry links to the one before |
 | `process <topic>` | consumer | one delivery of a batch | none; links to the producers, 128 at most |
+| `receive <topic>` | client | records that a pulled consumer took | the current span; links to the producers |
 
 What becomes of a record that failed is an event of its span, named as the log event.
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.app.producers import AsyncAppProducer as AsyncAppProducer
     from ottla.app.producers import AsyncPromise as AsyncPromise
     from ottla.app.producers import Promise as Promise
+    from ottla.app.receive_spans import context_of as context_of
     from ottla.config import TopicSpec as TopicSpec
     from ottla.config.priorities import Priorities as Priorities
     from ottla.consumer import AtMostOnce as AtMostOnce
@@ -138,6 +139,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.sync.produce.delivery": ["Delivery"],
         "ottla.sync.produce.producer": ["Producer"],
         "ottla.sync.produce.shared": ["close_shared_producers", "shared_producer"],
+        "ottla.app.receive_spans": ["context_of"],
         "ottla.telemetry": ["configure_logging", "configure_tracing"],
     },
 )

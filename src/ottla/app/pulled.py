@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Generic
 
 from ottla.app.member import Member, MemberOptions
 from ottla.app.pulling import decoder, malformed_part, pull_plan
+from ottla.app.receive_spans import tell_received
 from ottla.app.retry_settings import with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
@@ -77,6 +78,7 @@ class PulledConsumer(Generic[V_co]):
         self._has_dead_letters = dead_letter_topic is not None
         self._sink = self._sink_type(bootstrap_servers, settings_beside(settings, producer_settings))
         self._drain_s = drain_s
+        self._group = group
         self._decoder = decoder(group, value, key)
         self._expiry = Expiry.declared(
             "Consumer",
@@ -219,6 +221,7 @@ class PulledConsumer(Generic[V_co]):
     def _taken(self, opened: OpenRun, has_malformed: bool, result: RunResult | None) -> None:
         """The records of a run were decoded: they wait for the caller. With a `result` they must be decoded later."""
         run = opened.run
+        tell_received(run, group=self._group)
         if result is not None:
             self._book.close(opened)
             self._engine.finish(RunFinished(run, result))

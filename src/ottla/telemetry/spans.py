@@ -237,6 +237,11 @@ class Spans:
             failed("span", error)
         return OpenSpan(span) if span.is_recording() else None
 
+    def received(self, topic: str, attributes: Attributes) -> OpenSpan | None:
+        """The span of records that were asked for. Returns it if it is recorded."""
+        span = self.start(f"receive {topic}", SpanKind.CLIENT, attributes, contexts.get_current())
+        return OpenSpan(span) if span is not None and span.is_recording() else None
+
     @staticmethod
     def headers_with(headers: Sequence[Header], context: Context) -> Sequence[Header]:
         """The headers with a context's own, never over what is there."""

@@ -10,12 +10,15 @@ import pytest
 from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import SpanKind
 from span_trees import Recorder, recorded_spans
 
 from ottla import (
     App,
+    AsyncConsumer,
     AsyncProducer,
     CommitPolicy,
+    Consumer,
     Context,
     Dead,
     Json,
@@ -25,6 +28,7 @@ from ottla import (
     RetryPolicy,
     RetryTopics,
     Skip,
+    context_of,
 )
 
 OFTEN = CommitPolicy(every_s=0.05)
@@ -415,3 +419,25 @@ def test_a_broken_span_processor_stops_nothing(
         shell.stop(service.app)
 
     assert handled == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+async def test_a_pulled_consumer_links_what_it_takes_and_gives_the_trace_of_a_record(
+    kafka: Any, kafka_topic: str, kafka_group: str, recorder: Recorder, kind: str
+) -> None:
+    with Producer(kafka.bootstrap_servers) as producer:
+        producer.send(kafka_topic, b"1")
+    options: dict[str, Any] = {"group": kafka_group, "bootstrap_servers": kafka.bootstrap_servers}
+    record: Any
+    if kind == "threads":
+        with Consumer(kafka_topic, **options) as consumer:
+            (record,) = await asyncio.to_thread(consumer.poll, 30)
+    else:
+        async with AsyncConsumer(kafka_topic, **options) as async_consumer:
+            (record,) = await async_consumer.poll(30)
+    with recorder.tracer.start_as_current_span("charge", context=context_of(record)):
+        pass
+
+    assert recorder.tree({kafka_topic: "orders"}) == ["send orders", "  charge", "receive orders x1 links=1"]
+    (received,) = recorder.named("receive")
+    assert received.kind is SpanKind.CLIENT
