@@ -112,7 +112,7 @@ def test_kafka_python(secure: SecureKafka, topic: str) -> None:
         producer.send(topic, value)
     producer.flush(timeout=30)
     producer.close()
-    consumer = KafkaConsumer(topic, **arguments, auto_offset_reset="earliest", consumer_timeout_ms=30_000)
+    consumer = KafkaConsumer(topic, **arguments, auto_offset_reset="earliest", consumer_timeout_ms=90_000)
     found = [record.value for record in islice(consumer, len(VALUES) + 1)]
     consumer.close()
     assert found == [*VALUES, LARGE]
