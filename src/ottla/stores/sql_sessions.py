@@ -138,6 +138,12 @@ class Operations:
     def pass_offset(self, consumer: str, name: TopicPartition, next_offset: int, epoch: int) -> Operation[None]:
         yield self.dialect.pass_offset, _position(consumer, name, next_offset, epoch)
 
+    def list_offsets(self, consumer: str) -> Operation[Rows]:
+        return (yield self.dialect.list_offsets, {"consumer": consumer})
+
+    def reset_offset(self, consumer: str, name: TopicPartition, next_offset: int) -> Operation[None]:
+        yield self.dialect.reset_offset, _position(consumer, name, next_offset, 0)
+
     def read_offset(self, consumer: str, name: TopicPartition) -> Operation[Start | None]:
         rows = yield (
             self.dialect.read_offset,
@@ -204,6 +210,14 @@ class SqlSession:
 
     def read_offset(self, consumer: str, partition: TopicPartition) -> Start | None:
         return self._alone(self._operations.read_offset(consumer, partition))
+
+    def list_offsets(self, consumer: str) -> Rows:
+        """(topic, partition, next offset, epoch, member, time of the last change) of each of its partitions."""
+        return self._alone(self._operations.list_offsets(consumer))
+
+    def reset_offset(self, consumer: str, partition: TopicPartition, next_offset: int) -> None:
+        """Set where a partition goes on, and fence its owner."""
+        self._alone(self._operations.reset_offset(consumer, partition, next_offset))
 
     def claim(self, consumer: str, ids: Sequence[str], *, owner: str, lease_ms: int) -> Collection[str]:
         return self._alone(self._operations.claim(consumer, ids, owner, lease_ms))

@@ -1,0 +1,178 @@
+"""`ottla offsets`: the offsets that a group keeps in its own database (`offsets=` of a handler)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.cli.operations.complete import complete_groups, complete_topics
+from ottla.cli.operations.outcome import changing
+from ottla.cli.operations.places import parse_topics
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.errors import InputError
+from ottla.records import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin
+    from ottla.config import Settings
+    from ottla.stores.sql_sessions import SqlSession
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", right=True),
+    Column("next", right=True),
+    Column("lag", right=True),
+    Column("epoch", right=True),
+    Column("member"),
+    Column("updated_at"),
+)
+
+
+def _names_a_store(command: F) -> F:
+    return click.option(
+        "--store",
+        required=True,
+        metavar="DATABASE",
+        envvar="OTTLA_STORE",
+        help="postgresql://host/database, or the path of a SQLite file. Passwords: PGPASSWORD or ~/.pgpass.",
+    )(command)
+
+
+@click.group(cls=CommandGroup)
+def offsets() -> None:
+    """Offsets that a group keeps in its own database: see and set them.
+
+    \b
+    Examples:
+      ottla offsets show billing --store postgresql://db/billing
+      ottla offsets reset billing --store billing.db --topic orders:0 --to earliest --dry-run
+    """
+
+
+@offsets.command()
+@click.argument("group", shell_complete=complete_groups)
+@_names_a_store
+@reaches_a_cluster
+@prints
+def show(group: str, store: str, kafka: Settings, out: Output) -> None:
+    """Show where each partition of GROUP goes on, with its lag and its owner.
+
+    \b
+    Example:
+      ottla offsets show billing --store postgresql://db/billing
+    """
+    with _session(store) as session:
+        rows = session.list_offsets(group)
+    with open_admin(kafka) as admin:
+        ends = {topic: admin.records_before(topic, "latest") for topic in sorted({row[0] for row in rows})}
+    items = []
+    for topic, partition, next_offset, epoch, member, updated_at in rows:
+        end = ends[topic].get(TopicPartition(topic, partition), (0, None))[1]
+        lag = None if next_offset is None or end is None else end - next_offset
+        items.append(
+            {
+                "topic": topic,
+                "partition": partition,
+                "next": next_offset,
+                "lag": lag,
+                "epoch": epoch,
+                "member": member,
+                "updated_at": updated_at,
+            }
+        )
+    out.items("offsets/1", _COLUMNS, iter(items))
+    if not items:
+        say(f"group {group!r} keeps no offsets in {_shown(store)}")
+
+
+@offsets.command()
+@click.argument("group", shell_complete=complete_groups)
+@_names_a_store
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:P,P-P]",
+    shell_complete=complete_topics,
+    help="Of this topic, or these partitions; may be repeated.",
+)
+@click.option("--to", "to", required=True, metavar="WHERE", help="earliest, latest, a time (-2h) or an offset.")
+@reaches_a_cluster
+@changes
+def reset(group: str, store: str, topics: tuple[str, ...], to: str, kafka: Settings, consent: Consent) -> None:
+    """Set where partitions of GROUP go on. A member that runs is fenced, and begins there.
+
+    \b
+    Example:
+      ottla offsets reset billing --store billing.db --topic orders:0 --to earliest --dry-run
+    """
+    with open_admin(kafka) as admin:
+        wanted = _wanted(admin, topics, to)
+    with _session(store) as session:
+        now = {TopicPartition(row[0], row[1]): row[2] for row in session.list_offsets(group)}
+        missing = [str(name) for name in wanted if name not in now]
+        if missing:
+            raise InputError(f"group {group!r} keeps no offset of {', '.join(missing)} in {_shown(store)}")
+        for name, offset in wanted.items():
+            say(f"{name}: {now[name]} -> {offset}")
+        if not consent.agree(f"Set {len(wanted)} offsets of group {group!r}?"):
+            return
+        with changing():
+            for name, offset in wanted.items():
+                session.reset_offset(group, name, offset)
+
+
+def _wanted(admin: Admin, topics: tuple[str, ...], to: str) -> Mapping[TopicPartition, int]:
+    wanted: dict[TopicPartition, int] = {}
+    for topic, partitions in parse_topics(topics).items():
+        is_plain = to in ("earliest", "latest") or re.fullmatch(r"\d{1,19}", to) is not None
+        ranges = admin.records_before(topic, "latest" if is_plain else to, partitions=partitions)
+        for name, (start, end) in ranges.items():
+            if to == "earliest":
+                wanted[name] = start
+            elif to.isdigit():
+                if not start <= int(to) <= end:
+                    raise InputError(f"--to: found {to}, wanted {start} to {end}: the log of {name}")
+                wanted[name] = int(to)
+            else:
+                wanted[name] = end
+    return wanted
+
+
+@contextmanager
+def _session(store: str) -> Iterator[SqlSession]:
+    """A session of the store that `--store` names."""
+    session: SqlSession
+    if store.startswith(("postgresql://", "postgres://")) or "dbname=" in store:
+        from ottla.stores import Postgres
+
+        session = Postgres(store).session()
+    else:
+        from pathlib import Path
+
+        from ottla.stores import Sqlite
+
+        if not Path(store).is_file():
+            raise InputError(
+                f"--store: found {store!r}, wanted postgresql://host/database or a SQLite file that exists"
+            )
+        session = Sqlite(store).session()
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _shown(store: str) -> str:
+    """The store without a password in it."""
+    return re.sub(r"://[^@/]*@", "://...@", store)
