@@ -16,7 +16,7 @@ from ottla.cli.records.printing import PrintBudget, printer_of
 from ottla.cli.records.record_json import lines_of, parse_record
 from ottla.cli.records.spans import Place, parse_partitions, parse_place
 from ottla.cli.records.template import Template
-from ottla.cli.records.times import time_text
+from ottla.cli.records.times import time_column, time_text
 from ottla.errors import InputError
 from ottla.wire_client.cluster import EARLIEST, LATEST
 from ottla.wire_client.rows import Rows
@@ -217,6 +217,19 @@ def test_partitions_are_numbers_and_ranges() -> None:
 def test_any_timestamp_is_text(ms: int) -> None:
     text = time_text(ms)
     assert text == "" if ms == -1 else text.endswith("Z") or text == str(ms)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-2_000, 2_000)))
+def test_the_times_of_a_block_are_those_of_its_records(times: list[int]) -> None:
+    assert time_column([(0, ms, None, None, ()) for ms in times]) == [time_text(ms).encode() for ms in times]
+
+
+@given(st.lists(_rows, max_size=3), st.sampled_from(["%s\\n", "%k||%%", "%v", "%s"]))
+def test_a_format_of_one_field_is_filled_as_others_are(rows: list[Any], text: str) -> None:
+    raw = Display(is_safe=False)
+    alone = Template(text, key=raw, value=raw).lines(block(*rows))
+    behind_a_space = Template("\\x20" + text, key=raw, value=raw)
+    assert alone == b"".join(behind_a_space.lines(block(row))[1:] for row in rows)
 
 
 def test_a_follower_sees_so_many_a_second() -> None:
