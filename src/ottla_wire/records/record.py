@@ -196,10 +196,24 @@ def _decode_headers(data: bytes, p: int, end: int) -> tuple[list[RecordHeader], 
         raise ProtocolError(f"{count} headers", message="record", field="headers", position=p)
     headers: list[RecordHeader] = []
     for _ in range(count):
-        name, p = _decode_bytes(data, p)
-        if name is None:
-            raise ProtocolError("it is null", message="record", field="header key", position=p)
-        content, p = _decode_bytes(data, p)
+        n = data[p]
+        name: bytes | None
+        if n > 127 or n & 1:  # long, null, or of a strange length
+            name, p = _decode_bytes(data, p)
+            if name is None:
+                raise ProtocolError("it is null", message="record", field="header key", position=p)
+        else:
+            behind = p + 1 + (n >> 1)
+            name = data[p + 1 : behind]
+            p = behind
+        n = data[p]
+        content: bytes | None
+        if n > 127 or n & 1:
+            content, p = _decode_bytes(data, p)
+        else:
+            behind = p + 1 + (n >> 1)
+            content = data[p + 1 : behind]
+            p = behind
         headers.append((str(name, "utf-8", "surrogateescape"), content))
     return headers, p
 
