@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             first_broker_id=options.first_broker_id,
             advertised_host=options.advertised_host,
             data_dir=options.data_dir,
+            racks=None if options.racks is None else options.racks.split(","),
+            log_dirs=options.log_dirs,
             config=_settings(options.set),
             clock=clock,
             filesystem=None if files is None else lambda node: files,
@@ -130,6 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--advertised-host", metavar="HOST", help="the host that clients are told (default 127.0.0.1, where it listens)"
+    )
+    parser.add_argument("--racks", metavar="RACK,...", help="the rack of each broker, in order (default: none)")
+    parser.add_argument(
+        "--log-dirs", type=int, default=1, metavar="N", help="log directories of each broker (default 1)"
     )
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where logs are kept (default: a temporary directory, removed at the end)"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ottla.admin import Admin, Part
 from ottla.cli import main
 
 
@@ -36,6 +37,26 @@ def test_a_broker_has_its_topics_before_it_is_ready(tmp_path: Path) -> None:
             ["orders", "3", "1"],
             ["returns", "1", "1"],
         ]
+
+
+def test_brokers_have_the_racks_and_log_directories_that_were_asked_for() -> None:
+    broker = start_broker("--brokers", "2", "--racks", "a,b", "--log-dirs", "2")
+    assert broker.stdout is not None
+    ready = re.match(r"ready bootstrap=(\S+)", broker.stdout.readline())
+    assert ready is not None
+    with Admin(ready[1]) as admin:
+        facts = admin.facts((Part.LOG_DIRS,))
+    broker.terminate()
+    broker.communicate(timeout=30)
+    assert [each.rack for each in facts.brokers] == ["a", "b"]
+    assert [len(each.log_dirs or ()) for each in facts.brokers] == [2, 2]
+
+
+def test_racks_of_another_number_of_brokers_are_refused() -> None:
+    broker = start_broker("--brokers", "3", "--racks", "a,b")
+    _, said = broker.communicate(timeout=30)
+    assert broker.returncode == 2
+    assert "racks: found 2, wanted one for each of 3 brokers" in said
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,10 @@ for _command in (advance, disks, explain, faults, kill, links, pause, resume, st
     metavar="DIR",
     help="Where logs are kept. A temporary directory, removed at the end, if left out.",
 )
+@click.option("--racks", metavar="RACK,...", help="The rack of each broker, in order, as in a,b,c.")
+@click.option(
+    "--log-dirs", type=click.IntRange(min=1), metavar="N", help="Log directories of each broker; 1 if left out."
+)
 @click.option(
     "--topics",
     multiple=True,
@@ -100,6 +104,8 @@ def start(
     first_broker_id: int,
     advertised_host: str | None,
     data_dir: str | None,
+    racks: str | None,
+    log_dirs: int | None,
     topics: tuple[str, ...],
     settings: tuple[str, ...],
     control_port: int | None,
@@ -131,6 +137,10 @@ def start(
         arguments += ["--advertised-host", advertised_host]
     if data_dir is not None:
         arguments += ["--data-dir", data_dir]
+    if racks is not None:
+        arguments += ["--racks", racks]
+    if log_dirs is not None:
+        arguments += ["--log-dirs", str(log_dirs)]
     for topic in topics:
         arguments += ["--topics", topic]
     for setting in settings:
