@@ -132,7 +132,7 @@ def empty_leader(seen: Evidence) -> Iterator[Found]:
     reads={Part.TOPICS},
     why="A partition keeps the ids of its brokers. A broker that comes back with another id is another broker, and a"
     " removed one is waited for for ever.",
-    fix="start the broker with its old node.id, or move the replicas with kafka-reassign-partitions",
+    fix="start the broker with its old node.id, or ottla plan remove-brokers OLD_ID -o FILE, then ottla plan run FILE",
 )
 def unknown_brokers(seen: Evidence) -> Iterator[Found]:
     found: dict[int, list[str]] = {}
