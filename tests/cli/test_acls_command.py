@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from ottla import Consumer, Producer
 from ottla.cli import main
-from ottla.cli.acl_options import Options, what_to_create, what_to_find
+from ottla.cli.access.acl_options import Options, what_to_create, what_to_find
 from ottla.errors import InputError
 from ottla.testing import Kafka, SecureKafka, secure_kafka
 

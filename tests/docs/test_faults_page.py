@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from broker_embedded.cluster.control.routes import BROKER_ACTIONS, DISK_ACTIONS, LINK_ACTIONS
-from ottla.cli.broker import broker
+from ottla.cli.embedded.broker import broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "faults.md"
 

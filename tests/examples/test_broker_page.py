@@ -13,7 +13,7 @@ from click import Option
 
 from broker_embedded.cluster import EmbeddedCluster
 from broker_embedded.process import _parser
-from ottla.cli.broker import start
+from ottla.cli.embedded.broker import start
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "broker.md"

@@ -58,7 +58,7 @@ def test_names_of_commands_are_completed_without_importing_them() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert "plain,pipeline" in ended.stdout
-    assert "ottla.cli.pipeline" not in ended.stderr
+    assert "ottla.cli.pipelines.pipeline" not in ended.stderr
     assert "ottla.cli.operations" not in ended.stderr
 
 

@@ -309,5 +309,5 @@ def test_an_interrupt_is_130(monkeypatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ottla.cli.clusters.read_clusters", interrupted)
+    monkeypatch.setattr("ottla.cli.operations.clusters.read_clusters", interrupted)
     assert CliRunner().invoke(main, ["clusters", "list"]).exit_code == 130

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ottla import Json
-from ottla.cli.run import load_app
+from ottla.cli.services.run import load_app
 from ottla.errors import ConfigError
 
 SERVICE = """

@@ -10,8 +10,8 @@ import threading
 import time
 from typing import Any
 
-from ottla.cli.control_client import call
 from ottla.cli.demo.display import Stage
+from ottla.cli.embedded.control_client import call
 
 _WAIT_MS = 30_000
 

@@ -154,7 +154,7 @@ def _until(accept: Path | None, reason: str | None, until: str | None) -> dt.dat
 
 def _declaration(target: str, processes: int) -> AppDeclaration:
     from ottla.admin.doctor import declaration_of
-    from ottla.cli.run import load_app
+    from ottla.cli.services.run import load_app
 
     return declaration_of(load_app(target), processes=processes)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.operations.complete import complete_topics
 from ottla.cli.operations.plan.options import Wishes, plans
 from ottla.cli.operations.plan.showing import show_plan
+from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import Output, prints, say
 from ottla.errors import InputError
 

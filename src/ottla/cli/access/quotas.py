@@ -44,7 +44,7 @@ def quotas() -> None:
 @prints
 def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
     """Show the quotas there are: all of them, or those of a user, client id or address."""
-    from ottla.cli.quota_requests import describe  # with what it takes to speak Kafka's protocol
+    from ottla.cli.access.quota_requests import describe  # with what it takes to speak Kafka's protocol
 
     check_reachable(kafka)
     found = describe(kafka, _entity(**entity))
@@ -67,7 +67,7 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **ent
     QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate; of an address
     connection_creation_rate.
     """
-    from ottla.cli.quota_requests import alter
+    from ottla.cli.access.quota_requests import alter
 
     values = {
         name: _number(name, value)
@@ -89,7 +89,7 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **ent
 @changes
 def remove(names: tuple[str, ...], consent: Consent, kafka: Settings, **entity: Any) -> None:
     """Remove quotas of a user, a client id, both together, or an address."""
-    from ottla.cli.quota_requests import alter
+    from ottla.cli.access.quota_requests import alter
 
     concerned = _entity(**entity)
     _need(concerned)

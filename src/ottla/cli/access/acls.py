@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.acl_options import Options, what_to_create, what_to_find
+from ottla.cli.access.acl_options import Options, what_to_create, what_to_find
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from ottla.cli.operations.complete import complete_topics
 from ottla.cli.records.options import schema_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster
+from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import is_terminal, say
 from ottla.errors import InputError
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ottla.cli.operations.complete import complete_topics
 from ottla.cli.shared.cluster_options import (
     check_reachable,
     chosen_cluster,
     open_cluster,
     reaches_a_cluster,
 )
+from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Format, Output, plain, prints, say

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.cli.pipeline_checkpoint import checkpoint
-from ottla.cli.pipeline_prepare import prepare
+from ottla.cli.pipelines.checkpoint import checkpoint
+from ottla.cli.pipelines.prepare import prepare
 from ottla.cli.shared.cluster_options import set_option
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.target import import_target, names_of

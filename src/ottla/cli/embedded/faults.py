@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.control_client import CONTROL, call
+from ottla.cli.embedded.control_client import CONTROL, call
 
 _FAULT = click.argument("fault", type=click.IntRange(min=1))
 _NOT_SELECTORS = ("id", "count", "skip", "hits", "held", "armed")

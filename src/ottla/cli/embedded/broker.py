@@ -11,9 +11,21 @@ from typing import Any
 
 import click
 
-from ottla.cli.broker_control import advance, disks, explain, kill, links, pause, resume, start_node, status, stop, wait
-from ottla.cli.broker_faults import faults
-from ottla.cli.broker_security import security_arguments, security_options
+from ottla.cli.embedded.control import (
+    advance,
+    disks,
+    explain,
+    kill,
+    links,
+    pause,
+    resume,
+    start_node,
+    status,
+    stop,
+    wait,
+)
+from ottla.cli.embedded.faults import faults
+from ottla.cli.embedded.security import security_arguments, security_options
 from ottla.cli.shared.groups import CommandGroup
 
 

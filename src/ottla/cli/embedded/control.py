@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.control_client import CONTROL, call
+from ottla.cli.embedded.control_client import CONTROL, call
 
 _NODE = click.argument("node", type=click.IntRange(min=0))
 

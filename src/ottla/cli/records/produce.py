@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from ottla.cli.operations.complete import complete_topics
 from ottla.cli.records.options import encoding_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster, timeout_s
+from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import refuse_if_read_only
 from ottla.cli.shared.output import discard_stdout, say
 from ottla.errors import InputError, OttlaError

@@ -1,0 +1,1 @@
+"""The embedded broker from the command line."""

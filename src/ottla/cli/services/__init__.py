@@ -1,0 +1,1 @@
+"""Services, their settings and their delayed messages from the command line."""
