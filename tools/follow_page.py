@@ -173,9 +173,9 @@ class Follower:
             problem = self._difference(command, wanted, done)
             if problem is None:
                 return
-            # What is asked of may still be on its way: a record that is retried, a service that starts.
+            # What is asked of may still be on its way: a record that is retried, a service or a replica that starts.
             if time.monotonic() > deadline or not command.startswith(
-                ("curl", "ottla dlq list", "ottla dlq show", "ottla groups show")
+                ("curl", "ottla dlq list", "ottla dlq show", "ottla groups show", "ottla doctor --only")
             ):
                 raise PageIsWrong(problem)
             time.sleep(0.2)
