@@ -6,6 +6,7 @@ of.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import traceback
@@ -23,7 +24,7 @@ _PLACE: Final = ("group", "partition", "topic", "callback")
 """Events that differ in one of these fields are limited each by itself."""
 
 _check: Check | None = None
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
 _repeated = RateLimit(every_ms=INTERVAL_MS, burst=BURST)
 
 
@@ -66,3 +67,13 @@ def log_event(event: str, level: str, fields: Mapping[str, object]) -> None:
         write(event, level, {**trace_ids(), **fields, **extra})
     except Exception:  # stderr is closed, its disk is full, or the application's own processor raised
         return
+
+
+def _in_the_child() -> None:
+    """Another thread of the parent may have held the lock at the fork, and is not there to let it go."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_the_child)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from ottla import configure_logging
-from ottla.telemetry import add_trace_ids, log_event, log_sink
+from ottla.telemetry import add_trace_ids, log, log_event, log_events, log_sink
+from ottla.testing.waiting import wait_until
 
 POISON = "line one\nline \u2028 two \x1b[31m \ud800"
 
@@ -166,3 +169,28 @@ def test_events_that_repeat_are_limited_by_place(capsys: pytest.CaptureFixture[s
 
     assert 20 <= len([line for line in lines if line["partition"] == "orders-0"]) <= 60  # the interval may pass
     assert len([line for line in lines if line["partition"] == "orders-1"]) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_while_another_thread_logs_does_not_stop_the_child() -> None:
+    (event, *_) = [name for name, row in log_events.EVENTS.items() if row.repeats]
+    with log._lock:  # held by a thread that the child does not have
+        child = os.fork()
+        if child == 0:
+            log.check_events_with(None)
+            log_event(event, "info", {})
+            os._exit(0)
+    ended: list[int] = []
+
+    def has_ended() -> bool:
+        found, status = os.waitpid(child, os.WNOHANG)
+        ended.extend([os.waitstatus_to_exitcode(status)] if found else [])
+        return bool(found)
+
+    try:
+        wait_until(has_ended, timeout_s=30)
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    assert ended == [0]
