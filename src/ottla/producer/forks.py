@@ -10,7 +10,8 @@ child's first collection would find them.
 
 A process that ends gives its producers a few seconds. `atexit` says when, except in the children of multiprocessing:
 they leave by `os._exit`, and run the finalizers of `multiprocessing.util` before. A `Pool` is ended with SIGTERM when
-its block is left, so in such a child SIGTERM waits for the producers as well, unless it means something else there.
+its block is left, so in such a child SIGTERM waits for the producers as well, unless it means something else there
+(`ottla.producer.terminated`).
 """
 
 from __future__ import annotations
@@ -18,22 +19,19 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import signal
 import sys
-import threading
 import weakref
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from ottla.errors import LifecycleError
+from ottla.producer import terminated
 from ottla.telemetry import log_event
 
 __all__ = ["Refusing", "carried_over", "owns", "refuses", "unwatch", "watch"]
 
 _FIRST: Final = 100
 """Among multiprocessing's finalizers: before those that end its queues and managers."""
-
-_LONGEST_END_S: Final = 10.0
 
 
 class _Forkable(Protocol):
@@ -99,6 +97,7 @@ def carried_over(what: str, stayed: str) -> LifecycleError:
 
 
 def _in_the_child() -> None:
+    terminated.after_fork_in_child()
     for owner in list(_owners):
         for client in owner._c_clients():
             if client is not None:
@@ -118,17 +117,7 @@ def _watch_the_end_of_a_child() -> None:
 
     _finalized_pid = os.getpid()
     Finalize(None, _at_the_end, exitpriority=_FIRST)
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminated)
-
-
-def _terminated(number: int, _frame: Any) -> None:
-    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
-    # In another thread: this one may have been interrupted with a lock in its hands.
-    ending = threading.Thread(target=_at_the_end, name="ottla-terminated", daemon=True)
-    ending.start()
-    ending.join(_LONGEST_END_S)
-    os.kill(os.getpid(), number)
+    terminated.ends_with(_at_the_end)
 
 
 def _at_the_end() -> None:
@@ -141,4 +130,8 @@ def _at_the_end() -> None:
 
 atexit.register(_at_the_end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_the_child)
+    os.register_at_fork(
+        before=terminated.before_fork,
+        after_in_parent=terminated.after_fork_in_parent,
+        after_in_child=_in_the_child,
+    )

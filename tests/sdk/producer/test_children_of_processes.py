@@ -92,6 +92,53 @@ def test_a_process_pool_executor_delivers_what_its_workers_sent(kafka: Kafka, ka
     assert values_of(kafka, kafka_topic) == list(range(RECORDS))
 
 
+def test_a_child_whose_main_thread_does_not_notice_sigterm_delivers_and_ends_as_terminated(
+    kafka: Kafka, kafka_topic: str
+) -> None:
+    """A worker of a pool that gets the signal right before it waits for its next task."""
+    context: Any = multiprocessing.get_context("fork")
+    has_sent, never = context.Event(), context.Lock()
+    with never:
+        child = context.Process(target=send_and_wait_in_c, args=(kafka.bootstrap_servers, kafka_topic, has_sent, never))
+        child.start()
+        assert has_sent.wait(60)
+        child.terminate()
+        child.join(60)
+    assert child.exitcode == -signal.SIGTERM
+    assert values_of(kafka, kafka_topic) == list(range(RECORDS))
+
+
+def send_and_wait_in_c(servers: str, topic: str, has_sent: Any, never: Any) -> None:
+    producer = Producer(servers)
+    for number in range(RECORDS):
+        producer.send(topic, b"%d" % number)
+    has_sent.set()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # another thread gets it: nothing interrupts this one
+    never.acquire()
+
+
+def test_the_child_of_a_child_does_not_end_its_parent(kafka: Kafka, kafka_topic: str) -> None:
+    context: Any = multiprocessing.get_context("fork")
+    child = context.Process(target=send_and_terminate_a_child, args=(kafka.bootstrap_servers, kafka_topic))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert values_of(kafka, kafka_topic) == list(range(RECORDS))
+
+
+def send_and_terminate_a_child(servers: str, topic: str) -> None:
+    producer = Producer(servers)
+    grandchild = os.fork()
+    if grandchild == 0:
+        signal.pause()
+    os.kill(grandchild, signal.SIGTERM)
+    _, status = os.waitpid(grandchild, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+    for number in range(RECORDS):
+        producer.send(topic, b"%d" % number)
+    producer.close()
+
+
 def test_a_child_that_is_terminated_ends_as_terminated_and_a_second_signal_does_not_wait(closed_port: str) -> None:
     context: Any = multiprocessing.get_context("fork")
     has_sent = context.Event()

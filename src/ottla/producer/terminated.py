@@ -1,0 +1,95 @@
+"""SIGTERM in a child of multiprocessing: its producers are ended first, then the process ends as terminated.
+
+Python runs a handler in the main thread, between two bytecodes. A worker of a pool waits for its next task in C, on a
+lock; a signal that comes right before that wait is not noticed any more, and `Pool.terminate` waits for ever. So the
+byte that Python's C handler writes at once (`signal.set_wakeup_fd`) is read in a thread, which does the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+_LONGEST_END_S: Final = 10.0
+
+_pipe: tuple[int, int] | None = None
+"""What the C handler writes to, of this process."""
+
+_mask_before_fork: set[signal.Signals | int] | None = None
+
+
+def ends_with(end: Callable[[], None]) -> None:
+    """Have `end()` called when this process is told to terminate, unless SIGTERM means something else here already.
+
+    It has ten seconds. A second SIGTERM ends the process at once.
+    """
+    global _pipe
+    is_free = signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _wait_for_the_end)
+    if not is_free or _pipe is not None or threading.current_thread() is not threading.main_thread():
+        return
+    reading, writing = _pipe = os.pipe()
+    os.set_blocking(writing, False)
+    others = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    if others != -1:  # an event loop's, which hears signals at once itself
+        signal.set_wakeup_fd(others)
+        _forget()
+        return
+    threading.Thread(target=_hear, args=(reading, end), name="ottla-terminated", daemon=True).start()
+    signal.signal(signal.SIGTERM, _wait_for_the_end)
+
+
+def before_fork() -> None:
+    """A child that is told to terminate before it has forgotten this would tell its parent, and go on itself."""
+    global _mask_before_fork
+    if _pipe is not None:
+        _mask_before_fork = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def after_fork_in_parent() -> None:
+    global _mask_before_fork
+    mask, _mask_before_fork = _mask_before_fork, None
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def after_fork_in_child() -> None:
+    """The thread is not there, and the pipe is the parent's."""
+    _forget()
+    after_fork_in_parent()
+
+
+def _forget() -> None:
+    global _pipe
+    if _pipe is None:
+        return
+    reading, writing = _pipe
+    _pipe = None
+    with contextlib.suppress(ValueError, OSError):
+        current = signal.set_wakeup_fd(-1)
+        if current not in (-1, writing):
+            signal.set_wakeup_fd(current)
+    if signal.getsignal(signal.SIGTERM) is _wait_for_the_end:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.close(reading)
+    os.close(writing)
+
+
+def _hear(reading: int, end: Callable[[], None]) -> None:
+    while signal.SIGTERM not in os.read(reading, 64):
+        pass
+    # `signal.signal` is for the main thread alone, and that one may wait for a lock in C.
+    ctypes.CDLL(None).signal(signal.SIGTERM, None)  # SIG_DFL: a second one ends the process at once
+    ending = threading.Thread(target=end, name="ottla-ending", daemon=True)
+    ending.start()
+    ending.join(_LONGEST_END_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _wait_for_the_end(_number: int, _frame: Any) -> None:
+    """The main thread, where it runs Python: what it would send now is not taken any more."""
+    threading.Event().wait(_LONGEST_END_S + 1)
