@@ -194,26 +194,32 @@ def _from_cluster(
 
 
 def _print(out: Output, report: Report, facts: ClusterFacts) -> None:
-    from ottla.admin.doctor import all_checks
-
-    checks = all_checks()
-    items = [_item(each) for each in report.findings]
     if out.format is Format.JSON:
-        out.items(
-            "doctor/1",
-            _COLUMNS,
-            [{**item, "title": checks[item["id"]].title, "why": checks[item["id"]].why} for item in items],
-            cluster_id=facts.cluster_id,
-            at=moment(facts.at_ms),
-            checked=list(report.checked),
-            not_checked=[{"id": each.id, "reason": each.reason} for each in report.not_checked],
-            accepted=[_item(each) for each in report.accepted],
-        )
+        out.items("doctor/1", _COLUMNS, finding_items(report), **report_fields(report, facts))
     elif out.format is Format.PLAIN:
-        out.items("doctor/1", _COLUMNS, items, empty="nothing found")
+        out.items("doctor/1", _COLUMNS, [_item(each) for each in report.findings], empty="nothing found")
     else:
         _print_folded(report.findings)
     _say_rest(report)
+
+
+def finding_items(report: Report) -> list[dict[str, Any]]:
+    """The items of `doctor/1`, each with why its check is there."""
+    from ottla.admin.doctor import all_checks
+
+    checks = all_checks()
+    return [{**_item(each), "title": checks[each.id].title, "why": checks[each.id].why} for each in report.findings]
+
+
+def report_fields(report: Report, facts: ClusterFacts) -> dict[str, Any]:
+    """What `doctor/1` has beside its items."""
+    return {
+        "cluster_id": facts.cluster_id,
+        "at": moment(facts.at_ms),
+        "checked": list(report.checked),
+        "not_checked": [{"id": each.id, "reason": each.reason} for each in report.not_checked],
+        "accepted": [_item(each) for each in report.accepted],
+    }
 
 
 def _print_folded(findings: tuple[Finding, ...]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
+from typing import Any
 
 from ottla.admin.read import is_dead_letter_name
 from ottla.cli.records.reading import read_blocks
@@ -22,8 +24,16 @@ def list_topics(kafka: Settings, out: Output) -> None:
     """Print every topic that is named as dead letter topics are, with how many letters it has at most."""
     with open_admin(kafka) as admin:
         names = sorted(each.name for each in admin.list_topics() if is_dead_letter_name(each.name))
-    items = []
     with open_cluster(kafka) as cluster:
+        items = topic_items(cluster, names)
+    columns = (Column("topic"), Column("partitions", right=True), Column("letters", right=True), Column("newest"))
+    out.items("dlq.topics/1", columns, items, empty="no topic is named as dead letter topics are")
+
+
+def topic_items(cluster: Cluster, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The items of `dlq.topics/1`, of topics by their names."""
+    items = []
+    if names:
         cluster.refresh(names)
         for name in names:
             places = [TopicPartition(name, number) for number in cluster.topic(name).leaders]
@@ -35,8 +45,7 @@ def list_topics(kafka: Settings, out: Output) -> None:
             items.append(
                 {"topic": name, "partitions": len(places), "letters": letters, "newest": time_text(latest_ms) or None}
             )
-    columns = (Column("topic"), Column("partitions", right=True), Column("letters", right=True), Column("newest"))
-    out.items("dlq.topics/1", columns, items, empty="no topic is named as dead letter topics are")
+    return items
 
 
 def record_at(cluster: Cluster, topic: str, partition: int, offset: int) -> Row | None:

@@ -53,24 +53,26 @@ def show(kafka: Settings, out: Output) -> None:
 
     with open_admin(kafka) as admin:
         found = admin.facts({Part.TOPICS, Part.LOG_DIRS})
+    out.one("cluster.show/1", cluster_item(found))
+    say_not_read(found)
+
+
+def cluster_item(found: ClusterFacts) -> dict[str, Any]:
+    """What `cluster.show/1` has, of facts with topics and log directories."""
     partitions = list(found.by_partition.values())
     sizes = [log_dir.replica_bytes for broker in found.brokers for log_dir in broker.log_dirs or ()]
-    out.one(
-        "cluster.show/1",
-        {
-            "cluster_id": found.cluster_id,
-            "at": moment(found.at_ms),
-            "controller": found.controller_id,
-            "brokers": len(found.brokers),
-            "fenced_brokers": [broker.id for broker in found.brokers if broker.is_fenced],
-            "topics": len(found.topics),
-            "partitions": len(partitions),
-            "replicas": sum(len(each.replicas) for each in partitions),
-            "bytes": sum(sizes) if sizes else None,
-            "problems": problems_of(partitions),
-        },
-    )
-    say_not_read(found)
+    return {
+        "cluster_id": found.cluster_id,
+        "at": moment(found.at_ms),
+        "controller": found.controller_id,
+        "brokers": len(found.brokers),
+        "fenced_brokers": [broker.id for broker in found.brokers if broker.is_fenced],
+        "topics": len(found.topics),
+        "partitions": len(partitions),
+        "replicas": sum(len(each.replicas) for each in partitions),
+        "bytes": sum(sizes) if sizes else None,
+        "problems": problems_of(partitions),
+    }
 
 
 @click.command()
@@ -88,8 +90,6 @@ def brokers(kafka: Settings, out: Output) -> None:
 
     with open_admin(kafka) as admin:
         found = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.REACHED})
-    leaders = Counter(each.leader for each in found.by_partition.values())
-    replicas = Counter(broker for each in found.by_partition.values() for broker in each.replicas)
     columns = (
         Column("broker", right=True),
         Column("address"),
@@ -99,7 +99,15 @@ def brokers(kafka: Settings, out: Output) -> None:
         Column("bytes", right=True, text=bytes_text),
         Column("state"),
     )
-    items = [
+    out.items("cluster.brokers/1", columns, broker_items(found))
+    say_not_read(found)
+
+
+def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
+    """What `cluster.brokers/1` has, of facts with topics, log directories and who was reached."""
+    leaders = Counter(each.leader for each in found.by_partition.values())
+    replicas = Counter(broker for each in found.by_partition.values() for broker in each.replicas)
+    return [
         {
             "broker": broker.id,
             "address": f"{broker.host}:{broker.port}",
@@ -112,8 +120,6 @@ def brokers(kafka: Settings, out: Output) -> None:
         }
         for broker in found.brokers
     ]
-    out.items("cluster.brokers/1", columns, items)
-    say_not_read(found)
 
 
 @click.command()
@@ -144,7 +150,6 @@ def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
             before = found
             wait(forecast, "measuring")
             found = admin.facts({Part.LOG_DIRS})
-    items = [_disk(broker.id, log_dir) for broker in found.brokers for log_dir in broker.log_dirs or ()]
     columns = [
         Column("broker", right=True),
         Column("path"),
@@ -155,11 +160,18 @@ def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
         Column("error"),
     ]
     if before is not None:
-        _forecast(items, before, seconds=max(0.001, (found.at_ms - before.at_ms) / 1000))
         columns.insert(-1, Column("bytes_per_second", title="per second", right=True, text=bytes_text))
         columns.insert(-1, Column("full_in_ms", title="full in", right=True, text=_time))
-    out.items("cluster.disks/1", columns, items, empty="no broker named a log directory")
+    out.items("cluster.disks/1", columns, disk_items(found, before), empty="no broker named a log directory")
     say_not_read(found)
+
+
+def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[dict[str, Any]]:
+    """What `cluster.disks/1` has, of facts with log directories; with an earlier sample also when each is full."""
+    items = [_disk(broker.id, log_dir) for broker in found.brokers for log_dir in broker.log_dirs or ()]
+    if before is not None:
+        _forecast(items, before, seconds=max(0.001, (found.at_ms - before.at_ms) / 1000))
+    return items
 
 
 @click.command()

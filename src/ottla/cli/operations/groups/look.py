@@ -17,7 +17,7 @@ from ottla.cli.shared.output import Column, Format, Output, prints, say
 from ottla.cli.shared.progress import Progress
 
 if TYPE_CHECKING:
-    from ottla.admin import GroupLag, PartitionLag
+    from ottla.admin import GroupFact, GroupLag, PartitionLag
     from ottla.config import Settings
 
 _STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
@@ -73,16 +73,8 @@ def list_groups(
         lags = {each.group_id: each for each in admin.group_lag(*names)} if with_lag and names else {}
     items: list[dict[str, Any]] = []
     for group in found:
-        item: dict[str, Any] = {
-            "group": group.group_id,
-            "type": group.type,
-            "state": group.state,
-            "coordinator": group.coordinator,
-        }
         behind = lags.get(group.group_id)
-        if with_lag:
-            item["lag"] = None if behind is None else behind.total
-            item["lost"] = None if behind is None else behind.lost
+        item = group_item(group, behind, with_lag=with_lag)
         if not lagging or (behind is not None and behind.total > 0):
             items.append(item)
     items.sort(key=lambda item: item["group"])
@@ -111,27 +103,8 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
     with open_admin(kafka) as admin:
         (fact,) = admin.describe_groups(group)
         (behind,) = admin.group_lag(group)
-    members = [
-        {
-            "member": member.member_id,
-            "instance": member.instance_id,
-            "client": member.client_id,
-            "host": member.host,
-            "partitions": [str(place) for place in member.partitions],
-        }
-        for member in fact.members or ()
-    ]
-    item = {
-        "group": group,
-        "type": fact.type,
-        "state": fact.state,
-        "coordinator": fact.coordinator,
-        "assignor": fact.assignor or None,
-        "members": len(members),
-        "lag": behind.total,
-        "lost": behind.lost,
-    }
-    partitions = [_partition(each) for each in behind.partitions]
+    item, members = group_detail(fact, behind), member_items(fact)
+    partitions = [lag_item(each) for each in behind.partitions]
     if out.format is Format.JSON:
         out.one("groups.show/1", {**item, "member_list": members, "partitions": partitions})
         return
@@ -146,6 +119,48 @@ def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
     if is_table:
         click.echo()
         out.items("groups.lag/1", _LAG, partitions, empty="nothing is committed")
+
+
+def group_item(group: GroupFact, behind: GroupLag | None, *, with_lag: bool) -> dict[str, Any]:
+    """An item of `groups.list/1`."""
+    item: dict[str, Any] = {
+        "group": group.group_id,
+        "type": group.type,
+        "state": group.state,
+        "coordinator": group.coordinator,
+    }
+    if with_lag:
+        item["lag"] = None if behind is None else behind.total
+        item["lost"] = None if behind is None else behind.lost
+    return item
+
+
+def group_detail(fact: GroupFact, behind: GroupLag) -> dict[str, Any]:
+    """What `groups.show/1` says of the group itself."""
+    return {
+        "group": fact.group_id,
+        "type": fact.type,
+        "state": fact.state,
+        "coordinator": fact.coordinator,
+        "assignor": fact.assignor or None,
+        "members": len(fact.members or ()),
+        "lag": behind.total,
+        "lost": behind.lost,
+    }
+
+
+def member_items(fact: GroupFact) -> list[dict[str, Any]]:
+    """An item of `groups.members/1` for each member."""
+    return [
+        {
+            "member": member.member_id,
+            "instance": member.instance_id,
+            "client": member.client_id,
+            "host": member.host,
+            "partitions": [str(place) for place in member.partitions],
+        }
+        for member in fact.members or ()
+    ]
 
 
 @click.command()
@@ -180,7 +195,7 @@ def lag(
     with open_admin(kafka) as admin:
         while True:
             found = admin.group_lag(*groups)
-            ages = _unread_since(kafka, found) if with_age else None
+            ages = unread_since(kafka, found) if with_age else None
             _print_lag(out, found, ages)
             rounds += 1
             if watch is None or rounds == times:
@@ -198,9 +213,9 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
     items = []
     for group in found:
         for each in group.partitions:
-            item = {"group": group.group_id, **_partition(each)}
+            item = {"group": group.group_id, **lag_item(each)}
             if ages is not None:
-                since = ages.get((each.topic, each.partition, _next(each)))
+                since = ages.get((each.topic, each.partition, next_unread(each)))
                 item["unread_since"] = moment(since)
                 item["age_ms"] = None if since is None else max(0, now_ms - since)
             items.append(item)
@@ -210,7 +225,8 @@ def _print_lag(out: Output, found: Sequence[GroupLag], ages: dict[tuple[str, int
     out.items("groups.lag/1", columns, items, empty="nothing is committed")
 
 
-def _partition(each: PartitionLag) -> dict[str, Any]:
+def lag_item(each: PartitionLag) -> dict[str, Any]:
+    """One partition in `groups.lag/1`, without the group."""
     return {
         "topic": each.topic,
         "partition": each.partition,
@@ -225,7 +241,7 @@ def _partition(each: PartitionLag) -> dict[str, Any]:
     }
 
 
-def _next(each: PartitionLag) -> int:
+def next_unread(each: PartitionLag) -> int:
     """The first offset that is unread."""
     return max(each.committed or 0, each.log_start or 0)
 
@@ -236,12 +252,14 @@ def _age(age_ms: int | None) -> str:
     return "" if age_ms is None else time_told(age_ms)
 
 
-def _unread_since(kafka: Settings, found: Iterable[GroupLag]) -> dict[tuple[str, int, int], int]:
+def unread_since(kafka: Settings, found: Iterable[GroupLag]) -> dict[tuple[str, int, int], int]:
     """The timestamp of the first unread record of each partition that lags, of which one batch is read."""
     from ottla.records import TopicPartition
     from ottla.wire_client.records import read_chunk
 
-    wanted = {(each.topic, each.partition, _next(each)) for group in found for each in group.partitions if each.lag}
+    wanted = {
+        (each.topic, each.partition, next_unread(each)) for group in found for each in group.partitions if each.lag
+    }
     ages: dict[tuple[str, int, int], int] = {}
     with (
         open_cluster(kafka, max_partition_fetch_bytes=1, fetch_max_bytes=1) as cluster,

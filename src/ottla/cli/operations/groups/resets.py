@@ -83,9 +83,10 @@ def reset(
     """
     if (to is None) == (shift is None):
         raise InputError("found " + ("neither" if to is None else "both") + ", wanted one of --to and --shift")
-    where: str | int | None = int(to) if to is not None and re.fullmatch(r"\d{1,18}", to) else to
     with open_admin(kafka) as admin:
-        plan = admin.plan_reset(group, to=where, shift=shift, topics=parse_topics(topics) if topics else None)
+        plan = admin.plan_reset(
+            group, to=None if to is None else parse_to(to), shift=shift, topics=parse_topics(topics) if topics else None
+        )
         _carry_out(admin, plan, out, consent, undo_file)
 
 
@@ -142,11 +143,14 @@ def undo_path(given: Path | None, group: str, at_ms: int) -> Path:
     return path
 
 
-def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, undo_file: Path | None) -> None:
-    from ottla.admin.resets import refuse_members
+def parse_to(text: str) -> str | int:
+    """An offset as a number; a position as it is."""
+    return int(text) if re.fullmatch(r"\d{1,18}", text) else text
 
-    moves = [move for move in plan.moves if move.is_change]
-    items = [
+
+def reset_items(plan: ResetPlan) -> list[dict[str, Any]]:
+    """An item of `groups.reset/1` for each partition that changes, or that was asked for an offset it does not have."""
+    return [
         {
             "topic": move.topic,
             "partition": move.partition,
@@ -160,7 +164,13 @@ def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, und
         for move in plan.moves
         if move.is_change or move.is_clamped
     ]
-    out.items("groups.reset/1", _COLUMNS, items, empty="nothing to change", group=plan.group_id)
+
+
+def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, undo_file: Path | None) -> None:
+    from ottla.admin.resets import refuse_members
+
+    moves = [move for move in plan.moves if move.is_change]
+    out.items("groups.reset/1", _COLUMNS, reset_items(plan), empty="nothing to change", group=plan.group_id)
     if not moves:
         return
     refuse_members(plan.group_id, plan.members)

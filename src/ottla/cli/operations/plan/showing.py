@@ -16,21 +16,11 @@ _WIDTH = 16
 
 def show_plan(out: Output, schema: str, plan: Plan, **fields: Any) -> None:
     """JSON has all of it in one document; a pipe gets the moves, one a line; a terminal gets the picture as well."""
-    brokers = list(_brokers(plan))
     if out.format is Format.TABLE:
-        out.items(schema, _BROKER_COLUMNS, brokers)
+        out.items(schema, _BROKER_COLUMNS, _brokers(plan))
         if any(len(load.disks) > 1 for load in plan.before):
             out.items(schema, _DISK_COLUMNS, list(_disks(plan)))
-    summary = {
-        "cluster_id": plan.cluster_id,
-        "bytes_copied": plan.bytes_copied,
-        "bytes_between_disks": plan.bytes_between_disks,
-        "floor": {"level": plan.floor.level, "why": plan.floor.why},
-        "brokers": [{name: value for name, value in each.items() if not name.startswith("bar")} for each in brokers],
-        "notes": list(plan.notes),
-        "left_out": [{"topic": each.topic, "partition": each.partition, "why": each.why} for each in plan.left_out],
-    }
-    out.items(schema, _MOVE_COLUMNS, _moves(plan), empty="nothing has to move", **summary, **fields)
+    out.items(schema, _MOVE_COLUMNS, move_items(plan), empty="nothing has to move", **plan_fields(plan), **fields)
     for note in plan.notes:
         say(f"note: {note}")
     for each in plan.left_out[:10]:
@@ -38,6 +28,21 @@ def show_plan(out: Output, schema: str, plan: Plan, **fields: Any) -> None:
     if plan.is_cut_short:
         say("the time for the search was over: this is the best that was found (--search-time)")
     say(summary_line(plan))
+
+
+def plan_fields(plan: Plan) -> dict[str, Any]:
+    """What a plan's document has beside its moves."""
+    return {
+        "cluster_id": plan.cluster_id,
+        "bytes_copied": plan.bytes_copied,
+        "bytes_between_disks": plan.bytes_between_disks,
+        "floor": {"level": plan.floor.level, "why": plan.floor.why},
+        "brokers": [
+            {name: value for name, value in each.items() if not name.startswith("bar")} for each in _brokers(plan)
+        ],
+        "notes": list(plan.notes),
+        "left_out": [{"topic": each.topic, "partition": each.partition, "why": each.why} for each in plan.left_out],
+    }
 
 
 def summary_line(plan: Plan) -> str:
@@ -84,7 +89,8 @@ _MOVE_COLUMNS = (
 )
 
 
-def _moves(plan: Plan) -> Iterable[dict[str, Any]]:
+def move_items(plan: Plan) -> Iterable[dict[str, Any]]:
+    """An item for each partition that moves, or changes its order."""
     for move in plan.moves:
         yield {
             "batch": move.batch,

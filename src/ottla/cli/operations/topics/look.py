@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.output import Column, Format, Output, prints
 
 if TYPE_CHECKING:
-    from ottla.admin import Admin, ClusterFacts, PartitionFact, TopicFact
+    from ottla.admin import Admin, ClusterFacts, GroupLag, PartitionFact, TopicFact
     from ottla.config import Settings
 
 _SORTS = ("name", "partitions", "records", "bytes", "rate")
@@ -56,7 +56,7 @@ def list_topics(kafka: Settings, out: Output, pattern: str | None, internal: boo
     with open_admin(kafka) as admin:
         facts, rates = _read(admin, sort, seconds)
     items = [
-        _item(facts, topic, sort, rates)
+        topic_item(facts, topic, sort, rates)
         for topic in facts.topics
         if (internal or not (topic.is_internal or topic.name.startswith("__")))
         and (pattern is None or fnmatchcase(topic.name, pattern))
@@ -96,28 +96,35 @@ def show(
     with open_admin(kafka) as admin:
         (found,) = admin.describe_topics(topic)
         facts = admin.facts({Part.OFFSETS, Part.LOG_DIRS}, topics=[topic])
-        settings = {} if any(each.part == Part.TOPIC_SETTINGS for each in facts.not_read) else _settings(admin, topic)
-        groups = _groups(admin, topic) if with_groups else None
+        settings = (
+            {} if any(each.part == Part.TOPIC_SETTINGS for each in facts.not_read) else setting_items(admin, topic)
+        )
+        groups = group_items(admin.group_lag(), topic) if with_groups else None
     fact = facts.by_topic.get(topic, found)
     chosen = {name: each for name, each in settings.items() if all_settings or each["source"] == "DYNAMIC_TOPIC_CONFIG"}
-    item: dict[str, Any] = {
-        "topic": topic,
-        "id": fact.topic_id,
-        "internal": fact.is_internal,
-        "partitions": len(fact.partitions),
-        "replicas": fact.replication_factor,
-        "records": _sum(each.records for each in fact.partitions),
-        "bytes": facts.topic_bytes(topic),
-        "retention_bytes_limit": _limit(fact, settings),
-        "problems": problems_of(fact.partitions),
-    }
-    partitions = [_partition(facts, topic, each) for each in fact.partitions]
+    item = topic_detail(facts, fact, settings)
+    partitions = [partition_item(facts, topic, each) for each in fact.partitions]
     if out.format is Format.JSON:
         more: dict[str, Any] = {"settings": chosen, "partition_list": partitions}
         out.one("topics.show/1", item | more | ({} if groups is None else {"groups": groups}))
     else:
         _print(out, item, chosen, partitions if with_partitions else None, groups)
     say_not_read(facts)
+
+
+def topic_detail(facts: ClusterFacts, fact: TopicFact, settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What `topics.show/1` says of the topic itself. `settings` are those of `setting_items`."""
+    return {
+        "topic": fact.name,
+        "id": fact.topic_id,
+        "internal": fact.is_internal,
+        "partitions": len(fact.partitions),
+        "replicas": fact.replication_factor,
+        "records": _sum(each.records for each in fact.partitions),
+        "bytes": facts.topic_bytes(fact.name),
+        "retention_bytes_limit": _limit(fact, settings),
+        "problems": problems_of(fact.partitions),
+    }
 
 
 def problems_of(partitions: Sequence[PartitionFact]) -> str | None:
@@ -154,7 +161,10 @@ def _read(admin: Admin, sort: str, seconds: float) -> tuple[ClusterFacts, dict[s
     return facts, rates
 
 
-def _item(facts: ClusterFacts, topic: TopicFact, sort: str, rates: dict[str, float] | None) -> dict[str, Any]:
+def topic_item(
+    facts: ClusterFacts, topic: TopicFact, sort: str = "name", rates: dict[str, float] | None = None
+) -> dict[str, Any]:
+    """An item of `topics.list/1`, with the columns that a sort adds."""
     item: dict[str, Any] = {
         "topic": topic.name,
         "partitions": len(topic.partitions),
@@ -172,7 +182,8 @@ def _item(facts: ClusterFacts, topic: TopicFact, sort: str, rates: dict[str, flo
     return item
 
 
-def _settings(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
+def setting_items(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
+    """All settings of a topic, with where each comes from; none where they may not be seen."""
     from ottla.wire_client.errors import BrokerRefused
 
     try:
@@ -185,16 +196,18 @@ def _settings(admin: Admin, topic: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _groups(admin: Admin, topic: str) -> list[dict[str, Any]]:
+def group_items(lags: Iterable[GroupLag], topic: str) -> list[dict[str, Any]]:
+    """An item of `topics.groups/1` for each of these groups that has committed for the topic, or has it assigned."""
     found = []
-    for group in admin.group_lag():
+    for group in lags:
         mine = [each for each in group.partitions if each.topic == topic]
         if mine:
             found.append({"group": group.group_id, "state": group.state, "lag": _sum(each.lag for each in mine)})
     return found
 
 
-def _partition(facts: ClusterFacts, topic: str, each: PartitionFact) -> dict[str, Any]:
+def partition_item(facts: ClusterFacts, topic: str, each: PartitionFact) -> dict[str, Any]:
+    """An item of `topics.partitions/1`."""
     from ottla.records import TopicPartition
 
     return {
