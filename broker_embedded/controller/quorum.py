@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 OnDone = Callable[[BrokerError | None], None]
-"""None: committed, and every subscriber of this node has it. NOT_CONTROLLER: leadership was lost before that was known;
-the records may still be committed by the next leader."""
+"""None: committed, by this node or by the leader after it, and every subscriber of this node has it. NOT_CONTROLLER:
+the leader after this one lacks the records, or it is not known who that is; then they may still be committed."""
 
 LeadershipListener = Callable[[bool, int], None]
 """(whether this node may act as the controller, epoch). Called when that, the known leader or the epoch changes."""

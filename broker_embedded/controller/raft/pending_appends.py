@@ -1,4 +1,8 @@
-"""Appends of a leader that wait to be committed, in log order."""
+"""Appends of a leader that wait to be committed, in log order.
+
+They outlive the leadership: the next leader has what was appended, and commits it, or lacks it, and then this node's
+log is truncated. Who is told NOT_CONTROLLER before that is known asks again, and finds that what it asked for is done.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,18 @@ class PendingAppends:
         while self._waiting and self._waiting[0][0] < end_offset:
             self._feed.call(partial(self._waiting.popleft()[1], None))
 
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def truncated(self, offset: int, error: BrokerError) -> None:
+        """What reaches `offset` or further is gone from the log, and will never be committed."""
+        kept = deque(each for each in self._waiting if each[0] < offset)
+        lost = [on_done for last_offset, on_done in self._waiting if last_offset >= offset]
+        self._waiting = kept
+        for on_done in lost:
+            self._feed.call(partial(on_done, error))
+
     def refuse(self, error: BrokerError) -> None:
-        """Whether they will be committed is not known: another leader decides."""
+        """Whether they will be committed is not known, and nobody waits for it any longer."""
         while self._waiting:
             self._feed.call(partial(self._waiting.popleft()[1], error))

@@ -26,7 +26,7 @@ from broker_embedded.controller.raft import wire
 from broker_embedded.controller.raft.deadline_timer import DeadlineTimer
 from broker_embedded.controller.raft.description import describe
 from broker_embedded.controller.raft.disk import QuorumDisk
-from broker_embedded.controller.raft.effects import Reply, Send
+from broker_embedded.controller.raft.effects import Reply, Send, TruncateTo
 from broker_embedded.controller.raft.events import (
     Event,
     LogChanged,
@@ -54,6 +54,9 @@ from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 logger = logging.getLogger(__name__)
+
+FATE_S = 10.0
+"""So long an append waits for the next leader to commit it or to lack it. A node that is cut off never learns it."""
 
 
 class RaftQuorum:
@@ -95,6 +98,7 @@ class RaftQuorum:
         self._feed = CommitFeed()
         self._fetches = MetadataFetches(loop=loop, log=metadata_log, answer=self._machine.fetch_answer)
         self._appends = PendingAppends(self._feed)
+        self._fate_timer: asyncio.TimerHandle | None = None
         self._listeners: list[LeadershipListener] = []
         self._told: tuple[bool, int, int] = (False, self._machine.epoch, -1)
         self._timer = DeadlineTimer(loop, on_due=lambda late_ms: self._step_alone(TimerFired(late_ms=late_ms)))
@@ -154,9 +158,11 @@ class RaftQuorum:
 
     def pause(self) -> None:
         self._timer.pause()
+        self._stop_waiting()
 
     def resume(self) -> None:
         self._timer.resume()
+        self._wait_for_their_fate()
 
     async def resign(self) -> None:
         """Others may lead from now on; returns when they know, or after the election timeout."""
@@ -172,6 +178,7 @@ class RaftQuorum:
         self._timer.set(None)
         self._mail.close()
         self._fetches.close()
+        self._stop_waiting()
         self._appends.refuse(self._not_controller())
         self._tell((False, self.epoch, -1))
 
@@ -229,6 +236,8 @@ class RaftQuorum:
                     elif isinstance(effect, Send):
                         self._mail.send(effect.to, effect.request)
                     elif self._disk.perform(effect):
+                        if isinstance(effect, TruncateTo):
+                            self._appends.truncated(effect.offset, self._not_controller())
                         pending.append(LogChanged())
             committed = self._newly_committed()
         except (OSError, BrokerError) as error:
@@ -239,10 +248,26 @@ class RaftQuorum:
         if committed is not None:
             self._feed.publish(committed)
         self._appends.committed(self._feed.end_offset)
-        if self._machine.progress is None:
-            self._appends.refuse(self._not_controller())
+        self._wait_for_their_fate()
         self._tell((self._machine.is_active_leader, self.epoch, self.leader_id))
         return reply
+
+    def _wait_for_their_fate(self) -> None:
+        """Appends of a leadership that is over wait, but not for ever; those of a leader wait as long as it leads."""
+        has_no_leader_here = self._machine.progress is None and bool(self._appends)
+        if not has_no_leader_here:
+            self._stop_waiting()
+        elif self._fate_timer is None:
+            self._fate_timer = self._loop.call_later(FATE_S, self._give_them_up)
+
+    def _give_them_up(self) -> None:
+        self._fate_timer = None
+        self._appends.refuse(self._not_controller())
+
+    def _stop_waiting(self) -> None:
+        if self._fate_timer is not None:
+            self._fate_timer.cancel()
+            self._fate_timer = None
 
     def _step_alone(self, event: Event) -> None:
         """A step that nobody waits for: a disk that failed has been logged, and has ended the membership."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker_embedded.common.peers import PeerUnavailable
+from broker_embedded.controller.controller import PARTITIONS_AT_ONCE
 from broker_embedded.server.apis import create_topics as create_topics
 from broker_embedded.server.requests import forwarding
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
@@ -47,6 +48,57 @@ def test_a_request_whose_controller_loses_its_place_is_done_by_the_next_one(make
     (topic,) = world.run(asked).topics
     assert topic.error_code == 0
     assert "t" in world.nodes[3].controller.image.topics
+
+
+def test_the_controllers_own_node_asks_the_next_one_when_its_controller_loses_its_place(make_world: Any) -> None:
+    """Clients are not told: the change was neither committed nor refused."""
+    world = make_world()
+    asked = world.nodes[2].peers.__class__(world, 0).send(1, ApiKey.CREATE_TOPICS, 7, NEW_TOPIC)
+    world.until(lambda: world.log._waiting)  # appended, not committed
+    world.log.lead(3)
+    (topic,) = world.run(asked).topics
+    assert topic.error_code == 0
+    assert "t" in world.nodes[3].controller.image.topics
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_topics_that_were_created_before_the_controller_moved_are_not_refused_as_existing(
+    make_world: Any, node: int
+) -> None:
+    """Many are created in slices; the first controller answers for those that it got to."""
+    world = make_world()
+    names = [f"t{number}" for number in range(4 * PARTITIONS_AT_ONCE)]
+    body = {
+        "topics": [{"name": name, "num_partitions": 1, "replication_factor": 3} for name in names],
+        "timeout_ms": 60_000,
+    }
+    asked = world.nodes[2].peers.__class__(world, 0).send(node, ApiKey.CREATE_TOPICS, 7, body)
+    world.until(lambda: names[0] in world.nodes[1].controller.image.topics)
+    world.until(lambda: world.log._waiting)
+    world.log.lead(3)
+    answered = world.run(asked).topics
+    assert {each.error_code for each in answered} == {0}
+    assert sorted(each.name for each in answered) == sorted(names)
+    assert set(world.nodes[3].controller.image.topics) == set(names)
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_without_a_next_controller_the_topics_that_were_created_keep_their_answer(make_world: Any, node: int) -> None:
+    world = make_world()
+    names = [f"t{number}" for number in range(4 * PARTITIONS_AT_ONCE)]
+    body = {
+        "topics": [{"name": name, "num_partitions": 1, "replication_factor": 3} for name in names],
+        "timeout_ms": 3_000,
+    }
+    asked = world.nodes[2].peers.__class__(world, 0).send(node, ApiKey.CREATE_TOPICS, 7, body)
+    world.until(lambda: names[0] in world.nodes[1].controller.image.topics)
+    world.until(lambda: world.log._waiting)
+    world.log.lead(-1)
+    answered = {each.name: each.error_code for each in world.run(asked).topics}
+    created = set(world.nodes[1].controller.image.topics)
+    assert len(answered) == len(names)
+    assert {name for name, code in answered.items() if code == ErrorCode.NONE} == created
+    assert set(answered.values()) == {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from broker_embedded.common.errors import BrokerError, StartupError
 from broker_embedded.common.filesystem import read_whole, write_whole
 from broker_embedded.controller.raft import wire
 from broker_embedded.controller.raft.messages import VoteRequest
+from broker_embedded.controller.raft.raft_quorum import FATE_S
 from broker_embedded.metadata.records import CreateTopic
 from ottla_wire.protocol import ApiKey, ErrorCode, codec
 from ottla_wire.records.batch import iter_batches
@@ -154,6 +155,55 @@ def test_a_controller_that_was_cut_off_cannot_commit_and_truncates_when_it_retur
     assert cluster.subscribers[1].leaderships[-1][0] is False
     logs = {node: stored_bytes(cluster, node) for node in (1, 2, 3)}
     assert logs[1] == logs[2] == logs[3]
+
+
+def test_an_append_that_the_next_controller_commits_was_done(world: Make) -> None:
+    """Who is told NOT_CONTROLLER asks the next one, which refuses to create what is there."""
+    cluster = started(world, nodes=3, voters=3)
+    cluster.append(1, "before")
+    cluster.until(lambda: cluster.everybody_has("before"))
+    cluster.run(0.01)  # followers' fetches wait at node 1
+    end = cluster.stores[2].logs[0].log_end_offset
+    cluster.cut |= {(2, 1), (3, 1)}
+    cluster.append(1, "a")
+    cluster.until(lambda: cluster.stores[2].logs[0].log_end_offset > end)
+    assert cluster.answered == [None], "node 1 does not know that others have it"
+    second = cluster.until(lambda: next((n for n in (2, 3) if cluster.members[n].is_leader), None))
+    cluster.until(lambda: not cluster.members[1].is_leader)
+    assert cluster.answered == [None]
+    cluster.cut.clear()
+    cluster.until(lambda: cluster.everybody_has("before", "a"))
+    cluster.until(lambda: len(cluster.answered) == 2)
+    assert cluster.answered == [None, None]
+    assert cluster.leader() == second
+
+
+def test_an_append_whose_fate_nobody_tells_is_given_up_in_seconds(world: Make) -> None:
+    cluster = started(world, nodes=3, voters=3)
+    cluster.isolate(1)
+    cluster.append(1, "a")
+    cluster.until(lambda: not cluster.members[1].is_leader)
+    assert not cluster.answered
+    lost = cluster.loop.time()
+    cluster.until(lambda: cluster.answered)
+    assert cluster.answered[0].code == ErrorCode.NOT_CONTROLLER
+    assert cluster.loop.time() - lost == pytest.approx(FATE_S, abs=1)
+
+
+def test_a_controller_that_leads_again_before_another_did_commits_what_it_appended(world: Make) -> None:
+    cluster = started(world, nodes=3, voters=3)
+    cluster.append(1, "before")
+    cluster.until(lambda: cluster.everybody_has("before"))
+    for other in (2, 3):
+        cluster.kill(other, loses_power=False)
+    cluster.append(1, "a")
+    cluster.until(lambda: not cluster.members[1].is_leader)
+    cluster.start(2)
+    assert cluster.until(cluster.leader) == 1, "its log is longer"
+    cluster.until(lambda: len(cluster.answered) == 2)
+    assert cluster.answered == [None, None]
+    cluster.append(1, "b")
+    cluster.until(lambda: cluster.answered == [None, None, None])
 
 
 def stored_bytes(cluster: Any, node: int) -> bytes:
