@@ -14,13 +14,19 @@ Labels = dict[str, Any]
 
 
 class Collected:
-    """A real meter provider and what is read of it."""
+    """A real meter provider and what is read of it.
+
+    Members and producers that other tests of the process left behind, or that a session's fixtures have, are told to it
+    as well: ask by a group, topic or client that only the test has.
+    """
 
     def __init__(self, reader: InMemoryMetricReader) -> None:
         self._reader = reader
 
-    def points(self, name: str) -> list[tuple[Labels, Any]]:
-        """Each set of labels with its data point."""
+    def points(self, name: str, **labels: Any) -> list[tuple[Labels, Any]]:
+        """Each set of labels that has these (dots are double underscores, None is for one that is absent) with its data
+        point."""
+        wanted = {label.replace("__", "."): value for label, value in labels.items()}
         data = self._reader.get_metrics_data()
         found = [
             metric
@@ -29,15 +35,14 @@ class Collected:
             for metric in scope.metrics
             if metric.name == name
         ]
-        return [(dict(point.attributes or {}), point) for metric in found for point in metric.data.data_points]
+        points = [(dict(point.attributes or {}), point) for metric in found for point in metric.data.data_points]
+        return [each for each in points if all(each[0].get(label) == value for label, value in wanted.items())]
 
     def value(self, name: str, **labels: Any) -> float | None:
-        """The sum over all points with these labels (dots are double underscores); None when there is none."""
-        wanted = {label.replace("__", "."): value for label, value in labels.items()}
+        """The sum over all points with these labels; None when there is none."""
         found = [
             getattr(point, "value", None) if hasattr(point, "value") else point.count
-            for own, point in self.points(name)
-            if wanted.items() <= own.items()
+            for _, point in self.points(name, **labels)
         ]
         return sum(value for value in found if value is not None) if found else None
 

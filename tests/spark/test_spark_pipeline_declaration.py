@@ -260,7 +260,7 @@ def test_a_micro_batch_has_the_names_of_services_in_the_meters(pipeline):
         assert metrics.value("messaging.process.duration", **labels) == 1
         lag = {
             own["messaging.destination.partition.id"]: point.value
-            for own, point in metrics.points("ottla.consumer.lag.records")
+            for own, point in metrics.points("ottla.consumer.lag.records", messaging__consumer__group__name="p")
         }
         assert lag == {"0": 4, "1": 1}
 

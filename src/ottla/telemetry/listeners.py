@@ -5,7 +5,9 @@ What a listener raises is logged, at a limited rate, and stops nothing.
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ottla.telemetry.hooks import Hooks
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.telemetry.metrics import Metrics
 
 _found: Metrics | None = None
+_making = threading.Lock()
 
 
 class Listeners(Hooks):
@@ -66,15 +69,21 @@ def active_metrics() -> Metrics | None:
     provider = _provider()
     if provider is None:
         return None
-    if _found is None or _found.provider is not provider:
-        try:
-            from ottla.telemetry.metrics import Metrics
+    found = _found
+    if found is not None and found.provider is provider:
+        return found
+    try:
+        from ottla.telemetry.metrics import Metrics
 
-            _found = Metrics(provider)
-        except Exception as error:  # an SDK that is half installed, or of another age
-            failed("meter", error)
-            return None
-    return _found
+        # The members and producers of a process see a new provider at about the same time. A second set of instruments
+        # would not be read: an SDK makes each name once.
+        with _making:
+            if _found is None or _found.provider is not provider:
+                _found = Metrics(provider)
+            return _found
+    except Exception as error:  # an SDK that is half installed, or of another age
+        failed("meter", error)
+        return None
 
 
 def _provider() -> Any:
@@ -89,3 +98,15 @@ def _provider() -> Any:
         return None
     is_none = isinstance(provider, metrics.NoOpMeterProvider) or type(provider).__name__ == "_ProxyMeterProvider"
     return None if is_none else provider
+
+
+def _in_the_child() -> None:
+    """Another thread of the parent may have held the lock at the fork, and is not there to let it go."""
+    global _making
+    _making = threading.Lock()
+    if _found is not None:
+        _found.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_the_child)

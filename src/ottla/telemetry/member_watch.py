@@ -24,10 +24,11 @@ class MemberWatch:
         self._member = str(next(_numbers))
         self._due_ms = now_ms
         self._rebalancing_since_ms = now_ms
+        self._is_over = False
 
     def is_due(self, now_ms: int) -> bool:
         """Whether the member is to be measured now: once a second, while anybody listens."""
-        if now_ms < self._due_ms:
+        if self._is_over or now_ms < self._due_ms:
             return False
         self._due_ms = now_ms + MEASURE_EVERY_MS
         return self.hooks.refresh()
@@ -37,7 +38,8 @@ class MemberWatch:
         self.hooks.measured(group=self._group, member=self._member, measure=measure)
 
     def ended(self) -> None:
-        """The member is over: nothing of it is shown any more."""
+        """The member is over: nothing of it is shown any more. The loop that measures it may still run for a while."""
+        self._is_over = True
         self.hooks.measured(group=self._group, member=self._member, measure=MemberMeasure())
 
     def noticed(self, event: str, fields: Mapping[str, object]) -> None:

@@ -62,6 +62,12 @@ class Metrics(Hooks):
                     metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.buckets
                 ).record
 
+    def forked(self) -> None:
+        """In a child process: the lock may have been held by a thread that is not there, and what was measured is the
+        parent's."""
+        self._lock = threading.Lock()
+        self._members, self._queued, self._brokers = {}, {}, {}
+
     # What is counted
 
     def fetched(self, *, group: str, topic: str, records: int, size_bytes: int) -> None:

@@ -163,7 +163,8 @@ class ClientWork:
 
     def on_commit(self, error: KafkaError | None, partitions: list[ClientPartition]) -> None:
         """The client's callback: the coordinator has answered."""
-        self._answered(error or next((p.error for p in partitions if p.error is not None), None), partitions)
+        failed = error or next((p.error for p in partitions if p.error is not None), None)
+        self._answered(failed, partitions, sent_ms=self._sent_ms.popleft() if self._sent_ms else None)
 
     def take_commit_error(self) -> KafkaError | None:
         """Why the last commit failed, if it did; asked once."""
@@ -172,19 +173,21 @@ class ClientWork:
 
     def _commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         if not offsets:  # its partitions went away meanwhile
-            self._answered(None, [])
+            self._answered(None, [], sent_ms=None)
             return
-        self._sent_ms.append(self._clock.monotonic_ms())
+        sent_ms = self._clock.monotonic_ms()
         try:
             self.client.commit(offsets=client_offsets(offsets), asynchronous=True)
         except KafkaException as error:
-            self._answered(error.args[0], [])
+            self._answered(error.args[0], [], sent_ms=sent_ms)
+        else:
+            self._sent_ms.append(sent_ms)
 
-    def _answered(self, failed: KafkaError | None, partitions: list[ClientPartition]) -> None:
+    def _answered(self, failed: KafkaError | None, partitions: list[ClientPartition], *, sent_ms: int | None) -> None:
+        """`sent_ms` is None for a commit that was not sent: it is answered, and not counted."""
         self.commits_answered += 1
         self._commit_error = failed
         now_ms = self._clock.monotonic_ms()
-        sent_ms = self._sent_ms.popleft() if self._sent_ms else None
         fenced = None if failed is None else is_fenced(failed)
         if sent_ms is not None:
             self._watch.committed(partitions=len(partitions), sent_ms=sent_ms, now_ms=now_ms, is_fenced=fenced)
