@@ -70,6 +70,24 @@ def tools(version: str | None = None) -> Path:
     return _fetched("apache-kafka-tools", TOOLS_VERSIONS.get(version, version), "kafka-tools")
 
 
+def run_tool(main_class: str, *arguments: str) -> str:
+    """Run one of Kafka's command line tools, on whatever cluster; what it printed. RuntimeError if it failed."""
+    return _run(tools(), main_class, *arguments)
+
+
+def _run(jars: Path, main_class: str, *arguments: str) -> str:
+    command = [*_java("-Xmx256m", jars), main_class, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        raise RuntimeError(f"{main_class} {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def _java(heap: str, jars: Path) -> list[str]:
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return ["java", heap, quiet, "-cp", f"{jars}/*"]
+
+
 def _fetched(name: str, version: str, artifact: str) -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla" / f"{name}-{version}"
     if (folder / "complete").exists():
@@ -107,9 +125,10 @@ class ApacheKafka:
         data_dir: Path | None = None,
         client: Mapping[str, str] | None = None,
         version: str | None = None,
+        log_dirs: int = 1,
     ) -> None:
         """`client`: what a client needs besides the address, if the listener asks who it is. `version`: the one that
-        this run wants, or the newest that can be had."""
+        this run wants, or the newest that can be had. `log_dirs`: how many each broker has."""
         self.version = version or wanted() or newest()
         self._libraries = libraries(self.version)
         self._temporary = Path(tempfile.mkdtemp(prefix="ottla-apache-kafka-"))
@@ -120,6 +139,7 @@ class ApacheKafka:
         self._controller_ports = dict(zip(self._nodes, ports[brokers:], strict=True))
         self._config = dict(config or {})
         self._client = dict(client or {})
+        self._log_dirs = log_dirs
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -160,7 +180,7 @@ class ApacheKafka:
         log = (self._temporary / f"node-{node}.log").open("ab")
         with log:
             self._processes[node] = subprocess.Popen(
-                [*self._java("-Xmx1g", self._libraries), "kafka.Kafka", str(self._properties(node))],
+                [*_java("-Xmx1g", self._libraries), "kafka.Kafka", str(self._properties(node))],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -178,25 +198,19 @@ class ApacheKafka:
     def tool(self, main_class: str, *arguments: str) -> str:
         """Run one of Kafka's command line tools; what it printed. RuntimeError if it failed."""
         jars = self._libraries if main_class.startswith("kafka.") else tools(self.version)
-        done = subprocess.run(
-            [*self._java("-Xmx256m", jars), main_class, *arguments], capture_output=True, text=True, timeout=120
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{main_class} {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
-        return done.stdout
+        return _run(jars, main_class, *arguments)
 
     def dump(self, *arguments: str) -> str:
         """What Kafka's tool for log segments printed."""
         package = "kafka.tools" if self.version < "4.4" else "org.apache.kafka.tools"
         return self.tool(f"{package}.DumpLogSegments", *arguments)
 
-    @staticmethod
-    def _java(heap: str, jars: Path) -> list[str]:
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        return ["java", heap, quiet, "-cp", f"{jars}/*"]
-
     def _properties(self, node: int) -> Path:
         return self._temporary / f"node-{node}.properties"
+
+    def _log_dirs_of(self, node: int) -> list[Path]:
+        whole = self.data_dir / f"broker-{node}"
+        return [whole] if self._log_dirs == 1 else [whole / f"dir-{number}" for number in range(self._log_dirs)]
 
     def _write_properties(self, node: int) -> None:
         count = len(self._nodes)
@@ -210,7 +224,7 @@ class ApacheKafka:
             f"CONTROLLER://127.0.0.1:{self._controller_ports[node]}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._ports[node]}",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": self.data_dir / f"broker-{node}",
+            "log.dirs": ",".join(map(str, self._log_dirs_of(node))),
             "offsets.topic.replication.factor": min(3, count),
             "transaction.state.log.replication.factor": min(3, count),
             "transaction.state.log.min.isr": min(2, count),

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
-import confluent_kafka
 import pytest
+from plan_runs import (
+    PARTS,
+    Dying,
+    Killed,
+    filled_topic,
+    interrupt_when,
+    moves,
+    moving,
+    options,
+    paths,
+    replicas,
+    run,
+    throttles,
+    where,
+)
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.admin import Admin, ClusterFacts, Part, ReplicaMove, TopicSpec
+from ottla.admin import Admin, Part, ReplicaMove
 from ottla.admin.placement import journal
 from ottla.admin.placement.deciding import State
-from ottla.admin.placement.executor import Executor, Outcome, Progress, RunOptions
+from ottla.admin.placement.executor import Executor, Progress
 from ottla.admin.placement.journal import Journal
-from ottla.admin.placement.modelling import model_of
-from ottla.admin.placement.plan import Move
-from ottla.admin.placement.plan_file import load_plan, moves_of
 from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
 from ottla.errors import InputError
-from ottla.records import TopicPartition
 from ottla.testing import wait_until
 
-PARTS = (Part.TOPICS, Part.LOG_DIRS, Part.MOVES)
 _numbers = count(1)
 
 
@@ -43,53 +51,7 @@ def admin(cluster: EmbeddedCluster) -> Iterator[Admin]:
 @pytest.fixture
 def topic(cluster: EmbeddedCluster, admin: Admin) -> str:
     """A topic of four partitions with a replica on brokers 1 and 2, and some bytes in each."""
-    name = f"moved-{next(_numbers)}"
-    admin.create_topics({name: TopicSpec(partitions=4, replication_factor=2)})
-    moves = [
-        ReplicaMove(topic=name, partition=each.partition, old=each.replicas, new=(1, 2))
-        for each in admin.describe_topics(name, parts=())[0].partitions
-        if each.replicas != (1, 2)
-    ]
-    admin.alter_replicas(moves)
-    admin.elect_leaders([TopicPartition(name, number) for number in range(4)])
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    for number in range(4):
-        for _ in range(50):
-            producer.produce(name, b"x" * 4_000, partition=number)
-    assert producer.flush(20) == 0
-    return name
-
-
-def moves(admin: Admin, topic: str, new: tuple[int, ...] = (3, 2), *, dirs: tuple[str, ...] = ()) -> tuple[Move, ...]:
-    """The moves of a plan that puts all partitions of a topic on these brokers."""
-    lines = [
-        {"topic": topic, "partition": number, "replicas": list(new), **({"log_dirs": list(dirs)} if dirs else {})}
-        for number in range(4)
-    ]
-    file = load_plan(str({"version": 1, "partitions": lines}).replace("'", '"').encode())
-    return moves_of(file, model_of(admin.facts(PARTS), dirs_are_disks=True))
-
-
-def options(**changed: Any) -> RunOptions:
-    return RunOptions(**{"poll_s": 0.05, "patience_s": 20, "max_fill": 1.0, "dirs_are_disks": True, **changed})
-
-
-def run(admin: Admin, planned: tuple[Move, ...], path: Path, **changed: Any) -> Outcome:
-    with Journal(path) as book:
-        return Executor(admin.carry_out, planned, book, options(**changed)).run()
-
-
-def replicas(admin: Admin, topic: str) -> set[tuple[int, ...]]:
-    return {each.replicas for each in admin.describe_topics(topic, parts=())[0].partitions}
-
-
-def throttles(admin: Admin, topic: str) -> dict[str, object]:
-    """Everything that throttles, of the topic and of all brokers."""
-    found: dict[str, object] = {name: admin.topic_settings(topic)[name].value for name in (LEADERS, FOLLOWERS)}
-    for broker in sorted(admin.facts((Part.TOPICS,)).broker_ids):
-        now = admin.broker_settings(broker)
-        found |= {f"{broker}: {name}": (now[name].value, now[name].source) for name in RATES}
-    return found
+    return filled_topic(admin, cluster.bootstrap_servers, f"moved-{next(_numbers)}")
 
 
 def test_a_run_moves_what_was_planned_and_throttles_are_as_before(admin: Admin, topic: str, tmp_path: Path) -> None:
@@ -107,22 +69,6 @@ def test_a_run_moves_what_was_planned_and_throttles_are_as_before(admin: Admin, 
     assert throttles(admin, topic) == before
     assert seen[-1].copied == seen[-1].bytes == sum(move.copied for move in planned) > 4 * 200_000
     admin.alter_broker_settings(1, {RATES[0]: None})
-
-
-class Killed(BaseException):
-    """As a kill: nothing of the tool's own code runs after it."""
-
-
-class Dying(Journal):
-    """Ends the tool when so many lines are on disk, before it acts on the last of them."""
-
-    lines_left = 1_000
-
-    def write(self, step: str, **content: Any) -> None:
-        super().write(step, **content)
-        self.lines_left -= 1
-        if self.lines_left == 0:
-            raise Killed
 
 
 def test_a_run_that_is_killed_after_any_line_goes_on_by_the_same_command(
@@ -273,29 +219,3 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone(admin: Admin, topic:
     outcome = run(admin, planned, tmp_path / "journal")
     assert [(status.move.partition, status.state) for status in outcome.not_done] == [(1, State.CHANGED)]
     assert "2, 4" in outcome.not_done[0].why
-
-
-def moving(progress: Progress) -> int:
-    return sum(status.state is State.MOVING for status in progress.statuses)
-
-
-def interrupt_when(
-    admin: Admin, planned: tuple[Move, ...], path: Path, condition: Callable[[Progress], bool], **changed: Any
-) -> None:
-    """A run that is interrupted as by Ctrl-C when it has come so far. Its moves go on."""
-
-    def report(progress: Progress) -> None:
-        if condition(progress):
-            raise KeyboardInterrupt
-
-    with Journal(path) as book, pytest.raises(KeyboardInterrupt):
-        Executor(admin.carry_out, planned, book, options(**changed), report=report).run()
-
-
-def paths(facts: ClusterFacts, broker: int) -> list[str]:
-    (found,) = (each for each in facts.brokers if each.id == broker)
-    return sorted(log_dir.path for log_dir in found.log_dirs or ())
-
-
-def where(facts: ClusterFacts, topic: str, broker: int) -> set[str]:
-    return {log_dir.path for each, log_dir, replica in facts.replicas() if each.id == broker and replica.topic == topic}
