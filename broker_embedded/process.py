@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise_soft_limit()
         open_files = OpenFiles()
         files: FileSystem | None = None
-        if options.control_port is None:  # without the control API nobody can make a disk fail
+        if options.control_port is None and options.log_dir_bytes is None:  # no disk can fail, and none has a limit
             files = OsFileSystem(fsync=options.data_dir is not None, make_room=open_files.make_room)
         clock = None if options.virtual_clock is None else VirtualClock(speed=options.virtual_clock)
         cluster = Cluster(
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data_dir=options.data_dir,
             racks=None if options.racks is None else options.racks.split(","),
             log_dirs=options.log_dirs,
+            log_dir_bytes=_sizes(options.log_dir_bytes),
             config=_settings(options.set),
             clock=clock,
             filesystem=None if files is None else lambda node: files,
@@ -136,6 +137,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--racks", metavar="RACK,...", help="the rack of each broker, in order (default: none)")
     parser.add_argument(
         "--log-dirs", type=int, default=1, metavar="N", help="log directories of each broker (default 1)"
+    )
+    parser.add_argument(
+        "--log-dir-bytes",
+        metavar="BYTES,...",
+        help="how much each log directory of a broker holds, in order, or one size for all (default: no limit)",
     )
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where logs are kept (default: a temporary directory, removed at the end)"
@@ -226,6 +232,15 @@ def _ports(text: str | None) -> list[int] | None:
     if not all(each.strip().isdecimal() and int(each) < 65_536 for each in ports):
         raise StartupError(f"--ports: found {text!r}, wanted numbers below 65536 with commas between them")
     return [int(each) for each in ports]
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    sizes = text.split(",")
+    if not all(each.strip().isascii() and each.strip().isdecimal() and len(each) < 19 for each in sizes):
+        raise StartupError(f"--log-dir-bytes: found {text!r}, wanted numbers of bytes with commas between them")
+    return [int(each) for each in sizes]
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:

@@ -80,6 +80,7 @@ class Cluster:
         random: Random | None = None,
         racks: Sequence[str] | None = None,
         log_dirs: int = 1,
+        log_dir_bytes: Sequence[int] | None = None,
         first_broker_id: int = 1,
         ports: Sequence[int] | None = None,
         advertised_host: str | None = None,
@@ -92,6 +93,7 @@ class Cluster:
         can be made to fail. `open_files`: those of all nodes; its `make_room` should be the file system's. `security`:
         what clients have to show. `ports`: that of each broker in order, where they do not follow each other from
         `port` on. `advertised_host`: where clients are told that the brokers are; they listen on loopback all the same.
+        `log_dir_bytes`: how many bytes each log directory of a broker holds, in order, or one size for all of them.
         """
         if brokers < 1:
             raise StartupError(f"brokers: found {brokers}, wanted at least 1")
@@ -105,6 +107,10 @@ class Cluster:
             raise StartupError(f"advertised_host: found {advertised_host!r}, wanted a host's name or IPv4 address")
         if log_dirs < 1:
             raise StartupError(f"log_dirs: found {log_dirs}, wanted at least 1")
+        if log_dir_bytes is not None and len(log_dir_bytes) not in (1, log_dirs):
+            raise StartupError(f"log_dir_bytes: found {len(log_dir_bytes)} sizes, wanted 1 or {log_dirs}")
+        if log_dir_bytes is not None and min(log_dir_bytes) < 1:
+            raise StartupError(f"log_dir_bytes: found {min(log_dir_bytes)}, wanted 1 or more")
         self._settings = dict(config or {})
         defaults = SEVERAL_NODES if brokers > 1 else {}
         try:
@@ -117,6 +123,7 @@ class Cluster:
         self._internal_ports: dict[int, int] = {}
         self._racks = dict(enumerate(racks or (), start=first_broker_id))
         self._log_dirs = log_dirs
+        self._log_dir_bytes = None if log_dir_bytes is None else list(log_dir_bytes) * (log_dirs // len(log_dir_bytes))
         self._advertised_host = advertised_host
         self._security = security
         self._data_dir = None if data_dir is None else Path(data_dir)
@@ -216,6 +223,7 @@ class Cluster:
         self._running.callback(self._release_ports)
         self._running.push_async_callback(self._stop_nodes)
         for node_id in self.node_ids:
+            self._limit_disks(node_id)
             self._open_node(node_id)
         for node in self.nodes.values():
             await node.start_quorum()
@@ -368,8 +376,13 @@ class Cluster:
         self._ports[node_id] = 0
         if rack is not None:
             self._racks[node_id] = rack
+        self._limit_disks(node_id)
         await self.start_broker(node_id)
         return node_id
+
+    def _limit_disks(self, node_id: int) -> None:
+        for number, size in enumerate(self._log_dir_bytes or ()):
+            self._running.callback(self.disks.limited(node_id, limit_bytes=size, dir=number).remove)
 
     async def pause(self, node_id: int) -> None:
         """Make a node do nothing: it neither reads nor sends, and its timers wait. Connections stay open."""

@@ -59,6 +59,7 @@ class EmbeddedCluster:
         random: Random | None = None,
         racks: Sequence[str] | None = None,
         log_dirs: int = 1,
+        log_dir_bytes: Sequence[int] | None = None,
         security: Security | None = None,
         first_broker_id: int = 1,
         ports: Sequence[int] | None = None,
@@ -68,7 +69,8 @@ class EmbeddedCluster:
         what clients have to show; anybody may connect, in plain text, without it. `first_broker_id`: of the first
         broker, 0 or more; the others follow. `ports`: that of each broker, where they do not follow each other from
         `port` on; 0 is a free one. `advertised_host`: the host of the addresses that clients are told, in place of
-        127.0.0.1; the brokers listen on loopback all the same.
+        127.0.0.1; the brokers listen on loopback all the same. `log_dir_bytes`: how many bytes each log directory of a
+        broker holds, in order, or one size for all of them; as much as the machine's disk if it is left out.
         """
         self._clock = clock or SystemClock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,6 +85,7 @@ class EmbeddedCluster:
             random=random,
             racks=racks,
             log_dirs=log_dirs,
+            log_dir_bytes=log_dir_bytes,
             security=security,
             first_broker_id=first_broker_id,
             ports=ports,

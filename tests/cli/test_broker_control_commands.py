@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -127,6 +129,28 @@ def test_links_and_disks_are_broken_and_healed(ottla: Run) -> None:
     assert "broker 2: full" in ottla("disks", "break", "2", "full")
     assert "broker 2: full" in ottla("disks", "list")
     assert ottla("disks", "heal", "2") == "all disks are well\n"
+
+
+@pytest.mark.slow
+def test_a_broker_joins_while_the_cluster_runs(tmp_path: Path) -> None:
+    process = Process("--brokers", "2", "--racks", "a,b", "--log-dirs", "2", "--log-dir-bytes", "10MiB,20MiB")
+    try:
+        environment = {"OTTLA_BROKER_CONTROL": process.control, "OTTLA_BOOTSTRAP_SERVERS": process.bootstrap_servers}
+        environment["OTTLA_CLUSTERS"] = str(tmp_path / "none.toml")
+        added = CliRunner().invoke(main, ["broker", "add", "--rack", "c"], env=environment)
+        assert added.output.startswith("broker 3: running 127.0.0.1:"), added.output
+        shown = CliRunner().invoke(main, ["cluster", "facts"], env=environment)
+        brokers = json.loads(shown.stdout)["brokers"]
+        assert [each["rack"] for each in brokers] == ["a", "b", "c"]
+        assert [sorted(each["total_bytes"] for each in broker["log_dirs"]) for broker in brokers] == [
+            [10 << 20, 20 << 20]
+        ] * 3
+        resized = CliRunner().invoke(
+            main, ["broker", "disks", "break", "3", "limited", "--dir", "0", "--bytes", "1GiB"], env=environment
+        )
+        assert "broker 3: limited" in resized.output
+    finally:
+        assert process.stop() == 0
 
 
 @pytest.mark.slow

@@ -50,6 +50,9 @@ class LocalControl:
     async def start_broker(self, node: int) -> None:
         await self._in_state(node, NodeState.KILLED, NodeState.STOPPED, then=self._cluster.start_broker)
 
+    async def add_broker(self, *, rack: str | None = None) -> int:
+        return await self._cluster.add_broker(rack=rack)
+
     async def pause_broker(self, node: int) -> None:
         await self._in_state(node, NodeState.RUNNING, then=self._cluster.pause)
 

@@ -46,6 +46,10 @@ class ClusterControl(Protocol):
         """Start a node that was killed or stopped, on its ports and with what its directories hold."""
         ...
 
+    async def add_broker(self, *, rack: str | None = None) -> int:
+        """A further node, empty; returns its number. InvalidFault for a cluster that was started with one broker."""
+        ...
+
     async def pause_broker(self, node: int, /) -> None:
         """Let a node stand still, as SIGSTOP does: its connections stay open and nothing happens on them."""
         ...

@@ -24,7 +24,7 @@ MAX_MS = 100 * 366 * 24 * 3_600_000
 
 BROKER_ACTIONS = ("kill", "stop", "start", "pause", "resume")
 LINK_ACTIONS = ("cut", "slow", "isolate", "heal")
-DISK_ACTIONS = ("full", "slow", "fsync-error", "torn-write", "offline", "heal")
+DISK_ACTIONS = ("full", "limited", "slow", "fsync-error", "torn-write", "offline", "heal")
 
 
 async def answer(control: ClusterControl, request: HttpRequest) -> Answer:
@@ -85,6 +85,12 @@ async def _faults(control: ClusterControl, request: HttpRequest) -> Answer:
 
 
 async def _brokers(control: ClusterControl, request: HttpRequest) -> Answer:
+    if len(request.path) == 1:
+        _only(request, "POST", parts=1)
+        _fields(request.body, "rack")
+        added = await control.add_broker(rack=_text(request.body, "rack"))
+        facts = control.facts().nodes[added]
+        return HTTPStatus.CREATED, {"broker": added, "state": facts.state.value, "address": facts.address}
     _only(request, "POST", parts=3)
     node = _number("broker", request.path[1])
     nodes = sorted(control.facts().nodes)
@@ -144,6 +150,9 @@ async def _disks(control: ClusterControl, request: HttpRequest) -> Answer:
     if action == "slow":
         _fields(body, "broker", "dir", "delay_ms")
         added = disks.slow(broker, delay_ms=_needed(body, "delay_ms"), dir=directory)
+    elif action == "limited":
+        _fields(body, "broker", "dir", "bytes")
+        added = disks.limited(broker, limit_bytes=_needed(body, "bytes"), dir=directory)
     elif action == "fsync-error":
         _fields(body, "broker", "dir", "count")
         added = disks.fail_fsync(broker, count=count, dir=directory)
@@ -280,6 +289,14 @@ def _bounded(name: str, value: int) -> int:
     largest = MAX_MS if is_time else LARGEST
     if not -LARGEST <= value <= largest:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: found more than {largest}, wanted less", wanted=largest)
+    return value
+
+
+def _text(body: dict[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and (not isinstance(value, str) or not 0 < len(value) < 256):
+        found = str(value)[:40]
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: found {found!r}, wanted a name", found=found, wanted="a name")
     return value
 
 

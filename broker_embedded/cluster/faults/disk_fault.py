@@ -1,9 +1,10 @@
-"""What can be wrong with a disk: full, slow, failing to fsync, tearing a write, or gone."""
+"""What can be wrong with a disk: full, small, slow, failing to fsync, tearing a write, or gone."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -28,6 +29,8 @@ class DiskFaultKind(Enum):
 
     FULL = "full"
     """What would grow fails with ENOSPC; reading, overwriting and removing go on."""
+    LIMITED = "limited"
+    """It holds so many bytes; what would grow beyond them fails with ENOSPC. This is what it reports as its size."""
     SLOW = "slow"
     """Reads, writes and fsyncs cost time. Requests that caused them are answered that much later."""
     FSYNC_ERROR = "fsync-error"
@@ -45,11 +48,26 @@ _COSTS_TIME = (Operation.READ, Operation.WRITE, Operation.FSYNC)
 class DiskFault:
     """One fault of everything at and below a path. Acts `count` times, or until it is removed."""
 
-    def __init__(self, kind: DiskFaultKind, path: str, *, count: int | None = None, delay_ms: int = 0) -> None:
+    def __init__(
+        self,
+        kind: DiskFaultKind,
+        path: str,
+        *,
+        count: int | None = None,
+        delay_ms: int = 0,
+        limit_bytes: int = 0,
+        measure: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`limit_bytes` is the size of a limited disk, `measure` says how many bytes are on it."""
         if count is not None and count < 1:
             raise InvalidFault(f"count: found {count}, wanted 1 or more, or none for no limit")
         if (kind is DiskFaultKind.SLOW) != (delay_ms > 0):
             raise InvalidFault(f"delay_ms: found {delay_ms} for {kind.value}, wanted 1 or more for slow, else none")
+        if (kind is DiskFaultKind.LIMITED) != (limit_bytes > 0):
+            raise InvalidFault(f"bytes: found {limit_bytes} for {kind.value}, wanted 1 or more for limited, else none")
+        self.limit_bytes = limit_bytes
+        self._measure = measure
+        self._used: int | None = None
         self.kind = kind
         self.path = path.rstrip("/")
         self.count = count
@@ -62,8 +80,8 @@ class DiskFault:
     def concerns(self, path: str) -> bool:
         return path == self.path or path.startswith(self._below)
 
-    def check(self, operation: Operation, path: str, *, grows: bool) -> None:
-        """Raise OSError if the operation fails because of this fault."""
+    def check(self, operation: Operation, path: str, *, grows: int) -> None:
+        """Raise OSError if the operation fails because of this fault. `grows`: by how many bytes, 1 for a new name."""
         if not self.concerns(path):
             return
         kind = self.kind
@@ -75,6 +93,9 @@ class DiskFault:
             self._raise(errno.EIO, path)
         elif kind is DiskFaultKind.FULL:
             if grows and operation in _GROWTH:
+                self._raise(errno.ENOSPC, path)
+        elif kind is DiskFaultKind.LIMITED:
+            if grows and operation in _GROWTH and self._is_beyond(grows):
                 self._raise(errno.ENOSPC, path)
         elif kind is DiskFaultKind.FSYNC_ERROR and operation is Operation.FSYNC:
             self._raise(errno.EIO, path)
@@ -88,11 +109,29 @@ class DiskFault:
     def makes_full(self, path: str) -> bool:
         return self.kind is DiskFaultKind.FULL and self.concerns(path)
 
+    def usage_of(self, path: str) -> tuple[int, int] | None:
+        """Size and free bytes of a limited disk; None where this is none, or another's."""
+        if self.kind is not DiskFaultKind.LIMITED or not self.concerns(path):
+            return None
+        return self.limit_bytes, max(0, self.limit_bytes - self._measure())
+
+    def _is_beyond(self, grows: int) -> bool:
+        """What is removed is noticed only when the limit is reached: then all of it is measured again."""
+        self._used = (self._measure() if self._used is None else self._used) + grows
+        if self._used > self.limit_bytes:
+            self._used = self._measure()
+            if self._used + grows > self.limit_bytes:
+                return True
+            self._used += grows
+        return False
+
     def to_json(self) -> dict[str, Any]:
         """As the control API shows it."""
         shown: dict[str, Any] = {"kind": self.kind.value, "path": self.path, "count": self.count, "hits": self.hits}
         if self.kind is DiskFaultKind.SLOW:
             shown["delay_ms"] = self.delay_ms
+        if self.kind is DiskFaultKind.LIMITED:
+            shown["bytes"] = self.limit_bytes
         return shown
 
     def _take(self) -> bool:

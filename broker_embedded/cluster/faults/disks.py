@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,6 +33,11 @@ class BadDisk:
     def hits(self) -> int:
         """How many operations it has met."""
         return sum(fault.hits for fault in self.faults)
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether it says how large disks are."""
+        return all(fault.kind is DiskFaultKind.LIMITED for fault in self.faults)
 
     def wait(self, hits: int = 1, timeout_s: float = 10) -> Self:
         """Block until it has met so many operations; TimeoutError says how many. Never on the cluster's thread."""
@@ -77,6 +83,16 @@ class Disks:
         """Nothing more fits: appends are refused with KAFKA_STORAGE_ERROR, reads go on, nothing is lost."""
         return self._add(DiskFaultKind.FULL, node, dir)
 
+    def limited(self, node: int, *, limit_bytes: int, dir: int | None = None) -> BadDisk:
+        """Each directory holds so many bytes and reports them as its size; appends beyond are refused as by `full`.
+
+        It takes the place of an earlier limit of the same directories, and stays when disks are healed.
+        """
+        paths = set(self._paths(node, dir))
+        for bad in [bad for bad in self._bad if bad.is_limit and {fault.path for fault in bad.faults} <= paths]:
+            bad.remove()
+        return self._add(DiskFaultKind.LIMITED, node, dir, limit_bytes=limit_bytes)
+
     def slow(self, node: int, *, delay_ms: int, dir: int | None = None) -> BadDisk:
         """Each read, write and fsync costs `delay_ms`: requests that cause them are answered that much later.
 
@@ -98,8 +114,8 @@ class Disks:
         return self._add(DiskFaultKind.OFFLINE, node, dir)
 
     def heal(self, node: int | None = None) -> None:
-        """Remove all faults, or those of one broker."""
-        for bad in [bad for bad in self._bad if node in (None, bad.node)]:
+        """Remove all faults, or those of one broker. How large a disk is stays."""
+        for bad in [bad for bad in self._bad if node in (None, bad.node) and not bad.is_limit]:
             bad.remove()
 
     def remove(self, bad: BadDisk) -> None:
@@ -123,10 +139,27 @@ class Disks:
         return [{"broker": bad.node, **fault.to_json()} for bad in self._bad for fault in bad.faults]
 
     def _add(
-        self, kind: DiskFaultKind, node: int, dir: int | None, *, count: int | None = None, delay_ms: int = 0
+        self,
+        kind: DiskFaultKind,
+        node: int,
+        dir: int | None,
+        *,
+        count: int | None = None,
+        delay_ms: int = 0,
+        limit_bytes: int = 0,
     ) -> BadDisk:
         paths = self._paths(node, dir)
-        faults = [DiskFault(kind, path, count=count, delay_ms=delay_ms) for path in paths]
+        faults = [
+            DiskFault(
+                kind,
+                path,
+                count=count,
+                delay_ms=delay_ms,
+                limit_bytes=limit_bytes,
+                measure=partial(self._fs.bytes_below, path),
+            )
+            for path in paths
+        ]
         bad = BadDisk(self, node, faults)
 
         def run() -> None:

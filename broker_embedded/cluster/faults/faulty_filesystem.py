@@ -39,8 +39,8 @@ class FaultyFileSystem:
         """
         self.unsynced.forget_below(path)
 
-    def check(self, operation: Operation, path: str, *, grows: bool = False) -> None:
-        """Raise what the faults have for this operation. Call only while there are any."""
+    def check(self, operation: Operation, path: str, *, grows: int = 0) -> None:
+        """Raise what the faults have for this operation. Call only while there are any. `grows`: by how many bytes."""
         for fault in self.faults:
             fault.check(operation, path, grows=grows)
 
@@ -125,8 +125,20 @@ class FaultyFileSystem:
         if self.faults:
             self.check(Operation.LOOK, path)
         usage = self.inner.usage(path)
+        limits = [limit for fault in self.faults if (limit := fault.usage_of(path)) is not None]
+        if limits:
+            usage = DiskUsage(*min(limits))
         is_full = any(fault.makes_full(path) for fault in self.faults)
         return DiskUsage(usage.total, 0) if is_full else usage
+
+    def bytes_below(self, path: str) -> int:
+        """The bytes of all files at and below a path; what is removed meanwhile is not there."""
+        try:
+            if not self.inner.is_dir(path):
+                return self.inner.size(path)
+            return sum(self.bytes_below(f"{path}/{name}") for name in self.inner.list_dir(path))
+        except OSError:
+            return 0
 
 
 class _FaultyFile:
@@ -157,7 +169,7 @@ class _FaultyFile:
 
     def truncate(self, size: int) -> None:
         if self._fs.faults:
-            self._fs.check(Operation.WRITE, self._record.path, grows=size > self._inner.size())
+            self._fs.check(Operation.WRITE, self._record.path, grows=max(0, size - self._inner.size()))
         self._inner.truncate(size)
         self._record.truncated(size)
 
@@ -177,7 +189,7 @@ class _FaultyFile:
 
     def _check_write(self, data: Bytes, position: int) -> None:
         path = self._record.path
-        self._fs.check(Operation.WRITE, path, grows=position + len(data) > self._inner.size())
+        self._fs.check(Operation.WRITE, path, grows=max(0, position + len(data) - self._inner.size()))
         for fault in self._fs.faults:
             written = fault.torn_bytes(path, len(data))
             if written is not None:

@@ -69,6 +69,29 @@ def test_a_full_disk_refuses_growth_and_serves_what_it_has(fs: FaultyFileSystem,
     assert full.hits == 2
 
 
+def test_a_limited_disk_holds_so_many_bytes_and_says_so(fs: FaultyFileSystem, root: str) -> None:
+    written(fs, f"{root}/a/file", b"x" * 60)
+    model = FaultModel()
+    disks = Disks(fs, model, OnLoop(), log_dirs=lambda node: [f"{root}/a"])
+    limit = disks.limited(1, limit_bytes=100)
+    assert (fs.usage(f"{root}/a").total, fs.usage(f"{root}/a").usable) == (100, 40)
+    written(fs, f"{root}/a/file", b"x" * 40)
+    with pytest.raises(OSError, match="No space"):
+        written(fs, f"{root}/a/file", b"x")
+    fs.remove(f"{root}/a/file")
+    written(fs, f"{root}/a/another", b"x" * 90)
+    disks.heal()
+    with pytest.raises(OSError, match="No space"):
+        written(fs, f"{root}/a/another", b"x" * 11)
+    disks.limited(1, limit_bytes=200)
+    written(fs, f"{root}/a/another", b"x" * 11)
+    (shown,) = disks.to_json()
+    assert (shown["kind"], shown["bytes"]) == ("limited", 200)
+    assert limit.hits == 2
+    with pytest.raises(ValueError, match="bytes: found 0 for limited, wanted 1 or more"):
+        disks.limited(1, limit_bytes=0)
+
+
 def test_a_directory_that_is_offline_fails_in_everything(fs: FaultyFileSystem, root: str) -> None:
     written(fs, f"{root}/a/file", b"old")
     file = fs.open(f"{root}/a/file")

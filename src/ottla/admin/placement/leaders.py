@@ -6,6 +6,7 @@ one hands another on first, in a chain. Weights are write rates, or sizes where 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable
 
 from ottla.admin.placement.state import Placement
@@ -22,19 +23,24 @@ class _Leading:
         self.state = state
         self.weight = [float(each) for each in (state.rate if state.model.has_rates else state.size)]
         self.lead = [0.0] * len(state.ids)
-        self.led: list[set[int]] = [set() for _ in state.ids]
+        self.led: list[list[tuple[float, int]]] = [[] for _ in state.ids]
+        """What each broker leads and may hand over, lightest first: a chain looks at few of them."""
         for p, held in enumerate(state.replicas):
             if held:
                 self.lead[held[0]] += self.weight[p]
-                self.led[held[0]].add(p)
+                if state.movable[p]:
+                    self.led[held[0]].append((self.weight[p], p))
+        for led in self.led:
+            led.sort()
         self.can = [broker.is_registered and not broker.is_fenced for broker in state.model.brokers]
 
     def hand_over(self, p: int, target: int) -> None:
         held = self.state.replicas[p]
         at, source = held.index(target), held[0]
         held[0], held[at] = target, source
-        self.led[source].discard(p)
-        self.led[target].add(p)
+        key = self.weight[p], p
+        del self.led[source][bisect_left(self.led[source], key)]
+        insort(self.led[target], key)
         self.lead[source] -= self.weight[p]
         self.lead[target] += self.weight[p]
 
@@ -47,10 +53,9 @@ class _Leading:
         came: dict[int, tuple[int, int]] = {b: (-1, -1)}
         queue = [(b, too_much, 0)]
         for u, over, depth in queue:
-            held = sorted(
-                (p for p in self.led[u] if weight[p] >= over and self.state.movable[p]), key=lambda p: (weight[p], p)
-            )
-            for p in held[:_WIDTH]:
+            led = self.led[u]
+            at = bisect_left(led, (over, -1))
+            for _, p in led[at : at + _WIDTH]:
                 for t in replicas[p][1:]:
                     if t in came or not self.can[t] or weight[p] > limit:
                         continue
@@ -75,8 +80,7 @@ class _Leading:
         too_much = self.lead[b] - limit
         steps = self.chain(b, too_much, limit)
         if not steps:
-            weight = self.weight
-            below = sorted((weight[p] for p in self.led[b] if 0 < weight[p] < too_much), reverse=True)
+            below = [weight for weight, _ in reversed(self.led[b]) if 0 < weight < too_much]
             for least in below[::4][:_FEWER]:
                 steps = self.chain(b, least, limit)
                 if steps:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ottla.cli.embedded.control import (
+    add,
     advance,
     disks,
     explain,
@@ -26,6 +27,7 @@ from ottla.cli.embedded.control import (
 )
 from ottla.cli.embedded.faults import faults
 from ottla.cli.embedded.security import security_arguments, security_options
+from ottla.cli.shared.amounts import bytes_of
 from ottla.cli.shared.groups import CommandGroup
 
 
@@ -34,7 +36,7 @@ def broker() -> None:
     """The embedded reference broker: Kafka's wire protocol on loopback, for laptops and tests."""
 
 
-for _command in (advance, disks, explain, faults, kill, links, pause, resume, status, stop, wait):
+for _command in (add, advance, disks, explain, faults, kill, links, pause, resume, status, stop, wait):
     broker.add_command(_command)
 
 
@@ -72,6 +74,11 @@ for _command in (advance, disks, explain, faults, kill, links, pause, resume, st
 @click.option("--racks", metavar="RACK,...", help="The rack of each broker, in order, as in a,b,c.")
 @click.option(
     "--log-dirs", type=click.IntRange(min=1), metavar="N", help="Log directories of each broker; 1 if left out."
+)
+@click.option(
+    "--log-dir-bytes",
+    metavar="SIZE,...",
+    help="How much each log directory of a broker holds, in order, or one size for all, as 10MiB.",
 )
 @click.option(
     "--topics",
@@ -118,6 +125,7 @@ def start(
     data_dir: str | None,
     racks: str | None,
     log_dirs: int | None,
+    log_dir_bytes: str | None,
     topics: tuple[str, ...],
     settings: tuple[str, ...],
     control_port: int | None,
@@ -153,6 +161,9 @@ def start(
         arguments += ["--racks", racks]
     if log_dirs is not None:
         arguments += ["--log-dirs", str(log_dirs)]
+    if log_dir_bytes is not None:
+        sizes = [str(bytes_of("--log-dir-bytes", each)) for each in log_dir_bytes.split(",")]
+        arguments += ["--log-dir-bytes", ",".join(sizes)]
     for topic in topics:
         arguments += ["--topics", topic]
     for setting in settings:

@@ -7,8 +7,18 @@ from typing import Any
 import click
 
 from ottla.cli.embedded.control_client import CONTROL, call
+from ottla.cli.shared.amounts import bytes_of
 
 _NODE = click.argument("node", type=click.IntRange(min=0))
+
+
+@click.command()
+@click.option("--rack", help="The rack it stands in.")
+@CONTROL
+def add(rack: str | None, control: str | None) -> None:
+    """Let a further broker join, empty. Kafka moves nothing to it by itself: see `ottla plan add-brokers`."""
+    answer = call(control, "POST", "/brokers", {} if rack is None else {"rack": rack})
+    click.echo(f"broker {answer['broker']}: {answer['state']} {answer['address']}")
 
 
 @click.command()
@@ -172,16 +182,24 @@ def list_disks(control: str | None) -> None:
 
 @disks.command("break")
 @_NODE
-@click.argument("kind", type=click.Choice(["full", "slow", "fsync-error", "torn-write", "offline"]))
+@click.argument("kind", type=click.Choice(["full", "limited", "slow", "fsync-error", "torn-write", "offline"]))
 @click.option("--dir", "directory", type=click.IntRange(min=0), help="One of its log directories; all if left out.")
 @click.option("--count", type=click.IntRange(min=1), help="How often, for fsync-error and torn-write.")
 @click.option("--delay-ms", type=click.IntRange(min=1), help="What each operation costs, for slow.")
+@click.option("--bytes", "size", metavar="SIZE", help="How much each directory holds, for limited, as 10MiB.")
 @CONTROL
 def break_disk(
-    node: int, kind: str, directory: int | None, count: int | None, delay_ms: int | None, control: str | None
+    node: int,
+    kind: str,
+    directory: int | None,
+    count: int | None,
+    delay_ms: int | None,
+    size: str | None,
+    control: str | None,
 ) -> None:
     """Give the disk of broker NODE a fault of this KIND."""
-    named = {"broker": node, "dir": directory, "count": count, "delay_ms": delay_ms}
+    limit = None if size is None else bytes_of("--bytes", size)
+    named = {"broker": node, "dir": directory, "count": count, "delay_ms": delay_ms, "bytes": limit}
     body = {name: value for name, value in named.items() if value is not None}
     _show_disks(call(control, "POST", f"/disks/{kind}", body))
 

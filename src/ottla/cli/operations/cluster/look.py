@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.operations.amounts import bytes_text, moment
 from ottla.cli.operations.notes import say_not_read, wait
 from ottla.cli.operations.topics.look import problems_of
+from ottla.cli.shared.amounts import bytes_text, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.output import Column, Output, prints, say
 

@@ -131,7 +131,7 @@ def undo_path(given: Path | None, group: str, at_ms: int) -> Path:
     """The file that was asked for, or one in this folder named by the group and the time, that does not exist."""
     if given is not None:
         return given
-    from ottla.cli.operations.amounts import moment
+    from ottla.cli.shared.amounts import moment
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", group).strip("-.")[:100] or "group"
     at = re.sub(r"[-:.]", "", moment(at_ms) or "")

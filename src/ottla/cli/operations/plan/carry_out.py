@@ -7,12 +7,12 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.operations.amounts import bytes_text, setting_value
 from ottla.cli.operations.outcome import fail
+from ottla.cli.shared.amounts import bytes_of, bytes_text
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.output import Column, Output, is_terminal, prints, say
@@ -105,8 +105,8 @@ def run(
     if throttle is not None and no_throttle:
         raise InputError("found --throttle and --no-throttle, wanted one of them")
     options = RunOptions(
-        throttle=None if throttle is None else _size("--throttle", throttle),
-        pace=Pace(per_broker=moves_per_broker, per_disk=moves_per_disk, bytes=_size("--batch-bytes", batch_bytes)),
+        throttle=None if throttle is None else bytes_of("--throttle", throttle),
+        pace=Pace(per_broker=moves_per_broker, per_disk=moves_per_disk, bytes=bytes_of("--batch-bytes", batch_bytes)),
         max_fill=max_fill,
         poll_s=poll_s,
         patience_s=patience_s,
@@ -190,7 +190,7 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
     from ottla.admin.placement.executor import Executor, RunOptions
 
     options = RunOptions(
-        poll_s=poll_s, max_fill=1.0, throttle=None if throttle is None else _size("--throttle", throttle)
+        poll_s=poll_s, max_fill=1.0, throttle=None if throttle is None else bytes_of("--throttle", throttle)
     )
     with open_admin(kafka) as admin:
         if not _journal(file).exists():
@@ -343,13 +343,6 @@ def progress_line(progress: Progress) -> str:
     waits = next((f"; {each.move.place} {each.why}" for each in progress.statuses if each.why), "")
     problem = f"; {progress.problem}" if progress.problem else ""
     return f"{progress.done:,} of {progress.moves:,} partitions, {share}{rate}{left}{waits}{problem}"
-
-
-def _size(option: str, text: str) -> int:
-    value: Any = setting_value("throttle.bytes", text)
-    if not value.isascii() or not value.isdigit() or len(value) > 18:
-        raise InputError(f"{option}: found {text!r}, wanted bytes as 50MB or 1GiB")
-    return int(value)
 
 
 def _journal(file: Path) -> Path:

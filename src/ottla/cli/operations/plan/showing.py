@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.operations.amounts import bytes_text
+from ottla.cli.shared.amounts import bytes_text
 from ottla.cli.shared.output import Column, Format, Output, say
 
 if TYPE_CHECKING:

@@ -34,6 +34,14 @@ def milliseconds(text: str) -> int:
     return int(found[1]) * _TIMES_MS[found[2]]
 
 
+def bytes_of(option: str, text: str) -> int:
+    """The value of an option that is a size, as `50MB` or `1GiB`, in bytes."""
+    value = setting_value(f"{option}.bytes", text)
+    if not value.isascii() or not value.isdigit() or len(value) > 18:
+        raise InputError(f"{option}: found {text!r}, wanted bytes as 50MB or 1GiB")
+    return int(value)
+
+
 def setting_value(name: str, text: str) -> str:
     """The value of a setting as Kafka takes it: `7d` of a `.ms` is 604800000, `1GiB` of a `.bytes` 1073741824."""
     found = _AMOUNT.fullmatch(text.strip())
