@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from ottla.producer.encoded import encoded
+from ottla.records import Header, Headers
 from ottla.serdes import Serde, SerdeContext, as_serde
 from ottla.serdes.builtin import Bytes
+
+Encode = Callable[[str, Any, Any, Headers | None], tuple[bytes | None, bytes | None, list[Header], int]]
 
 
 class Serializer:
@@ -15,6 +20,9 @@ class Serializer:
         self.key = _serde_or_none(key)
         self.value = _serde_or_none(value)
         self.has_serdes = self.key is not None or self.value is not None
+        self.encode: Encode
+        """As `encoded`, with the serdes."""
+        self.encode = self._serialize_and_encode if self.has_serdes else encoded
         self._contexts: dict[str, tuple[SerdeContext, SerdeContext]] = {}
 
     def contexts_of(self, topic: str) -> tuple[SerdeContext, SerdeContext]:
@@ -32,6 +40,12 @@ class Serializer:
         if self.value is not None:
             value = self.value.serialize(value, value_context)
         return key, value
+
+    def _serialize_and_encode(
+        self, topic: str, key: Any, value: Any, headers: Headers | None
+    ) -> tuple[bytes | None, bytes | None, list[Header], int]:
+        key, value = self.serialize(topic, key, value)
+        return encoded(topic, key, value, headers)
 
 
 def _serde_or_none(given: Any) -> Serde[Any] | None:

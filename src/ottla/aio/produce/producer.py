@@ -10,12 +10,11 @@ waits for room by itself.
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from random import Random, SystemRandom
-from types import GenericAlias, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -33,46 +32,37 @@ from ottla.aio.produce.reports import Reports
 from ottla.aio.produce.schemas import Schemas, Unserialized
 from ottla.aio.produce.topic_metadata import Held, Topics
 from ottla.aio.produce.transaction import Transaction, TransactionRunner
-from ottla.clock import SystemClock
-from ottla.config import check_servers, for_admin, parse_addresses, producer_settings
-from ottla.config.priorities import with_priority
+from ottla.config import for_admin, parse_addresses
 from ottla.errors import (
     ConfigError,
-    DeliveryError,
     LifecycleError,
     OttlaError,
     UndeliveredRecord,
 )
-from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.failures.expiry import Moment, Span
 from ottla.producer import (
-    CustomPartitioner,
-    Partitioner,
     TransactionStates,
-    delivery_error,
     forks,
     make_partitioner,
     unsettled,
 )
 from ottla.producer.bulk import Outgoing, outgoing
-from ottla.producer.encoded import as_bytes, check_topic, header_list
-from ottla.producer.later import Later, cancel_records, checked_schedule, later_of, scheduled
-from ottla.producer.message_ids import MessageIds, with_message_id
-from ottla.producer.sent_watch import SentWatch
-from ottla.producer.serializing import Serializer
-from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
+from ottla.producer.core import ProducerCore
+from ottla.producer.encoded import header_list
+from ottla.producer.later import Later, cancel_records
+from ottla.producer.message_ids import with_message_id
+from ottla.producer.signature import Key, ProducerOptions, Servers, Value
 from ottla.producer.size import most_bytes
-from ottla.producer.size_policy import SizePolicy
-from ottla.producer.tracing import SendSpans, bulk_ended, send_spans, with_added
+from ottla.producer.tracing import bulk_ended, with_added
 from ottla.records import Header, Headers
-from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
+from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
-from ottla.telemetry import Hooks, Throttling, log_event
+from ottla.telemetry import log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 
 if TYPE_CHECKING:
     from ottla.telemetry.spans import OpenSpan
 
-_numbers = itertools.count(1)
 
 __all__ = ["AsyncProducer", "Outgoing"]
 
@@ -82,7 +72,7 @@ _YIELD_EVERY = 500
 _running_loop = asyncio._get_running_loop  # None instead of an error where no loop runs
 
 
-class AsyncProducer(Generic[V_contra, K_contra]):
+class AsyncProducer(ProducerCore[V_contra, K_contra]):
     """Sends records from one event loop. Make one per process and share it among all tasks.
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
@@ -98,8 +88,10 @@ class AsyncProducer(Generic[V_contra, K_contra]):
     `AsyncProducer[Order, str]` orders with keys of text, and `AsyncProducer` alone bytes with keys of bytes.
     """
 
-    if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
-        __class_getitem__ = classmethod(GenericAlias)
+    _kind = "async-producer"
+    _left_behind = "event loop and connections"
+    _errors: ErrorTranslator
+    transactions: TransactionRunner | None
 
     @overload
     def __init__(
@@ -161,65 +153,31 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         **options: Unpack[ProducerOptions],
     ) -> None: ...
 
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str] | None = None,
-        *,
-        profile: Profile | None = None,
-        settings: Mapping[str, Any] | None = None,
-        partitioner: PartitionerName | CustomPartitioner | Partitioner | None = None,
-        key: Any = None,
-        value: Any = None,
-        topics: Sequence[str] = (),
-        message_ids: bool = False,
-        environ: Mapping[str, str] | None = None,
-        hooks: Hooks | None = None,
-        schedule: str = DEFAULT_NAME,
-    ) -> None:
-        arguments = dict(settings or {})
-        if partitioner is not None:
-            arguments["partitioner"] = partitioner
-        self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
-        check_servers(self.settings)
-        self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
+    def __init__(self, bootstrap_servers: Servers = None, **options: Any) -> None:
+        super().__init__(bootstrap_servers, **options)
         self._client_config = {**self.settings.to_aiokafka(), "linger_ms": 0}  # batches linger here, not once more
         self._partitioner = make_partitioner(self.settings["partitioner"], random=Random())
-        self._must_name_partition = self.settings["partitioner"] == "explicit"
-        self._serializer = Serializer(key=key, value=value)
         self._has_serdes = self._serializer.has_serdes
-        self._declared_topics = tuple(topics)
-        self._schedule = checked_schedule(schedule)
         self._schemas = Schemas(
             (self._serializer.key, self._serializer.value), self._serializer.contexts_of, self._send_prepared
         )
-
-        self._clock = SystemClock()
-        self.sizes = SizePolicy(self.settings)
         self._errors = ErrorTranslator(self.settings, self.sizes.limits)
         self._reports = Reports()
-        self.throttling = Throttling({"servers": self.settings["bootstrap.servers"]}, now_ms=self._clock.monotonic_ms)
-        """How often, and how long in all, brokers have held this client for its quotas."""
+        self._tracker = self._reports.tracker
+        self._tracker.on_settled = self.sent_watch.settled
         transactional_id = self.settings.get("transactional.id")
-        client_name = self.settings.get("client.id") or f"ottla-async-producer-{next(_numbers)}"
-        self._sent_watch = SentWatch(hooks, client=client_name, now_ms=self._clock.monotonic_ms)
-        self._reports.tracker.on_settled = self._sent_watch.settled
-        self._spans: SendSpans | None = None
-        """What makes spans of sends; looked up again as often as the house is kept."""
-        self._was_opened = False
-        self._look_for_listeners()
         self._states = None if transactional_id is None else TransactionStates(transactional_id)
-        self.transactions: TransactionRunner | None = None
-
-        self._refusal: OttlaError | None = LifecycleError(
-            "this producer is not started: `await producer.start()`, or use `async with`"
-        )
+        self.transactions = None
+        self._refusal = LifecycleError("this producer is not started: `await producer.start()`, or use `async with`")
         # what `start` makes, on the event loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._out: Outbound
         self._watch: ClusterWatch
         self._housekeeper: asyncio.Task[None] | None = None
         self._was_opened = False
-        self._is_over = False
+        self._look_for_listeners()
+
+    __init__.__wrapped__ = ProducerCore.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -258,32 +216,25 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         """
         span = None
         try:
-            if priority is not None:
-                topic = with_priority(topic, priority)
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
             later = None
-            if deliver_after is not None or deliver_at is not None or schedule_id is not None:
-                later = later_of(
-                    topic,
-                    deliver_after=deliver_after,
-                    deliver_at=deliver_at,
-                    schedule_id=schedule_id,
-                    expires_after=expires_after,
-                    schedule=self._schedule,
-                )
-                expires_after = None
-            if expires_after is not None or expires_at is not None:
-                now_ms = self._clock.now_ms()
-                headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
-            if message_id is not None or self.message_ids is not None:
-                headers = with_message_id(topic, headers, message_id, self.message_ids)
-            if self._spans is not None:
-                headers, span = self._spans.begin(topic, key, value, headers)
+            is_timed = deliver_after is not None or deliver_at is not None or schedule_id is not None
+            if (
+                is_timed
+                or expires_after is not None
+                or expires_at is not None
+                or priority is not None
+                or (message_id is not None or self.message_ids)
+            ):
+                wishes = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
+                topic, headers, later = self.with_wishes(topic, headers, *wishes)
+            if self.spans is not None:
+                headers, span = self.spans.begin(topic, key, value, headers)
                 if span is not None:
                     on_delivery = partial(_span_ends, span, on_delivery)
-            if self._sent_watch.wants_sample:
-                on_delivery = self._sent_watch.timed(on_delivery)
+            if self.sent_watch.wants_sample:
+                on_delivery = self.sent_watch.timed(on_delivery)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = Delivery(topic, None, self._reports, on_delivery)
@@ -296,10 +247,10 @@ class AsyncProducer(Generic[V_contra, K_contra]):
                 delivery = Delivery(topic, record_key, self._reports, on_delivery)
                 held = Held(topic, delivery, record_key, data, header_list, partition, timestamp_ms, size_bytes, 0)
                 self._out.accept(held)
-            outstanding = self._reports.tracker.outstanding
+            outstanding = self._tracker.outstanding
             outstanding.append(delivery)
             if not len(outstanding) & (_SWEEP_EVERY - 1):
-                self._reports.tracker.sweep(2 * _SWEEP_EVERY)
+                self._tracker.sweep(2 * _SWEEP_EVERY)
             return delivery
         except BaseException as error:
             self._send_raised(topic, key, partition, error)
@@ -319,11 +270,11 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             await self._schemas.prepare(topic)
             await self._schemas.settle(self.settings["delivery.timeout.ms"] / 1000)  # single sends go first
         bulk = Bulk(topic, self._reports)
-        self._reports.tracker.outstanding.append(bulk)
+        self._tracker.outstanding.append(bulk)
         added: list[Header] = []
         span = None
-        if self._spans is not None:
-            added, span = self._spans.begin_bulk(topic)
+        if self.spans is not None:
+            added, span = self.spans.begin_bulk(topic)
         if span is not None:
             bulk.on_end = partial(bulk_ended, span)
         sent = 0
@@ -332,7 +283,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
                 value, key, headers, partition, timestamp_ms = outgoing(topic, sent, record)
                 if added:
                     headers = with_added(header_list(topic, headers)[0], added)
-                if self.message_ids is not None:
+                if self.message_ids:
                     headers = with_message_id(topic, headers, None, self.message_ids)
                 record_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition)
                 if self._out.must_wait(size_bytes):
@@ -364,11 +315,11 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         topic = schedule_topic(self._schedule)
         records = cancel_records(schedule_id)
         bulk = Bulk(topic, self._reports)
-        self._reports.tracker.outstanding.append(bulk)
+        self._tracker.outstanding.append(bulk)
         now_ms, sent = self._clock.now_ms(), 0
         try:
             for value, key, headers, partition in records:
-                self._check_size(topic, key, value, headers)
+                self.check_size(topic, key, value, headers)
                 size_bytes = most_bytes(key, value, headers)
                 self._out.accept(Held(topic, bulk, key, value, headers, partition, now_ms, size_bytes, 0))
                 sent += 1
@@ -391,11 +342,6 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         """Whether `start` has done its work."""
         return self._refusal is None
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
-        return self._is_over
-
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, then give up what is not settled after `timeout_s`, and end. Raises `DeliveryError` like `flush`.
 
@@ -405,8 +351,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             if self.transactions is not None:
                 await self.transactions.end()
             await self._settle(timeout_s)
-        self._refusal = LifecycleError("this producer is closed: make a new one")
-        self._is_over = True
+        self._refuses()
         if self._was_opened:
             self._was_opened = False
             await self._end()
@@ -420,8 +365,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         """
         if self._loop is not None:
             raise self._refusal or LifecycleError("this producer is started already")
-        if self._refusal is not None and "closed" in str(self._refusal):
-            raise self._refusal
+        if self._is_over:
+            self._check_open()
         problem = await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
         if problem is not None:
             raise self._errors.unavailable(problem)
@@ -466,19 +411,12 @@ class AsyncProducer(Generic[V_contra, K_contra]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
+        with self._closing_after(error):
             await self.close()
-        except DeliveryError as undelivered:
-            if error is None:
-                raise
-            error.add_note(str(undelivered))  # what ended the block matters more; this must not be silent either
 
     def __len__(self) -> int:
         """Records that are not settled yet."""
         return len(self._out) + len(self._schemas) if self._was_opened else 0
-
-    def __bool__(self) -> bool:
-        return True
 
     # -- what transactions use --------------------------------------------------------------------------------------
 
@@ -524,15 +462,10 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         return client
 
     def _look_for_listeners(self) -> None:
-        self._spans = send_spans(self.settings.get("client.id"), self._spans)
-        self._reports.tracker.sweep()
-        self._sent_watch.look(lambda: len(self))
+        self._tracker.sweep()
+        super()._look_for_listeners()
 
     # -- behind send ------------------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
 
     def _check_caller(self) -> None:
         self._check_open()
@@ -543,11 +476,6 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             )
         if self._states is not None:
             self._states.check_can_send()
-
-    def _send_raised(self, topic: str, key: Any, partition: int | None, error: BaseException) -> None:
-        """What was to be sent is not sent: a transaction without it cannot be committed, whoever hears of it."""
-        if self.transactions is not None:
-            self.transactions.failures.send_raised(topic, key, partition, error)
 
     def _send_prepared(self, topic: str, send: Unserialized) -> None:
         """A send that waited for the registry."""
@@ -576,12 +504,9 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         timestamp_ms: int,
     ) -> None:
         """Encode and check for the topic, and put into the slot that the record waits in."""
-        target_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition, has_slot=True)
-        slot, listed = scheduled(later, topic, partition, target_key, listed, self._clock.now_ms())
-        size_bytes += header_list(topic, listed)[1] + len(later.id or b"")
-        limits = self.sizes.limits.effective
-        if later.topic not in limits or size_bytes > limits[later.topic]:
-            self._check_size(later.topic, later.id, data, listed)
+        self._check_caller()
+        record_key, data, listed, most = self.encode(topic, key, value, headers)
+        slot, listed, size_bytes = self.into_slot(later, topic, partition, record_key, data, listed, most)
         self._out.accept(Held(later.topic, delivery, later.id, data, listed, slot, timestamp_ms, size_bytes, 0))
 
     def _encode(
@@ -591,42 +516,15 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         value: Any,
         headers: Headers,
         partition: int | None,
-        *,
-        has_slot: bool = False,
     ) -> tuple[bytes | None, bytes | None, list[Header], int]:
-        """Serialize and check: (key, value, headers, at most so many bytes). `has_slot`: it waits in a schedule first,
-        and whoever delivers it chooses its partition."""
+        """Serialize and check: (key, value, headers, at most so many bytes)."""
         self._check_caller()
-        if partition is None and self._must_name_partition and not has_slot:
+        if partition is None and self._must_name_partition:
             raise self._errors.partition_missing(topic)
-        if self._has_serdes:
-            key, value = self._serializer.serialize(topic, key, value)
-        most = 96
-        if value is not None:
-            if value.__class__ is not bytes:
-                value = as_bytes(topic, "value", value)
-            most += len(value)
-        if key is not None:
-            if key.__class__ is not bytes:
-                key = as_bytes(topic, "key", key)
-            most += len(key)
-        listed, size = header_list(topic, headers)
-        most += size
-        limit_of = self.sizes.limits.effective
-        if topic not in limit_of or most > limit_of[topic]:
-            self._check_size(topic, key, value, listed)
-        return key, value, listed, most
-
-    def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """The exact check, for a record near the limit and for a topic that is new."""
-        if topic not in self.sizes.limits.effective:
-            check_topic(topic)
-            self._watch.watch(topic)
-        try:
-            self.sizes.check(topic, key, value, headers)
-        except OttlaError:
-            self._watch.look_again(topic)  # the limit may have been raised since
-            raise
+        encoded = self.encode(topic, key, value, headers)
+        if encoded[3] > self._limit_of.get(topic, -1):
+            self.check_size(topic, *encoded[:3])
+        return encoded
 
     # -- behind flush and close -------------------------------------------------------------------------------------
 
@@ -637,22 +535,15 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         await self._schemas.settle(limit_s)
         spent_s = (self._clock.monotonic_ms() - started_ms) / 1000
         if await self._out.settle(max(0.0, limit_s - spent_s)) and not len(self._schemas):
-            self._reports.tracker.sweep(len(self._reports.tracker.outstanding))
+            self._tracker.sweep(len(self._tracker.outstanding))
 
     def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
         """(the records that are not settled, why they are not)."""
-        unfinished = self._reports.tracker.unfinished()
+        unfinished = self._tracker.unfinished()
         if not unfinished:
             return [], None
         cause = self._errors.unavailable("records are still being tried")
         return unsettled(unfinished, f"not acknowledged yet: {cause}"), cause
-
-    def _raise_failures(self) -> None:
-        failures, total = self._reports.tracker.take_failures()
-        still_out, cause = self.still_out()
-        error = delivery_error(failures, total, still_out, cause=cause)
-        if error is not None:
-            raise error
 
     async def _end(self) -> None:
         forks.unwatch(self)
@@ -662,8 +553,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         await self._out.stop()
         await self._watch.stop()
         await stop_client(self._out.client)
-        self._reports.tracker.sweep(len(self._reports.tracker.outstanding))
-        self._sent_watch.ended()
+        self._tracker.sweep(len(self._tracker.outstanding))
+        self.sent_watch.ended()
 
     # -- behind start -----------------------------------------------------------------------------------------------
 
@@ -675,6 +566,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
             clock=self._clock,
             timeout_ms=min(self.settings["request.timeout.ms"], max(1_000, int(timeout_s * 1000))),
         )
+        self._watch_topic, self._look_again = self._watch.watch, self._watch.look_again
         topics = Topics(
             client,
             propagation_ms=self.settings["topic.metadata.propagation.max.ms"],
@@ -698,8 +590,8 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         self._was_opened = True
 
     async def _check_batch_size(self) -> None:
-        if self._declared_topics:
-            self.sizes.check_batch_size(await self._watch.limits_now(list(self._declared_topics)))
+        if self._topics:
+            self.sizes.check_batch_size(await self._watch.limits_now(list(self._topics)))
             return
         brokers = sorted(broker.nodeId for broker in self.client.client.cluster.brokers())
         if brokers:
@@ -707,7 +599,7 @@ class AsyncProducer(Generic[V_contra, K_contra]):
 
     async def _prepare_serdes(self) -> None:
         """Let serdes talk to a schema registry before the first send, in a thread: a send must not block the loop."""
-        for topic in self._declared_topics:
+        for topic in self._topics:
             await self._schemas.prepare(topic)
 
     # -- when the process forks or ends -----------------------------------------------------------------------------
@@ -716,11 +608,6 @@ class AsyncProducer(Generic[V_contra, K_contra]):
         """The process ends and nobody has closed this. Its event loop is gone: all that is left is to say so."""
         if len(self):
             log_event("records_lost_at_exit", "error", {"records": len(self), "servers": self._errors.servers})
-
-    def _forked(self) -> None:
-        """Runs in a child process after fork: the event loop and its connections stayed in the parent."""
-        self._is_over = True
-        self._refusal = forks.carried_over("producer", "event loop and connections")
 
 
 def _closed_before(topic: str) -> LifecycleError:

@@ -12,8 +12,9 @@ from confluent_kafka import KafkaException
 from ottla.errors import DeliveryError, OttlaError, RetriableError
 from ottla.producer import Failure, delivery_error
 from ottla.producer.bulk import FailedPart, outgoing
-from ottla.producer.encoded import as_bytes, bad_arguments, header_list
+from ottla.producer.encoded import bad_arguments, encoded, header_list
 from ottla.producer.message_ids import with_message_id
+from ottla.producer.serializing import Encode
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
@@ -162,7 +163,7 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
                 added, span = producer.spans.begin_bulk(topic)
                 if span is not None:
                     bulk.add_done_callback(partial(bulk_ended, span))
-            _send_plainly(producer, bulk, topic, records, added, has_serdes=producer.has_serdes)
+            _send_plainly(producer, bulk, topic, records, added, producer.encode)
         else:
             _send_one_by_one(producer, bulk, topic, records)
     except BaseException as error:
@@ -176,7 +177,7 @@ def send_encoded(producer: Producer[Any, Any], topic: str, records: Iterable[tup
     bulk = Bulk(topic, producer.reports)
     producer.reports.tracker.outstanding.append(bulk)
     with_time = ((*record, None) for record in records)
-    _send_plainly(producer, bulk, topic, with_time, [], has_serdes=False)
+    _send_plainly(producer, bulk, topic, with_time, [], encoded)
     return bulk
 
 
@@ -186,8 +187,7 @@ def _send_plainly(
     topic: str,
     records: Iterable[Sequence[Any]],
     added: list[Header],
-    *,
-    has_serdes: bool,
+    encode: Encode,
 ) -> None:
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
@@ -212,34 +212,19 @@ def _send_plainly(
                     partition = explicit
                 if timestamp is not None:
                     timestamp_ms = timestamp
-            if has_serdes:
-                key, value = producer.serialize(topic, key, value)
-            most = 96
-            if value is not None:
-                if value.__class__ is not bytes:
-                    value = as_bytes(topic, "value", value)
-                most += len(value)
-            if key is not None:
-                if key.__class__ is not bytes:
-                    key = as_bytes(topic, "key", key)
-                most += len(key)
             if added:
                 headers = with_added(header_list(topic, headers or ())[0], added)
             if ids is not None:
                 headers = with_message_id(topic, headers or (), None, ids)
-            if headers:
-                headers, most_of_headers = header_list(topic, headers)
-                most += most_of_headers
-            else:
-                headers = None
+            key, value, headers, most = encode(topic, key, value, headers)
             try:
                 limit = limit_of[topic]
             except KeyError:
                 limit = -1
             if most > limit:
-                producer.check_size(topic, key, value, headers or ())
+                producer.check_size(topic, key, value, headers)
             try:
-                produce(topic, value, key, partition, report, None, timestamp_ms, headers)
+                produce(topic, value, key, partition, report, None, timestamp_ms, headers or None)
             except (BufferError, KafkaException) as error:
                 _produce_again(producer, bulk, error, topic, value, key, partition, timestamp_ms, headers)
             except (TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -260,16 +245,16 @@ def _produce_again(
     key: bytes | None,
     partition: int,
     timestamp_ms: int,
-    headers: list[Header] | None,
+    headers: list[Header],
 ) -> None:
     def attempt() -> None:
         try:
-            producer.client.produce(topic, value, key, partition, bulk.reported, None, timestamp_ms, headers)
+            producer.client.produce(topic, value, key, partition, bulk.reported, None, timestamp_ms, headers or None)
         except KafkaException as refusal:
             refused(refusal)
 
     def refused(refusal: KafkaException) -> None:
-        explained = producer.refusal(refusal, topic, partition, key, value, headers or ())
+        explained = producer.refusal(refusal, topic, partition, key, value, headers)
         bulk.failed(key, partition, explained)
         bulk.settled_one()
 

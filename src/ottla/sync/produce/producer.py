@@ -7,48 +7,38 @@ a broker; it waits only for room in a full buffer, for `max.block.ms` at most. W
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from random import Random, SystemRandom
-from types import GenericAlias, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import Any, Self, Unpack, overload
 
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import Producer as ConfluentProducer  # an instrumentor replaces the package's own
 
-from ottla.clock import SystemClock
-from ottla.config import check_servers, for_admin, parse_addresses, producer_settings
-from ottla.config.priorities import with_priority
+from ottla.config import for_admin, parse_addresses
 from ottla.errors import (
     ConfigError,
     DeliveryError,
-    LifecycleError,
     OttlaError,
     UndeliveredRecord,
 )
-from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.failures.expiry import Moment, Span
 from ottla.producer import (
-    CustomPartitioner,
-    Partitioner,
     TransactionStates,
-    delivery_error,
     forks,
     size_in_own_batch,
     unsettled,
 )
 from ottla.producer.bulk import Outgoing
-from ottla.producer.encoded import as_bytes, bad_arguments, check_topic, header_list
-from ottla.producer.later import cancel_records, checked_schedule, later_of, scheduled
-from ottla.producer.message_ids import MessageIds, with_message_id
+from ottla.producer.core import ProducerCore
+from ottla.producer.encoded import bad_arguments
+from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
-from ottla.producer.sent_watch import SentWatch
-from ottla.producer.serializing import Serializer
-from ottla.producer.signature import Key, PartitionerName, ProducerOptions, Profile, Servers, Value
-from ottla.producer.size_policy import SizePolicy
-from ottla.producer.tracing import SendSpans, send_spans
+from ottla.producer.signature import Key, ProducerOptions, Servers, Value
 from ottla.records import Headers
-from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
+from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.reachable import metadata_of
@@ -62,7 +52,7 @@ from ottla.sync.produce.placement import librdkafka_settings, own_partitioner
 from ottla.sync.produce.produce_errors import TOO_LARGE, UNKNOWN_TOPIC, ErrorTranslator
 from ottla.sync.produce.reports import SERVE_EVERY, ReportService
 from ottla.sync.produce.transaction import Transaction, TransactionRunner
-from ottla.telemetry import Hooks, Listeners, Throttling, log_event
+from ottla.telemetry import log_event
 from ottla.typevars import Builtin, BytesLike, K_contra, OtherBuiltin, V_contra
 from ottla.wire_client.listening import first_answering
 
@@ -70,10 +60,9 @@ __all__ = ["Outgoing", "Producer"]
 
 _IN_PASSING = SERVE_EVERY - 1
 _WARN_NULL_KEYS = frozenset({"consistent", "fnv1a"})
-_numbers = itertools.count(1)
 
 
-class Producer(Generic[V_contra, K_contra]):
+class Producer(ProducerCore[V_contra, K_contra]):
     """Sends records. Make one per process and share it: it is thread-safe, and batches best when all sends meet in it.
 
     `value` and `key` are serdes (`Json(Order)`, `Avro(Order)`, `str`, ...); without them both are bytes. `topics` are
@@ -89,8 +78,10 @@ class Producer(Generic[V_contra, K_contra]):
     `Producer[Order, str]` orders with keys of text, and `Producer` alone bytes with keys of bytes.
     """
 
-    if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
-        __class_getitem__ = classmethod(GenericAlias)
+    _kind = "producer"
+    _left_behind = "threads and connections"
+    _errors: ErrorTranslator
+    transactions: TransactionRunner | None
 
     @overload
     def __init__(
@@ -152,55 +143,20 @@ class Producer(Generic[V_contra, K_contra]):
         **options: Unpack[ProducerOptions],
     ) -> None: ...
 
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str] | None = None,
-        *,
-        profile: Profile | None = None,
-        settings: Mapping[str, Any] | None = None,
-        partitioner: PartitionerName | CustomPartitioner | Partitioner | None = None,
-        key: Any = None,
-        value: Any = None,
-        topics: Sequence[str] = (),
-        message_ids: bool = False,
-        environ: Mapping[str, str] | None = None,
-        hooks: Hooks | None = None,
-        schedule: str = DEFAULT_NAME,
-    ) -> None:
-        arguments = dict(settings or {})
-        if partitioner is not None:
-            arguments["partitioner"] = partitioner
-        self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
-        check_servers(self.settings)
-        self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
+    def __init__(self, bootstrap_servers: Servers = None, **options: Any) -> None:
+        super().__init__(bootstrap_servers, **options)
         choice = self.settings["partitioner"]
-        self._clock = SystemClock()
-        name = f"ottla-producer-{next(_numbers)}"
-        client_name = self.settings.get("client.id") or name
-        self._listeners = Listeners.of(hooks)
-        self._client_name = client_name
-        self._closed: OttlaError | None = None
-        serializer = Serializer(key=key, value=value)
-        self.has_serdes = serializer.has_serdes
-        self.serialize = serializer.serialize
-        self._topics = tuple(topics)
-        self._schedule = checked_schedule(schedule)
         self._warn_null_keys: str | None = choice if choice in _WARN_NULL_KEYS else None
-        self._must_name_partition = choice == "explicit"
-
-        self.sizes = SizePolicy(self.settings)
-        self._limit_of = self.sizes.limits.effective
         self._errors = ErrorTranslator(self.settings, self.sizes.limits)
-        self.throttling = Throttling({"servers": self._errors.servers}, now_ms=self._clock.monotonic_ms)
-        """How often, and how long in all, brokers have held this client for its quotas."""
         config = {**self.settings.to_confluent(), **librdkafka_settings(choice, self.settings)}
         self.client = self._make_client(config)
         self.reports = ReportService(
             self.client,
             explain=self._errors.of_delivery,
             longest_wait_s=self.settings["delivery.timeout.ms"] / 1000 + 5,
-            name=name,
+            name=self._name,
         )
+        self._tracker = self.reports.tracker
         self._out = Outbound(
             self.client,
             self.settings,
@@ -225,17 +181,16 @@ class Producer(Generic[V_contra, K_contra]):
             clock=self._clock,
             timeout_ms=self.settings["request.timeout.ms"],
             max_age_ms=self.settings["metadata.max.age.ms"],
-            name=name,
+            name=self._name,
         )
+        self._watch_topic = partial(self._watch.watch, partitions=self._out.places_itself)
+        self._look_again = self._watch.look_again
         transactional_id = self.settings.get("transactional.id")
         self.transactions = (
             None
             if transactional_id is None
             else TransactionRunner(self, self.client, TransactionStates(transactional_id), self._errors)
         )
-        self.sent_watch = SentWatch(self._listeners, client=client_name, now_ms=self._clock.monotonic_ms)
-        self.spans: SendSpans | None = None
-        """What makes spans of sends; looked up again twenty times a second."""
         self._is_listened_to = False
         self.reports.tracker.on_settled = self.sent_watch.settled
         self._look_for_listeners()
@@ -251,6 +206,8 @@ class Producer(Generic[V_contra, K_contra]):
         self.reports.start()
         forks.watch(self)
         forks.owns(self)
+
+    __init__.__wrapped__ = ProducerCore.__init__  # type: ignore[attr-defined]  # whose arguments `help` shows
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -328,55 +285,30 @@ class Producer(Generic[V_contra, K_contra]):
         that waits. `expires_after` then counts from the due time. `schedule_id` is for `cancel`.
         """
         # The hot path: one record costs about 2 µs in librdkafka's binding; every 0.1 µs here is 5 % of the rate.
-        if self._closed is not None:
-            raise self._closed
+        if self._refusal is not None:
+            raise self._refusal
         span = None
         try:
-            if priority is not None:
-                topic = with_priority(topic, priority)
-            if self.has_serdes:
-                key, value = self.serialize(topic, key, value)
-            most = 96
-            if value is not None:
-                if value.__class__ is not bytes:
-                    value = as_bytes(topic, "value", value)
-                most += len(value)
-            if key is not None:
-                if key.__class__ is not bytes:
-                    key = as_bytes(topic, "key", key)
-                most += len(key)
-            if deliver_after is not None or deliver_at is not None or schedule_id is not None:
-                later = later_of(
-                    topic,
-                    deliver_after=deliver_after,
-                    deliver_at=deliver_at,
-                    schedule_id=schedule_id,
-                    expires_after=expires_after,
-                    schedule=self._schedule,
-                )
-                expires_after = None
-                target, now_ms = topic, self._clock.now_ms()
-                if most + 1_000 > self._limit_of.get(topic, -1) or headers:
-                    self.check_size(topic, key, value, header_list(topic, headers)[0])
-                if expires_at is not None:
-                    headers = with_expiry(topic, headers, expires_after=None, expires_at=expires_at, now_ms=now_ms)
-                    expires_at = None
-                partition, headers = scheduled(later, target, partition, key, headers, now_ms)
-                topic, key = later.topic, later.id
-                most += 0 if key is None else len(key)
-            if expires_after is not None or expires_at is not None:
-                now_ms = self._clock.now_ms()
-                headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
-            if message_id is not None or self.message_ids is not None:
-                headers = with_message_id(topic, headers, message_id, self.message_ids)
+            later = None
+            is_timed = deliver_after is not None or deliver_at is not None or schedule_id is not None
+            if (
+                is_timed
+                or expires_after is not None
+                or expires_at is not None
+                or priority is not None
+                or (message_id is not None or self.message_ids)
+            ):
+                wishes = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
+                topic, headers, later = self.with_wishes(topic, headers, *wishes)
             if self._is_listened_to:
                 if self.spans is not None:
                     headers, span = self.spans.begin(topic, key, value, headers)
                 if self.sent_watch.wants_sample:
                     on_delivery = self.sent_watch.timed(on_delivery)
-            if headers:
-                headers, size = header_list(topic, headers)
-                most += size
+            key, value, headers, most = self.encode(topic, key, value, headers)
+            if later is not None:
+                partition, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
+                topic, key = later.topic, later.id
             try:
                 limit = self._limit_of[topic]
             except KeyError:
@@ -422,8 +354,7 @@ class Producer(Generic[V_contra, K_contra]):
                 self.reports.serve_in_passing()
             return delivery
         except BaseException as error:
-            if self.transactions is not None:
-                self.transactions.failures.send_raised(topic, key, partition, error)
+            self._send_raised(topic, key, partition, error)
             if span is not None:
                 span.not_delivered(error)
             raise
@@ -435,13 +366,11 @@ class Producer(Generic[V_contra, K_contra]):
         the tail may be left out. `Bulk.result()` waits until all are settled. A record that cannot be sent raises here,
         as in `send`; those before it are on their way, and `error.bulk` tells about them.
         """
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         try:
             return send_bulk(self, topic, records)
         except BaseException as error:
-            if self.transactions is not None:
-                self.transactions.failures.send_raised(topic, None, None, error)
+            self._send_raised(topic, None, None, error)
             raise
 
     def cancel(self, schedule_id: str) -> Bulk:
@@ -450,8 +379,7 @@ class Producer(Generic[V_contra, K_contra]):
         The cancel is written to every slot of the schedule. Acknowledged before a message's due time
         (`cancel(...).result()` waits for that), it is always honoured. Afterwards it may come too late.
         """
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         if self.transactions is not None:
             self.transactions.states.check_can_send()
         return send_encoded(self, schedule_topic(self._schedule), cancel_records(schedule_id))
@@ -464,27 +392,21 @@ class Producer(Generic[V_contra, K_contra]):
         It lists the failures that were not raised to a caller yet nor marked as handled, and, after `timeout_s`, the
         records that are not settled. Without `timeout_s` it waits for delivery.timeout.ms; by then every record is.
         """
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         self.settle(self.reports.longest_wait_s if timeout_s is None else timeout_s)
         self._raise_failures()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
-        return self._closed is not None
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then give up what is not settled after `timeout_s`, and end. Raises `DeliveryError` like `flush`.
 
         Closing again does nothing.
         """
-        if self._closed is not None:
+        if self._refusal is not None:
             return
         if self.transactions is not None:
             self.transactions.end()
         self.settle(self.reports.longest_wait_s if timeout_s is None else timeout_s)
-        self._closed = LifecycleError("this producer is closed: make a new one")
+        self._refuses()
         forks.unwatch(self)
         self._watch.stop()
         self._out.give_up_held()
@@ -504,8 +426,7 @@ class Producer(Generic[V_contra, K_contra]):
         With a `transactional.id` earlier producers of the same id are fenced here, and what they left open is aborted:
         before it is, no consumer can be told the group's stable offsets.
         """
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         deadline = time.monotonic() + timeout_s
         if "test.mock.num.brokers" not in self.settings:
             problem = first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
@@ -529,8 +450,7 @@ class Producer(Generic[V_contra, K_contra]):
         Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
         newer instance with the same id took over.
         """
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         if self.transactions is None:
             raise self._errors.transactional_id_missing()
         return Transaction(self.transactions, timeout_s=timeout_s)
@@ -546,40 +466,18 @@ class Producer(Generic[V_contra, K_contra]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
+        with self._closing_after(error):
             self.close()
-        except DeliveryError as undelivered:
-            if error is None:
-                raise
-            error.add_note(str(undelivered))  # what ended the block matters more; this must not be silent either
 
     def __len__(self) -> int:
         """Records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as well."""
         return len(self._out)
 
-    def __bool__(self) -> bool:
-        return True
-
     # -- behind the hot path ----------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise self._closed
 
     def give_up_held(self) -> None:
         """Settle as failed what waits for its topic's partitions: librdkafka does not know of these records."""
         self._out.give_up_held()
-
-    def check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """The exact check, for a record near the limit and for a topic that is new."""
-        if topic not in self._limit_of:
-            check_topic(topic)
-            self._watch.watch(topic, partitions=self._out.places_itself)
-        try:
-            self.sizes.check(topic, key, value, headers)
-        except OttlaError:
-            self._watch.look_again(topic)  # the limit may have been raised since
-            raise
 
     def _send_with_care(
         self, delivery: Delivery, value: bytes | None, partition: int | None, timestamp_ms: int | None, headers: Headers
@@ -621,20 +519,12 @@ class Producer(Generic[V_contra, K_contra]):
         cause = self._errors.unavailable("it is still being tried")
         return unsettled(unfinished, f"not acknowledged yet: {cause}"), cause
 
-    def _raise_failures(self) -> None:
-        failures, total = self.reports.tracker.take_failures()
-        still_out, cause = self.still_out()
-        error = delivery_error(failures, total, still_out, cause=cause)
-        if error is not None:
-            raise error
-
     def _keep_house(self) -> None:
         self._out.keep_house()
         self._look_for_listeners()
 
     def _look_for_listeners(self) -> None:
-        self.spans = send_spans(self.settings.get("client.id"), self.spans)
-        self.sent_watch.look(lambda: len(self))
+        super()._look_for_listeners()
         self._is_listened_to = self.spans is not None or self.sent_watch.wants_sample
 
     # -- what the background threads report -------------------------------------------------------------------------
@@ -685,10 +575,6 @@ class Producer(Generic[V_contra, K_contra]):
             self.close(5.0)
         except DeliveryError as error:
             log_event("records_lost_at_exit", "error", {"error": str(error)})
-
-    def _forked(self) -> None:
-        """Runs in a child process after fork: librdkafka's threads are not there, so nothing here can work."""
-        self._closed = forks.carried_over("producer", "threads and connections")
 
     def _c_clients(self) -> Iterable[object | None]:
         return (self.client,)

@@ -1,0 +1,231 @@
+"""What the producers of both shells share: their arguments, the headers and bytes of a record, checks, and their end.
+
+A shell adds what waits and what calls its client: connecting, buffering, settling, closing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from random import SystemRandom
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol
+
+from ottla.clock import SystemClock
+from ottla.config import check_servers, producer_settings
+from ottla.config.priorities import with_priority
+from ottla.errors import DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
+from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.producer import forks
+from ottla.producer.deliveries import DeliveryTracker, delivery_error
+from ottla.producer.encoded import check_topic, encoded
+from ottla.producer.explain import Explain
+from ottla.producer.later import Later, checked_schedule, later_of, scheduled
+from ottla.producer.message_ids import MessageIds, with_message_id
+from ottla.producer.partitioners import CustomPartitioner, Partitioner
+from ottla.producer.sent_watch import SentWatch
+from ottla.producer.serializing import Serializer
+from ottla.producer.signature import PartitionerName, Profile
+from ottla.producer.size_policy import SizePolicy
+from ottla.producer.tracing import SendSpans, send_spans
+from ottla.producer.transaction_failures import TransactionFailures
+from ottla.records import Header, Headers
+from ottla.schedule.headers import DEFAULT_NAME
+from ottla.telemetry import Hooks, Listeners, Throttling
+from ottla.typevars import K_contra, V_contra
+
+__all__ = ["ProducerCore"]
+
+_numbers: Final = itertools.count(1)
+
+
+class _Transactions(Protocol):
+    @property
+    def failures(self) -> TransactionFailures: ...
+
+
+class ProducerCore(ABC, Generic[V_contra, K_contra]):
+    """One producer, but for what its shell does in its own way. The shells subclass it."""
+
+    if not TYPE_CHECKING:  # before Python 3.13 `Generic` has no defaults, and wants both types
+        __class_getitem__ = classmethod(GenericAlias)
+
+    _kind: ClassVar[str]
+    """Begins the name of each producer, in logs and of its threads."""
+    _left_behind: ClassVar[str]
+    """What of it a fork leaves in the parent process."""
+    _errors: Explain
+    transactions: _Transactions | None
+    _tracker: DeliveryTracker[Any]
+    _watch_topic: Callable[[str], object]
+    """Learn the limit of a topic that is new, and go on looking at it."""
+    _look_again: Callable[[str], object]
+    """The limit of a topic may have changed."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        *,
+        profile: Profile | None = None,
+        settings: Mapping[str, Any] | None = None,
+        partitioner: PartitionerName | CustomPartitioner | Partitioner | None = None,
+        key: Any = None,
+        value: Any = None,
+        topics: Sequence[str] = (),
+        message_ids: bool = False,
+        environ: Mapping[str, str] | None = None,
+        hooks: Hooks | None = None,
+        schedule: str = DEFAULT_NAME,
+    ) -> None:
+        arguments = dict(settings or {})
+        if partitioner is not None:
+            arguments["partitioner"] = partitioner
+        self.settings = producer_settings(bootstrap_servers, profile=profile, settings=arguments, environ=environ)
+        check_servers(self.settings)
+        self._topics = tuple(topics)
+        self._schedule = checked_schedule(schedule)
+        self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
+        self._must_name_partition = self.settings["partitioner"] == "explicit"
+        self._serializer = Serializer(key=key, value=value)
+        self.encode = self._serializer.encode
+        self.sizes = SizePolicy(self.settings)
+        self._limit_of = self.sizes.limits.effective
+
+        self._clock = SystemClock()
+        self._name = f"ottla-{self._kind}-{next(_numbers)}"
+        self._client_name = self.settings.get("client.id") or self._name
+        self._listeners = Listeners.of(hooks)
+        self.sent_watch = SentWatch(self._listeners, client=self._client_name, now_ms=self._clock.monotonic_ms)
+        self.spans: SendSpans | None = None
+        """What makes spans of sends; looked up again some times a second."""
+        servers = self.settings.get("bootstrap.servers", "")
+        self.throttling = Throttling({"servers": servers}, now_ms=self._clock.monotonic_ms)
+        """How often, and how long in all, brokers have held this client for its quotas."""
+        self._refusal: OttlaError | None = None
+        """Why it sends nothing, if it does not."""
+        self._is_over = False
+
+    def __bool__(self) -> bool:
+        return True
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Records that are not settled yet."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it sends no more: it was closed, or belongs to the parent of a fork."""
+        return self._is_over
+
+    # A record that is sent
+
+    def with_wishes(
+        self,
+        topic: str,
+        headers: Headers,
+        priority: str | None,
+        expires_after: Span | None,
+        expires_at: Moment | None,
+        message_id: str | None,
+        deliver_after: Span | None,
+        deliver_at: Moment | None,
+        schedule_id: str | None,
+    ) -> tuple[str, Headers, Later | None]:
+        """(the topic, the headers, when to deliver it if not now) of a record, by what `send` was asked for."""
+        if priority is not None:
+            topic = with_priority(topic, priority)
+        later = None
+        if deliver_after is not None or deliver_at is not None or schedule_id is not None:
+            later = later_of(
+                topic,
+                deliver_after=deliver_after,
+                deliver_at=deliver_at,
+                schedule_id=schedule_id,
+                expires_after=expires_after,
+                schedule=self._schedule,
+            )
+            expires_after = None  # counts from the due time
+        if expires_after is not None or expires_at is not None:
+            now_ms = self._clock.now_ms()
+            headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+        return topic, with_message_id(topic, headers, message_id, self.message_ids), later
+
+    def into_slot(
+        self,
+        later: Later,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header],
+        most_bytes: int,
+    ) -> tuple[int, list[Header], int]:
+        """(the slot, the headers, at most so many bytes) of a record that waits for its time, and fits where it goes
+        then."""
+        if most_bytes > self._limit_of.get(topic, -1):
+            self.check_size(topic, key, value, headers)
+        slot, headers = scheduled(later, topic, partition, key, headers, self._clock.now_ms())
+        _, _, headers, most_bytes = encoded(topic, later.id, value, headers)
+        if most_bytes > self._limit_of.get(later.topic, -1):
+            self.check_size(later.topic, later.id, value, headers)
+        return slot, headers, most_bytes
+
+    def check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        """The exact check, for a record near the limit and for a topic that is new."""
+        if topic not in self._limit_of:
+            check_topic(topic)
+            self._watch_topic(topic)
+        try:
+            self.sizes.check(topic, key, value, headers)
+        except OttlaError:
+            self._look_again(topic)  # the limit may have been raised since
+            raise
+
+    def _send_raised(self, topic: str, key: Any, partition: int | None, error: BaseException) -> None:
+        """What was to be sent is not sent: a transaction without it cannot be committed, whoever hears of it."""
+        if self.transactions is not None:
+            self.transactions.failures.send_raised(topic, key, partition, error)
+
+    # What became of records
+
+    @abstractmethod
+    def still_out(self) -> tuple[list[UndeliveredRecord], OttlaError | None]:
+        """(the records that are not settled, why they are not if the client has said so)."""
+
+    def _raise_failures(self) -> None:
+        failures, total = self._tracker.take_failures()
+        still_out, cause = self.still_out()
+        error = delivery_error(failures, total, still_out, cause=cause)
+        if error is not None:
+            raise error
+
+    def _look_for_listeners(self) -> None:
+        self.spans = send_spans(self.settings.get("client.id"), self.spans)
+        self.sent_watch.look(lambda: len(self))
+
+    # Life
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _refuses(self, error: OttlaError | None = None) -> None:
+        """From now on it sends nothing."""
+        self._is_over = True
+        self._refusal = error or LifecycleError("this producer is closed: make a new one")
+
+    @contextmanager
+    def _closing_after(self, error: BaseException | None) -> Iterator[None]:
+        """Around the `close` that leaves the producer's block. `error` is what ended the block."""
+        try:
+            yield
+        except DeliveryError as undelivered:
+            if error is None:
+                raise
+            error.add_note(str(undelivered))  # what ended the block matters more; this must not be silent either
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: what connects stayed in the parent, so nothing here can work."""
+        self._refuses(forks.carried_over("producer", self._left_behind))
