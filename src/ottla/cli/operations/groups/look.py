@@ -252,18 +252,22 @@ def _age(age_ms: int | None) -> str:
     return "" if age_ms is None else time_told(age_ms)
 
 
-def unread_since(kafka: Settings, found: Iterable[GroupLag]) -> dict[tuple[str, int, int], int]:
-    """The timestamp of the first unread record of each partition that lags, of which one batch is read."""
+def unread_since(
+    kafka: Settings, found: Iterable[GroupLag], *, is_shown: bool = True
+) -> dict[tuple[str, int, int], int]:
+    """The timestamp of the first unread record of each partition that lags, of which one batch is read.
+
+    The key is topic, partition and `next_unread`. `is_shown`: a person at a terminal sees how far it is.
+    """
     from ottla.records import TopicPartition
     from ottla.wire_client.records import read_chunk
 
-    wanted = {
-        (each.topic, each.partition, next_unread(each)) for group in found for each in group.partitions if each.lag
-    }
+    behind = [each for group in found for each in group.partitions if each.lag]
+    wanted = {(each.topic, each.partition, next_unread(each)) for each in behind}
     ages: dict[tuple[str, int, int], int] = {}
     with (
         open_cluster(kafka, max_partition_fetch_bytes=1, fetch_max_bytes=1) as cluster,
-        Progress("read a record of partitions", total=len(wanted)) as progress,
+        Progress("read a record of partitions", total=len(wanted), is_shown=is_shown) as progress,
     ):
         for topic, partition, offset in sorted(wanted):
             chunk = read_chunk(cluster, TopicPartition(topic, partition), offset)

@@ -127,19 +127,19 @@ def restore(file: Path, undo_file: Path | None, kafka: Settings, out: Output, co
         _carry_out(admin, admin.plan_restore(file), out, consent, undo_file)
 
 
-def undo_path(given: Path | None, group: str, at_ms: int) -> Path:
-    """The file that was asked for, or one in this folder named by the group and the time, that does not exist."""
+def undo_path(given: Path | None, group: str, at_ms: int, *, folder: Path = Path()) -> Path:
+    """The file that was asked for, or one in the folder named by the group and the time, that does not exist."""
     if given is not None:
         return given
     from ottla.cli.shared.amounts import moment
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", group).strip("-.")[:100] or "group"
     at = re.sub(r"[-:.]", "", moment(at_ms) or "")
-    path = Path(f"{name}-offsets-{at}.json")
+    path = folder / f"{name}-offsets-{at}.json"
     number = 1
     while path.exists():
         number += 1
-        path = Path(f"{name}-offsets-{at}-{number}.json")
+        path = folder / f"{name}-offsets-{at}-{number}.json"
     return path
 
 

@@ -1,0 +1,150 @@
+"""`ottla console`: serve the pages until Ctrl-C."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ottla.cli.shared.cluster_options import chosen_cluster, reaches_a_cluster
+from ottla.cli.shared.consent import refuse_if_read_only
+from ottla.cli.shared.output import say
+from ottla.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from ottla.config import Settings
+
+PORT: Final = 8088
+_LEAST_TOKEN: Final = 16
+
+
+@click.command()
+@reaches_a_cluster
+@click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--allow-remote", is_flag=True, help="Listen at an address that others reach; with TLS or a proxy.")
+@click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False), help="Serve HTTPS with this certificate.")
+@click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="And this key.")
+@click.option("--behind-proxy", metavar="HOST[:PORT]", help="The name under which a proxy with HTTPS shows it.")
+@click.option("--write", "may_write", is_flag=True, help="Allow changes: resets, redrives, moves. Without, it reads.")
+@click.option("--mask", "paths", multiple=True, metavar="PATH", help="Never show this field of records, as"
+              " value.card.number, key or headers.authorization; repeatable.")  # fmt: skip
+@click.option("--no-values", is_flag=True, help="Never show values of records, only their sizes.")
+@click.option("--registry", envvar="OTTLA_REGISTRY", metavar="URL", help="The schema registry that decodes records.")
+@click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="The control API of an embedded broker,"
+              " as `ottla broker start --control-port 0` prints it: faults, clock, kill and resume.")  # fmt: skip
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Where undo files and"
+              " the audit file go.  [default: here]")  # fmt: skip
+@click.option("--every", "every_s", type=click.FloatRange(1, 3600), default=3.0, show_default=True, metavar="SECONDS",
+              help="How often to look at the cluster while somebody watches.")  # fmt: skip
+@click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
+def console(
+    kafka: Settings,
+    port: int,
+    host: str,
+    allow_remote: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    behind_proxy: str | None,
+    may_write: bool,
+    paths: tuple[str, ...],
+    no_values: bool,
+    registry: str | None,
+    control: str | None,
+    folder: Path,
+    every_s: float,
+    opens: bool,
+) -> None:
+    """Show a cluster in the browser: topics, records, groups and their lag, dead letters, findings, moves.
+
+    It listens on this machine only, wants the token of the address that it prints, and changes nothing without --write.
+    OTTLA_CONSOLE_TOKEN in the environment is the token, instead of a new one each time.
+
+    \b
+    Examples:
+      ottla console
+      ottla console --cluster prod --mask value.card.number
+      ottla console --write --folder ./undo --open
+    """
+    from ottla.console.desk import Choices, Desk
+    from ottla.console.guard import Rules, hosts_of
+    from ottla.console.masks import Masks
+    from ottla.console.pages import console_app
+    from ottla.console.server import Server
+
+    check_address(host, allow_remote=allow_remote, has_tls=tls_cert is not None, proxy=behind_proxy)
+    if (tls_cert is None) != (tls_key is None):
+        raise InputError("found one of --tls-cert and --tls-key, wanted both")
+    if may_write:
+        refuse_if_read_only("`ottla console` without --write")
+        if not folder.is_dir():
+            raise InputError(f"--folder {folder}: wanted a folder that exists")
+    cluster = chosen_cluster()
+    choices = Choices(
+        may_write=may_write,
+        masks=Masks(paths, hides_values=no_values),
+        registry=registry,
+        control=control,
+        folder=folder,
+        every_s=every_s,
+        name=None if cluster is None else cluster.name,
+        asks_name=cluster is not None and cluster.confirm,
+    )
+    token = token_of(os.environ.get("OTTLA_CONSOLE_TOKEN"))
+    scheme = "https" if tls_cert is not None or behind_proxy is not None else "http"
+    desk = Desk(kafka, choices, click.get_current_context())
+    try:
+
+        def rules(bound: int) -> Rules:
+            hosts = hosts_of({host, "127.0.0.1", "localhost", "::1"} if is_loopback(host) else {host}, bound)
+            if behind_proxy is not None:
+                hosts = frozenset({behind_proxy.lower()})
+            return Rules(hosts=hosts, token=token, scheme=scheme, may_write=may_write, cookie=f"ottla_console_{bound}")
+
+        certificate = None if tls_cert is None or tls_key is None else (str(tls_cert), str(tls_key))
+        server = Server(lambda bound: console_app(desk, rules(bound)), host=host, port=port, certificate=certificate)
+        shown = behind_proxy or f"{f'[{host}]' if ':' in host else host}:{server.port}"
+        address = f"{scheme}://{shown}/#token={token}"
+        click.echo(address)
+        say("changes are allowed (--write)" if may_write else "it only reads; --write allows changes")
+        if opens:
+            webbrowser.open(address)
+        server.run()
+    finally:
+        desk.close()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxy: str | None) -> None:
+    """Refuse an address that others reach, unless that is meant and what they send is encrypted."""
+    if is_loopback(host):
+        return
+    if not allow_remote:
+        raise ConfigError(f"--host {host}: others may reach it; --allow-remote says that this is meant")
+    if not has_tls and proxy is None:
+        raise ConfigError(f"--host {host}: wanted --tls-cert and --tls-key, or --behind-proxy NAME of one with HTTPS")
+
+
+def token_of(given: str | None) -> str:
+    """The token in the environment, or a new one."""
+    if given is None or given == "":
+        return secrets.token_urlsafe(24)
+    if len(given) < _LEAST_TOKEN or not all(each.isascii() and (each.isalnum() or each in "-_.~") for each in given):
+        raise ConfigError(
+            f"OTTLA_CONSOLE_TOKEN: wanted at least {_LEAST_TOKEN} letters, digits or any of -_.~ (found {len(given)})"
+        )
+    return given

@@ -1,0 +1,179 @@
+"""What every request works with, and the few things that the console remembers. Thread-safe."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import click
+
+from ottla.admin import Admin, Part
+from ottla.admin.facts import NotRead
+from ottla.cli.shared.amounts import moment
+from ottla.cli.shared.cluster_options import open_cluster, timeout_s
+from ottla.config import Settings
+from ottla.console.masks import Masks
+from ottla.console.watcher import Seen, Watcher
+from ottla.errors import InputError
+from ottla.wire_client.cluster import Cluster
+
+T = TypeVar("T")
+
+_WATCHED_PARTS: Final = frozenset({Part.TOPICS, Part.OFFSETS, Part.LOG_DIRS, Part.MOVES, Part.REACHED})
+_MOST_KEPT: Final = 32
+_MOST_TOLD: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What `ottla console` was started with."""
+
+    may_write: bool = False
+    masks: Masks = field(default_factory=Masks)
+    registry: str | None = None
+    control: str | None = None
+    """The control API of an embedded broker."""
+    folder: Path = field(default_factory=Path)
+    """Where undo files, plans and the audit file go."""
+    every_s: float = 3.0
+    name: str | None = None
+    """The cluster's name in the clusters file."""
+    asks_name: bool = False
+    """Whether a change wants the cluster's name typed."""
+
+
+class Kept(Generic[T]):
+    """Things that were shown and may be carried out, by a number. The oldest ones are forgotten."""
+
+    def __init__(self, what: str, most: int = _MOST_KEPT) -> None:
+        self._what, self._most = what, most
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._kept: OrderedDict[int, T] = OrderedDict()
+
+    def keep(self, thing: T) -> int:
+        """Its number."""
+        with self._lock:
+            number = next(self._numbers)
+            self._kept[number] = thing
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+            return number
+
+    def take(self, number: int) -> T:
+        """The thing, which is then forgotten: nothing is carried out twice. InputError where there is none."""
+        with self._lock:
+            if number not in self._kept:
+                raise InputError(f"{self._what} {number} is not known any more: look at it again")
+            return self._kept.pop(number)
+
+
+class Desk:
+    """Made by the command; `close` ends what runs in the background."""
+
+    def __init__(self, kafka: Settings, choices: Choices, context: click.Context) -> None:
+        self.kafka = kafka
+        self.choices = choices
+        self.plans: Kept[Any] = Kept("plan")
+        self._context = context
+        self._audit_lock = threading.Lock()
+        with self.command():
+            limit_s = timeout_s()
+        self.admin = Admin(settings=dict(kafka), timeout_s=limit_s)
+        self._watching = Admin(settings=dict(kafka), timeout_s=limit_s)
+        self._watcher = Watcher(
+            lambda: self._watching.facts(_WATCHED_PARTS),
+            every_s=choices.every_s,
+            now_ms=self.now_ms,
+            monotonic=time.monotonic,
+        )
+
+    def close(self) -> None:
+        """End the background thread and all connections."""
+        self._watcher.close()
+        self._watching.close()
+        self.admin.close()
+
+    @staticmethod
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    @property
+    def masks(self) -> Masks:
+        return self.choices.masks
+
+    def seen(self, *, fresh: bool = False) -> Seen:
+        """The facts, as old as they are."""
+        return self._watcher.seen(fresh=fresh)
+
+    @contextmanager
+    def command(self) -> Iterator[None]:
+        """Functions of commands ask the command that runs for its options: in this thread it is `ottla console`."""
+        click.globals.push_context(self._context)
+        try:
+            yield
+        finally:
+            click.globals.pop_context()
+
+    @contextmanager
+    def cluster(self, **limits: Any) -> Iterator[Cluster]:
+        """A wire client for one request: it reads records, and belongs to one thread."""
+        with self.command(), open_cluster(self.kafka, **limits) as cluster:
+            yield cluster
+
+    def audit(self, what: str, subject: str, *, before: Any = None, after: Any = None) -> None:
+        """A line for what is about to change, on disk before it does. InputError where it cannot be written."""
+        line = {
+            "at": moment(self.now_ms()),
+            "what": what,
+            "cluster": self.choices.name or self.kafka.get("bootstrap.servers"),
+            "subject": subject,
+            "before": before,
+            "after": after,
+        }
+        path = self.choices.folder / "ottla-console-audit.jsonl"
+        try:
+            with self._audit_lock, path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=True, default=str) + "\n")
+                file.flush()
+        except OSError as error:
+            raise InputError(f"nothing was changed, for the audit file cannot be written: {path}: {error}") from None
+
+    def agree(self, typed: str | None) -> None:
+        """A cluster with `confirm = "name"` wants its name with each change."""
+        if self.choices.asks_name and typed != self.choices.name:
+            raise InputError(f"type the cluster's name, {self.choices.name}, to agree")
+
+
+def state_of(seen: Seen) -> dict[str, Any]:
+    """How good what a page shows is: its age, and what could not be read."""
+    return {
+        "at": moment(seen.facts.at_ms),
+        "age_ms": seen.age_ms,
+        "problem": seen.problem,
+        "not_read": not_read(seen.facts.not_read),
+    }
+
+
+def not_read(missing: tuple[NotRead, ...]) -> list[str]:
+    """What could not be read and why; what has one reason is said once."""
+    by_reason: dict[str, list[str]] = {}
+    for each in missing:
+        by_reason.setdefault(f"{each.part}: {each.reason}", []).append(each.subject)
+    return [
+        f"{subjects[0]}{f' and {len(subjects) - 1} more' if len(subjects) > 1 else ''}: {reason}"
+        for reason, subjects in list(by_reason.items())[:_MOST_TOLD]
+    ]
+
+
+def page_of(items: list[dict[str, Any]], *, page: int, size: int) -> dict[str, Any]:
+    """One page of a list, with how many there are."""
+    return {"total": len(items), "page": page, "size": size, "items": items[page * size : (page + 1) * size]}

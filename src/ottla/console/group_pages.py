@@ -1,0 +1,192 @@
+"""Groups, and a reset that is shown before it is done. Lag is asked for only of the groups that are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.admin import GroupFact, ResetPlan
+from ottla.admin.resets import load_undo, refuse_members
+from ottla.cli.operations.groups.look import (
+    group_detail,
+    group_item,
+    lag_item,
+    member_items,
+    next_unread,
+    unread_since,
+)
+from ottla.cli.operations.groups.resets import parse_to, reset_items, undo_path
+from ottla.cli.operations.places import parse_topics
+from ottla.cli.shared.amounts import moment
+from ottla.console.cluster_pages import matcher
+from ottla.console.desk import Desk, page_of
+from ottla.console.query import Query
+from ottla.errors import InputError
+
+PAGE: Final = 50
+_MOST_PAGE: Final = 200
+_SORTS: Final = ("name", "state", "type", "lag")
+_MOST_AGES: Final = 200
+_MOST_SORTED_BY_LAG: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownReset:
+    """A plan that somebody looks at, and may carry out."""
+
+    plan: ResetPlan
+
+
+def groups(desk: Desk, query: Query) -> dict[str, Any]:
+    """A page of groups. `sort=lag` asks for the lag of all that match, and refuses where these are too many."""
+    wanted = matcher(query.text("match", most=300))
+    state = query.text("state", most=50)
+    sort = query.one_of("sort", _SORTS, "name")
+    is_reversed = query.flag("reverse")
+    page = query.number("page", 0, least=0, most=1_000_000) or 0
+    size = query.number("size", PAGE, least=1, most=_MOST_PAGE) or PAGE
+    query.done()
+    found = [
+        group
+        for group in desk.admin.list_groups()
+        if wanted(group.group_id) and (state is None or group.state.casefold() == state.casefold())
+    ]
+    found.sort(key=lambda group: group.group_id)
+    if sort == "lag":
+        if len(found) > _MOST_SORTED_BY_LAG:
+            raise InputError(
+                f"sort: found {len(found):,} groups, wanted at most {_MOST_SORTED_BY_LAG:,} to sort by lag: filter them"
+            )
+        items = _with_lag(desk, found)
+        items.sort(key=lambda item: -1 if item["lag"] is None else item["lag"], reverse=not is_reversed)
+        return {"schema": "ottla.console.groups/1", "at": moment(desk.now_ms()), **page_of(items, page=page, size=size)}
+    if sort in ("state", "type"):
+        found.sort(key=lambda group: str(getattr(group, sort)))
+    if is_reversed:
+        found.reverse()
+    shown = _with_lag(desk, found[page * size : (page + 1) * size])
+    return {
+        "schema": "ottla.console.groups/1",
+        "at": moment(desk.now_ms()),
+        "total": len(found),
+        "page": page,
+        "size": size,
+        "items": shown,
+    }
+
+
+def _with_lag(desk: Desk, found: list[GroupFact]) -> list[dict[str, Any]]:
+    names = [group.group_id for group in found if group.type != "Share"]
+    lags = {}
+    if names:
+        try:
+            lags = {each.group_id: each for each in desk.admin.group_lag(*names)}
+        except InputError:  # one was deleted meanwhile, or may not be described: each for itself
+            for name in names[:PAGE]:
+                try:
+                    (lags[name],) = desk.admin.group_lag(name)
+                except InputError:
+                    continue
+    return [group_item(group, lags.get(group.group_id), with_lag=True) for group in found]
+
+
+def group(desk: Desk, query: Query) -> dict[str, Any]:
+    """One group: members, lag in records and in time."""
+    name = query.needed("name")
+    query.done()
+    (fact,) = desk.admin.describe_groups(name)
+    (behind,) = desk.admin.group_lag(name)
+    ages: dict[tuple[str, int, int], int] = {}
+    lagging = sum(1 for each in behind.partitions if each.lag)
+    if lagging and lagging <= _MOST_AGES:
+        with desk.command():
+            ages = unread_since(desk.kafka, [behind], is_shown=False)
+    now_ms = desk.now_ms()
+    partitions = []
+    for each in behind.partitions:
+        since = ages.get((each.topic, each.partition, next_unread(each)))
+        partitions.append(
+            {
+                **lag_item(each),
+                "unread_since": moment(since),
+                "age_ms": None if since is None else max(0, now_ms - since),
+            }
+        )
+    return {
+        "schema": "ottla.console.group/1",
+        "at": moment(now_ms),
+        **group_detail(fact, behind),
+        "idle_members": sum(1 for member in fact.members or () if not member.partitions),
+        "member_list": member_items(fact),
+        "partitions": partitions,
+    }
+
+
+def plan_reset(desk: Desk, query: Query) -> dict[str, Any]:
+    """What a reset would do. It changes nothing; `apply_reset` takes its number."""
+    name = query.needed("group")
+    to = query.text("to", most=60)
+    shift = query.number("shift", None, least=-(2**62), most=2**62)
+    topics = query.texts("topics")
+    query.done()
+    if (to is None) == (shift is None):
+        raise InputError("found " + ("neither" if to is None else "both") + ", wanted one of to and shift")
+    where = None if to is None else parse_to(to)
+    plan = desk.admin.plan_reset(name, to=where, shift=shift, topics=parse_topics(topics) if topics else None)
+    return _shown(desk, plan)
+
+
+def plan_restore(desk: Desk, query: Query) -> dict[str, Any]:
+    """What it would do to put a group back, from the content of an undo file."""
+    from ottla.admin.resets import plan_restore as steps
+
+    content = query.text("content", most=1_000_000)
+    query.done()
+    if content is None:
+        raise InputError("content: found nothing, wanted what an undo file holds")
+    saved = load_undo(content.encode("utf-8", "replace"), source="the undo file")
+    return _shown(desk, desk.admin.carry_out(steps(saved, at_ms=desk.now_ms())))
+
+
+def apply_reset(desk: Desk, query: Query) -> dict[str, Any]:
+    """Carry out a plan that was shown. What was committed before is in a file before anything changes."""
+    number = query.number("plan", None, least=1, most=2**53)
+    typed = query.text("confirm")
+    query.done()
+    desk.agree(typed)
+    if number is None:
+        raise InputError("plan: found none, wanted the number of a reset that was shown")
+    shown = desk.plans.take(number)
+    if not isinstance(shown, ShownReset):
+        raise InputError(f"plan {number} is no reset")
+    plan = shown.plan
+    refuse_members(plan.group_id, plan.members)
+    path = undo_path(None, plan.group_id, plan.at_ms, folder=desk.choices.folder)
+    moves = [move for move in plan.moves if move.is_change]
+    desk.audit(
+        "groups.reset",
+        plan.group_id,
+        before={f"{move.topic}-{move.partition}": move.committed for move in moves},
+        after={f"{move.topic}-{move.partition}": move.new for move in moves},
+    )
+    desk.admin.apply_reset(plan, undo_file=path)
+    return {
+        "schema": "ottla.console.reset/1",
+        "group": plan.group_id,
+        "changed": len(moves),
+        "undo_file": str(path),
+        "undo": path.read_text(encoding="utf-8"),
+        "command": f"ottla groups restore {path.name}",
+    }
+
+
+def _shown(desk: Desk, plan: ResetPlan) -> dict[str, Any]:
+    changes = [move for move in plan.moves if move.is_change]
+    return {
+        "schema": "ottla.groups.reset/1",
+        "group": plan.group_id,
+        "plan": desk.plans.keep(ShownReset(plan)) if changes else None,
+        "members": list(plan.members),
+        "changes": len(changes),
+        "items": reset_items(plan),
+    }

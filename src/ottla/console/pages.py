@@ -1,0 +1,77 @@
+"""What the console answers: names of the API, and the functions behind them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.console import cluster_pages, group_pages, record_pages
+from ottla.console.desk import Desk
+from ottla.console.guard import Rules
+from ottla.console.query import Query
+from ottla.console.server import app_of
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+Answer = Callable[[Desk, Query], dict[str, Any]]
+
+TAIL_A_SECOND = 50
+
+READS: dict[str, Answer] = {
+    "cluster": cluster_pages.cluster,
+    "topics": cluster_pages.topics,
+    "topic": cluster_pages.topic,
+    "topic/groups": cluster_pages.topic_groups,
+    "records": record_pages.records,
+    "record": record_pages.record,
+    "groups": group_pages.groups,
+    "group": group_pages.group,
+    "group/reset": group_pages.plan_reset,
+}
+"""They change nothing, so they are GET."""
+
+WRITES: dict[str, Answer] = {
+    "group/reset": group_pages.apply_reset,
+    "group/restore": group_pages.plan_restore,
+}
+
+
+def console_app(desk: Desk, rules: Rules) -> ASGIApp:
+    """The console of a cluster."""
+    return app_of(
+        rules,
+        reads={
+            "session": partial(_session, desk, rules),
+            **{name: partial(each, desk) for name, each in READS.items()},
+        },
+        writes={name: partial(each, desk) for name, each in WRITES.items()},
+        streams={"tail": partial(record_pages.tail, desk, per_second=TAIL_A_SECOND)},
+    )
+
+
+def _session(desk: Desk, rules: Rules, query: Query) -> dict[str, Any]:
+    """What the page needs to know of this console before it draws anything."""
+    query.done()
+    choices = desk.choices
+    return {
+        "schema": "ottla.console.session/1",
+        "version": importlib.metadata.version("ottla"),
+        "name": choices.name or _shortened(str(desk.kafka.get("bootstrap.servers"))),
+        "bootstrap_servers": desk.kafka.get("bootstrap.servers"),
+        "may_write": rules.may_write,
+        "write_token": rules.write_token if rules.may_write else None,
+        "asks_name": choices.asks_name,
+        "hides_values": choices.masks.hides_values,
+        "has_registry": choices.registry is not None,
+        "has_control": choices.control is not None,
+        "every_ms": round(choices.every_s * 1000),
+    }
+
+
+def _shortened(servers: str) -> str:
+    """The first address, and how many there are more."""
+    first, *more = servers.split(",")
+    return f"{first} +{len(more)}" if more else first

@@ -1,0 +1,156 @@
+// Which page is shown, and when it is loaded again. Pages are functions of a context; see pages-*.js.
+
+import { get, h, login, patch, Problem, say, useWriteToken } from "./ui.js";
+import { clusterPage, topicPage, topicsPage } from "./pages-topics.js";
+import { groupPage, groupsPage } from "./pages-groups.js";
+
+const PAGES = {
+  "/": clusterPage,
+  "/topics": topicsPage,
+  "/topic": topicPage,
+  "/groups": groupsPage,
+  "/group": groupPage,
+};
+const MENU = [
+  ["/", "Cluster", ["/"]],
+  ["/topics", "Topics", ["/topics", "/topic"]],
+  ["/groups", "Groups", ["/groups", "/group"]],
+];
+
+let session = null;
+let shown = null; // the page, its context, its timer
+let number = 0;
+
+function top_(state) {
+  const problem = state && (state.problem || null);
+  const age = state && state.age_ms;
+  return [
+    h("div", { class: "brand" }, h("a", { href: "/", onclick: follow("/") }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), "Ottla"),
+      h("span", { class: "where", title: session.bootstrap_servers }, session.name),
+      h("span", { class: `badge ${session.may_write ? "warn" : ""}` }, session.may_write ? "changes allowed" : "read-only")),
+    h("nav", { "aria-label": "Pages" }, MENU.filter(([path]) => PAGES[path]).map(([path, title, paths]) =>
+      h("a", { href: path, onclick: follow(path), "aria-current": shown && paths.includes(shown.path) ? "page" : null }, title))),
+    h("form", { class: "find", role: "search", onsubmit: (event) => { event.preventDefault(); go("/topics", { match: document.getElementById("find").value }); } },
+      h("input", { id: "find", type: "search", placeholder: "Find a topic  ( / )", "aria-label": "Find a topic", maxlength: "300" })),
+    h("p", { class: `live ${problem ? "bad" : ""}`, role: "status" },
+      state ? [h("span", { class: "dot", "aria-hidden": "true" }), problem ? `as of ${ago(age)}: ${problem}` : (age > 15000 ? `as of ${ago(age)}` : "live")] : ""),
+  ];
+}
+
+const ago = (ms) => (ms < 120000 ? `${Math.round(ms / 1000)} s ago` : `${Math.round(ms / 60000)} min ago`);
+
+function follow(path, params) {
+  return (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    go(path, params);
+  };
+}
+
+function url(path, params) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(params || {})) if (value !== null && value !== undefined && value !== "" && value !== false) query.set(key, value);
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+function go(path, params) {
+  history.pushState(null, "", url(path, params));
+  open_();
+  document.getElementById("main").focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+function draw() {
+  if (!shown) return;
+  document.title = `${shown.page.title} · Ottla`;
+  patch(document.getElementById("top"), top_(shown.page.state ? shown.page.state() : null));
+  patch(document.getElementById("main"), [
+    shown.problem ? h("div", { class: "problem", role: "alert" }, h("strong", null, shown.problem.type), " ", shown.problem.message) : null,
+    h("div", { class: "page", key: `${shown.number}` }, shown.page.view()),
+  ]);
+}
+
+async function load(of) {
+  try {
+    await of.page.load(of.stopped.signal);
+    of.problem = null;
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof Problem)) throw error;
+    if (error.status === 401) return askToken();
+    of.problem = error;
+  }
+  if (shown === of) draw();
+}
+
+function again(of) {
+  if (!of.page.every) return;
+  of.timer = setTimeout(async () => {
+    if (shown !== of) return;
+    if (!document.hidden) await load(of); // a tab that nobody sees asks nothing
+    again(of);
+  }, of.page.every);
+}
+
+async function open_() {
+  if (shown) { clearTimeout(shown.timer); shown.stopped.abort(); if (shown.page.stop) shown.page.stop(); }
+  const path = location.pathname;
+  const make = PAGES[path];
+  const context = {
+    session, params: new URLSearchParams(location.search), go, follow, draw, url,
+    link: (to, params, ...text) => h("a", { href: url(to, params), onclick: follow(to, params) }, text),
+    // The address follows what is chosen on the page, so that it can be sent to somebody; no new page begins.
+    remember: (params) => history.replaceState(null, "", url(path, params)),
+    reload: () => load(of),
+  };
+  const page = make ? make(context) : { title: "Not here", view: () => h("p", { class: "quiet" }, "There is no such page."), load: async () => {} };
+  const of = { page, path, number: ++number, problem: null, stopped: new AbortController(), timer: null };
+  shown = of;
+  draw();
+  await load(of);
+  if (shown === of) again(of);
+}
+
+function askToken(problem) {
+  shown = null;
+  patch(document.getElementById("top"), h("div", { class: "brand" }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), "Ottla"));
+  patch(document.getElementById("main"), h("form", { class: "login", onsubmit: async (event) => {
+    event.preventDefault();
+    try { await login(document.getElementById("token").value.trim()); await begin(); } catch (error) { askToken(error.message); }
+  } },
+    h("h1", null, "Token"),
+    h("p", null, "Open the address that ", h("code", null, "ottla console"), " printed, or paste the token behind its ", h("code", null, "#token="), "."),
+    problem ? h("div", { class: "problem", role: "alert" }, problem) : null,
+    h("label", null, "Token", h("input", { id: "token", type: "password", autocomplete: "off", autofocus: true, required: true, maxlength: "300" })),
+    h("button", { type: "submit", class: "main" }, "Open")));
+}
+
+async function begin() {
+  const given = /^#token=([A-Za-z0-9._~-]{1,300})$/.exec(location.hash);
+  if (given) {
+    history.replaceState(null, "", location.pathname + location.search); // it is in no history, and in no screenshot
+    try { await login(given[1]); } catch (error) { return askToken(error.message); }
+  }
+  try { session = await get("session"); }
+  catch (error) {
+    if (error.status === 401) return askToken();
+    patch(document.getElementById("main"), h("div", { class: "problem", role: "alert" }, error.message));
+    return;
+  }
+  useWriteToken(session.write_token);
+  await open_();
+}
+
+addEventListener("popstate", () => session && open_());
+addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) begin(); });
+addEventListener("keydown", (event) => {
+  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName || "");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+    const find = document.querySelector("#main input[type=search]") || document.getElementById("find");
+    if (find) { event.preventDefault(); find.focus(); }
+  } else if (event.key === "Escape" && typing) event.target.blur();
+});
+addEventListener("unhandledrejection", (event) => { if (event.reason && event.reason.name === "AbortError") event.preventDefault(); else if (event.reason instanceof Problem) { event.preventDefault(); say(event.reason.message); } });
+
+begin();

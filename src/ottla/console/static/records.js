@@ -1,0 +1,200 @@
+// Records of a topic: a search within bounds, one record whole, and the topic followed.
+
+import { address, bytes, copy, get, h, number, Problem, visible } from "./ui.js";
+
+const MOST_ROWS = 500; // of a tail: older ones go
+const DECODINGS = ["auto", "json", "avro", "protobuf", "text", "hex"];
+const ENDED = { limit: "found as many as asked for", scanned: "looked at as many as a search may", bytes: "read as much as a search may", seconds: "took as long as a search may", end: "all of it" };
+
+export function recordsPart(context, topic, remember) {
+  const params = context.params;
+  const chosen = {
+    from: params.get("from") || "-20", until: params.get("until") || "", partitions: params.get("partitions") || "", key: params.get("key") || "", grep: params.get("grep") || "",
+    where: params.get("where") || "", header: params.get("header") || "", as: params.get("as") || "auto", limit: params.get("limit") || "50",
+  };
+  let found = null;
+  let rows = [];
+  let problem = null;
+  let busy = false;
+  let stream = null;
+  let counted = null;
+  const opened = new Map();
+
+  const asked = () => ({ topic, ...chosen });
+  const place = (record) => `${record.partition}:${record.offset}`;
+
+  async function search(more) {
+    stopTail();
+    busy = true;
+    problem = null;
+    if (!more) opened.clear();
+    remember(chosen);
+    context.draw();
+    try {
+      found = await get("records", more ? { ...asked(), from: more } : asked());
+      const latestFirst = /^-\d+$/.test(chosen.from);
+      const fresh = latestFirst ? [...found.records].reverse() : found.records;
+      rows = more ? [...rows, ...fresh] : fresh;
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      problem = error;
+    }
+    busy = false;
+    context.draw();
+  }
+
+  function follow() {
+    stopTail();
+    rows = [];
+    found = null;
+    problem = null;
+    counted = { scanned: 0, skipped: 0, left_out: 0 };
+    opened.clear();
+    const { partitions, key, grep, where, header, as } = chosen;
+    stream = new EventSource(address("tail", { topic, partitions, key, grep, where, header, as }));
+    stream.onmessage = (event) => {
+      const message = JSON.parse(event.data);
+      if (!message.records) return;
+      for (const name of ["scanned", "skipped", "left_out"]) counted[name] += message[name];
+      rows = [...[...message.records].reverse(), ...rows].slice(0, MOST_ROWS);
+      context.draw();
+    };
+    stream.addEventListener("problem", (event) => { problem = new Problem(0, JSON.parse(event.data).error.type, JSON.parse(event.data).error.message); stopTail(); context.draw(); });
+    stream.onerror = async () => {
+      if (!stream || stream.readyState !== EventSource.CLOSED) return;
+      stopTail();
+      // An event source does not say why it was refused; the same question as a search does.
+      try { await get("records", { ...asked(), from: "latest", limit: 1 }); problem = new Problem(0, "Ended", "the stream ended"); } catch (error) { problem = error; }
+      context.draw();
+    };
+    context.draw();
+  }
+
+  function stopTail() {
+    if (stream) stream.close();
+    stream = null;
+  }
+
+  async function toggle(record) {
+    const at = place(record);
+    if (opened.has(at)) opened.delete(at);
+    else {
+      opened.set(at, null);
+      context.draw();
+      try { opened.set(at, (await get("record", { topic, partition: record.partition, offset: record.offset, as: chosen.as })).record); }
+      catch (error) { if (!(error instanceof Problem)) throw error; opened.set(at, { problem: error.message }); }
+    }
+    context.draw();
+  }
+
+  const field = (name, title, props) => h("label", { class: props.wide ? "wide" : "" }, title,
+    h("input", { type: "text", value: chosen[name], placeholder: props.placeholder || "", maxlength: "4000", spellcheck: "false", autocapitalize: "off", autocomplete: "off",
+      oninput: (event) => { chosen[name] = event.target.value; } }));
+
+  function form() {
+    const more = chosen.until || chosen.key || chosen.header || chosen.grep;
+    return h("form", { class: "search", onsubmit: (event) => { event.preventDefault(); search(); } },
+      h("div", { class: "fields" },
+        field("from", "From", { placeholder: "-20, -2h, earliest, 0:42" }),
+        field("partitions", "Partitions", { placeholder: "all" }),
+        h("label", null, "Decode", h("select", { value: chosen.as, onchange: (event) => { chosen.as = event.target.value; } }, DECODINGS.map((each) => h("option", { value: each }, each)))),
+        field("where", "Where", { wide: true, placeholder: "value.total > 100 and headers.source == \"web\"" }),
+        h("div", { class: "buttons" },
+          h("button", { type: "submit", class: "main", disabled: busy }, busy ? "Searching …" : "Search"),
+          stream ? h("button", { type: "button", onclick: () => { stopTail(); context.draw(); } }, "Stop") : h("button", { type: "button", onclick: follow }, "Follow"))),
+      h("details", { open: Boolean(more) }, h("summary", null, "More"),
+        h("div", { class: "fields" },
+          field("until", "Until", { placeholder: "the end" }),
+          field("key", "Key", { placeholder: "exactly" }),
+          field("header", "Header", { placeholder: "NAME=VALUE" }),
+          field("grep", "Regex in key or value", { wide: true }),
+          h("label", null, "At most", h("select", { value: chosen.limit, onchange: (event) => { chosen.limit = event.target.value; } }, ["20", "50", "200", "500"].map((each) => h("option", { value: each }, each))))),
+        h("p", { class: "quiet" }, "The same as a command: ", h("code", { class: "wrap" }, command()), " ", copy(command()))));
+  }
+
+  const quoted = (text) => (/^[A-Za-z0-9._:,=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+  function command() {
+    const parts = ["ottla consume", quoted(topic), `--from ${quoted(chosen.from)}`];
+    for (const name of ["until", "partitions", "key", "header", "grep", "where"]) if (chosen[name]) parts.push(`--${name} ${quoted(chosen[name])}`);
+    if (chosen.as !== "auto") parts.push(`--as ${chosen.as}`);
+    parts.push(`-n ${chosen.limit}`);
+    return parts.join(" ");
+  }
+
+  function view() {
+    return [
+      form(),
+      problem ? h("div", { class: "problem", role: "alert" }, h("strong", null, problem.type), " ", problem.message) : null,
+      stream ? h("p", { class: "quiet", role: "status" }, h("span", { class: "dot pulse", "aria-hidden": "true" }), ` following · ${number(counted.scanned)} looked at`, counted.skipped ? ` · ${number(counted.skipped)} passed over, it is too fast to look at each` : "", counted.left_out ? ` · ${number(counted.left_out)} not shown: more than 50 a second` : "") : null,
+      found && !stream ? h("p", { class: "quiet", role: "status" },
+        `${number(rows.length)} shown · scanned ${number(found.scanned)} of ${number(found.total)} · ${found.seconds.toFixed(1)} s · ${ENDED[found.ended_by]}`,
+        found.next ? [" · ", h("button", { type: "button", class: "small", disabled: busy, onclick: () => search(found.next) }, "More")] : null,
+        [...found.said, ...found.failures].map((each) => h("span", { class: "said" }, ` · ${each}`))) : null,
+      rows.length ? h("ol", { class: "records", "aria-label": "Records" }, rows.map(row)) : (found || stream) && !busy ? h("p", { class: "quiet" }, stream ? "Waiting for records …" : "No records.") : null,
+    ];
+  }
+
+  function row(record) {
+    const at = place(record);
+    const whole = opened.get(at);
+    return h("li", { key: at },
+      h("button", { type: "button", class: "record", "aria-expanded": String(opened.has(at)), onclick: () => toggle(record) },
+        h("span", { class: "at" }, at), h("span", { class: "time" }, record.time ? record.time.replace("T", " ").replace("Z", "") : "no time"),
+        h("span", { class: "key" }, text(record, "key")), h("span", { class: "value" }, text(record, "value"))),
+      opened.has(at) ? h("div", { class: "opened" }, whole ? detail(whole, topic) : h("p", { class: "quiet" }, "Reading …")) : null);
+  }
+
+  return { begin: async () => { if (!found && !stream && !busy && !problem) await search(); }, view, stop: stopTail };
+}
+
+// A key or value on one line.
+export function text(record, part) {
+  if (record[`${part}_base64`] !== undefined) return h("i", null, `${number(record[`${part}_bytes`])} bytes that are no text`);
+  const value = record[`${part}_text`] ?? record[part];
+  if (value === undefined) return h("i", null, `${bytes(record[`${part}_bytes`])}, not shown`);
+  if (value === null) return h("i", null, part === "value" ? "null: a tombstone" : "no key");
+  if (value === "") return h("i", null, "empty");
+  return visible(String(value).slice(0, 600).replace(/\s+/g, " "));
+}
+
+export function detail(record, topic) {
+  if (record.problem) return h("div", { class: "problem", role: "alert" }, record.problem);
+  return [
+    h("dl", { class: "facts" },
+      h("dt", null, "Place"), h("dd", null, `${record.topic}-${record.partition} @ ${record.offset}`),
+      h("dt", null, "Time"), h("dd", null, record.time || "none", record.timestamp_type ? " (the broker's)" : ""),
+      h("dt", null, "Size"), h("dd", null, `key ${bytes(record.key_bytes)}, value ${bytes(record.value_bytes)}`)),
+    part(record, "key", "Key"),
+    part(record, "value", "Value"),
+    h("h3", null, `Headers (${record.headers.length})`),
+    record.headers.length ? h("dl", { class: "facts" }, record.headers.map((each) => [
+      h("dt", null, visible(each.key ?? `base64:${each.key_base64}`)),
+      h("dd", null, each.value_base64 !== undefined ? h("i", null, `base64 ${each.value_base64}`) : each.value === null ? h("i", null, "null") : visible(each.value))])) : h("p", { class: "quiet" }, "none"),
+    record.headers_left_out ? h("p", { class: "quiet" }, `${number(record.headers_left_out)} more are not shown.`) : null,
+    h("p", null, copy(`ottla consume ${topic} --from ${record.partition}:${record.offset} -n 1`, "Copy as command")),
+  ];
+}
+
+function part(record, name, title) {
+  const value = record[`${name}_pretty`] ?? record[`${name}_text`] ?? record[name];
+  const raw = record[`${name}_raw`];
+  return [
+    h("h3", null, title, record[`${name}_as`] ? h("span", { class: "badge" }, record[`${name}_as`]) : null, " ",
+      typeof (record[`${name}_text`] ?? record[name]) === "string" ? copy(record[`${name}_text`] ?? record[name]) : null),
+    record[`${name}_error`] ? h("p", { class: "bad" }, record[`${name}_error`]) : null,
+    value === null ? h("p", { class: "quiet" }, "null") : value === undefined ? null : h("pre", { tabindex: "0" }, visible(value)),
+    record[`${name}_cut`] ? h("p", { class: "quiet" }, `Only the beginning of ${bytes(record[`${name}_bytes`])}.`) : null,
+    raw ? h("details", { open: record[`${name}_base64`] !== undefined }, h("summary", null, "Bytes"), h("pre", { class: "hex", tabindex: "0" }, hex(raw))) : null,
+  ];
+}
+
+function hex(base64) {
+  const data = Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+  const lines = [];
+  for (let at = 0; at < data.length; at += 16) {
+    const part = data.subarray(at, at + 16);
+    const digits = [...part].map((each) => each.toString(16).padStart(2, "0")).join(" ");
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${digits.padEnd(47)}  ${[...part].map((each) => (each >= 32 && each < 127 ? String.fromCharCode(each) : ".")).join("")}`);
+  }
+  return lines.join("\n");
+}

@@ -1,0 +1,97 @@
+"""A cluster with topics, records and groups, and consoles of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from console_kit import HOSTILE, Record, Running, Write, running_console
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla.admin import Admin, TopicSpec
+from ottla.cli.records.given import OutRecord
+from ottla.cli.records.writing import RecordWriter
+from ottla.cli.shared.cluster_options import cluster_settings
+from ottla.config import Settings
+from ottla.console.desk import Choices
+from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.settings import connection_settings
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=3, config={"group.initial.rebalance.delay.ms": 0}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka(cluster: EmbeddedCluster) -> Settings:
+    return cluster_settings(cluster.bootstrap_servers, {}, environ={})
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: EmbeddedCluster) -> Iterator[Admin]:
+    with Admin(cluster.bootstrap_servers, timeout_s=30) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def write(cluster: EmbeddedCluster) -> Iterator[Write]:
+    """`write("orders", [(key, value, headers), ...], partition=0)`."""
+    with Cluster(connection_settings({"bootstrap.servers": cluster.bootstrap_servers})) as wire:
+
+        def write_records(topic: str, records: list[Record], partition: int | None = None) -> None:
+            writer = RecordWriter(wire, topic, acknowledged=lambda *_: None)
+            for line, (key, value, headers) in enumerate(records):
+                writer.add(OutRecord(line, key, value, headers, partition, None))
+            writer.flush()
+
+        yield write_records
+
+
+@pytest.fixture(scope="session")
+def orders(admin: Admin, write: Write) -> str:
+    """A topic of three partitions: 300 orders, and hostile ones at the end of partition 0."""
+    admin.create_topics({"orders": TopicSpec(partitions=3, replication_factor=3, config={"retention.ms": 86_400_000})})
+    write(
+        "orders",
+        [
+            (f"customer-{number % 7}".encode(), json.dumps({"id": number, "total": number * 1.5}).encode(), ())
+            for number in range(300)
+        ],
+    )
+    write(
+        "orders",
+        [
+            (HOSTILE.encode(), HOSTILE.encode(), ((HOSTILE, HOSTILE.encode()), ("null", None))),
+            (b"\xff\x00", b"\x00\x01\xfe binary", (("raw", b"\xff"),)),
+            (b"gone", None, ()),
+        ],
+        partition=0,
+    )
+    return "orders"
+
+
+@pytest.fixture(scope="session")
+def billing(admin: Admin, orders: str) -> str:
+    """A group that has read nothing of the orders."""
+    admin.apply_reset(admin.plan_reset("billing", to="earliest", topics={orders: None}))
+    return "billing"
+
+
+@pytest.fixture(scope="session")
+def console(kafka: Settings, orders: str, billing: str, tmp_path_factory: Any) -> Iterator[Running]:
+    """One that only reads."""
+    folder: Path = tmp_path_factory.mktemp("console")
+    with running_console(kafka, Choices(folder=folder, every_s=1.0)) as running:
+        yield running
+
+
+@pytest.fixture
+def writing(kafka: Settings, orders: str, tmp_path: Path) -> Iterator[Running]:
+    """One that may change things; its files are in `tmp_path`."""
+    with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as running:
+        yield running
