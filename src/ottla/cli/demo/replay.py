@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from ottla.cli.demo.model import EVENT_ID_HEADER, FLIGHTS_TOPIC, WEATHER_TOPIC, Flight, Weather, is_truncated
 from ottla.records import Header
@@ -29,10 +31,12 @@ def replay_flights(
     *,
     report: Callable[[int], None],
     stop: threading.Event,
+    around: Callable[[int, Flight], AbstractContextManager[Any]] = lambda event_id, flight: nullcontext(),
 ) -> None:
     """Produce the flights in time order. Returns when all are acknowledged, or early when `stop` is set.
 
-    The value is serialized here because the demo wants to send broken bytes, which a producer with a serde never would.
+    Each send is inside of what `around` gives. The value is serialized here because the demo wants to send broken
+    bytes, which a producer with a serde never would.
     """
     serde: Serde[Flight] = Avro(Flight)
     context = SerdeContext(FLIGHTS_TOPIC, "value", ())
@@ -42,7 +46,8 @@ def replay_flights(
             if is_truncated(event_id):
                 value = value[: len(value) // 2]
             headers: list[Header] = [(EVENT_ID_HEADER, b"%d" % event_id)]
-            producer.send(FLIGHTS_TOPIC, value, key=flight.tailnum, headers=headers)
+            with around(event_id, flight):
+                producer.send(FLIGHTS_TOPIC, value, key=flight.tailnum, headers=headers)
             if event_id % _REPORT_EVERY == 0:
                 report(event_id)
                 if stop.is_set():

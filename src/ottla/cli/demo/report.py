@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ottla.cli.demo.account import Account
 from ottla.cli.demo.display import Stage
+from ottla.cli.demo.traces import TraceLine
 from ottla.failures.foreign import DeadLetterView
 from ottla.records import Header
 
@@ -25,6 +26,7 @@ def print_report(
     stages: Sequence[Stage],
     samples: Sequence[Sample],
     rows: Sequence[Mapping[str, Any]],
+    trees: Sequence[Sequence[TraceLine]] = (),
 ) -> None:
     """Everything, in the order in which a person asks for it."""
     _heading(console, "Stages")
@@ -49,6 +51,10 @@ def print_report(
         )
         console.print(letter)
 
+    for tree in trees:
+        _heading(console, "The trace of a flight")
+        _print_tree(console, tree)
+
     _heading(console, "Mean delay per carrier and hour, first rows")
     table = Table(box=None, padding=(0, 2))
     for column in ("hour", "carrier", "flights", "mean_delay", "wind_speed", "visib"):
@@ -68,6 +74,16 @@ def print_report(
         else Text("The account does NOT balance.", "bold red")
     )
     console.print(verdict)
+
+
+def _print_tree(console: Console, tree: Sequence[TraceLine]) -> None:
+    spans = Table(box=None, padding=(0, 2))
+    for name, justify in (("at ms", "right"), ("took ms", "right"), ("process", "left"), ("span", "left")):
+        spans.add_column(name, justify=justify, header_style="dim")  # type: ignore[arg-type]
+    for line in tree:
+        text = Text("  " * line.depth + line.text)
+        spans.add_row(f"{line.at_ms:,.1f}", f"{line.took_ms:,.1f}", line.service, text)
+    console.print(spans)
 
 
 def _heading(console: Console, text: str) -> None:
