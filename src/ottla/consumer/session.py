@@ -33,7 +33,7 @@ from ottla.consumer.model.run import AnyRecord
 from ottla.consumer.model.timers import Timers
 from ottla.consumer.partitions.flow import FlowControl, FlowLimits, PauseReason
 from ottla.consumer.partitions.log_watch import LogWatch
-from ottla.consumer.partitions.offsets import offsets_of
+from ottla.consumer.partitions.offsets import from_offset, offsets_of
 from ottla.consumer.partitions.partition import AwaitedStart, PartitionState
 from ottla.consumer.partitions.plan import RoutePlan, plans_by_topic
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
@@ -267,7 +267,7 @@ class Session:
         end = state.tracker.end
         if end is not None and records and records[0].offset < end:
             # After a seek or a resume the client may repeat what it gave before.
-            records = [record for record in records if record.offset >= end]
+            records = from_offset(records, end)
         if records:
             self._watch.fetched(state, records, now_ms)
         records = self._lines.look(state, records, effects)

@@ -29,6 +29,10 @@ NEWEST: Final = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 7,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
     ApiKey.DESCRIBE_CONFIGS: 4,
     # Administration (`ottla.admin`).
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,

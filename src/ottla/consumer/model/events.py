@@ -45,7 +45,7 @@ class Fetched:
     """Records of one partition, in offset order."""
 
     topic_partition: TopicPartition
-    records: list[AnyRecord]
+    records: Sequence[AnyRecord]
     size_bytes: int
 
 

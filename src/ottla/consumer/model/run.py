@@ -51,7 +51,7 @@ class Run:
         topic_partition: TopicPartition,
         epoch: int,
         route: str,
-        records: list[AnyRecord],
+        records: Sequence[AnyRecord],
         attempt: int,
         started_ms: int,
     ) -> None:
@@ -109,6 +109,8 @@ class RunResult:
     done: Sequence[AnyRecord] | None = None
     failures: Sequence[tuple[AnyRecord, Failure]] = ()
     untouched: Sequence[AnyRecord] = ()
+    whole: tuple[Sequence[AnyRecord], Failure] | None = None
+    """Rows that failed as one: which of them is to blame is not known. They are not in `failures`."""
     is_batch_failure: bool = False
     """The failures are one: a batch handler raised, and which record is to blame is not known."""
     expired: Sequence[AnyRecord] = ()

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import ClassVar
 
+from ottla.consumer.model.rows import Rows
 from ottla.consumer.model.run import AnyRecord
 
 
@@ -39,7 +40,7 @@ class Lanes(ABC):
 
     def __init__(self) -> None:
         self._buffer: deque[AnyRecord] = deque()
-        self._retries: deque[list[AnyRecord]] = deque()
+        self._retries: deque[Sequence[AnyRecord]] = deque()
 
     def put(self, records: Iterable[AnyRecord]) -> None:
         """New records from the client, in offset order, behind all others."""
@@ -61,7 +62,7 @@ class Lanes(ABC):
         return len(self._buffer) + sum(map(len, self._retries))
 
     @abstractmethod
-    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+    def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
         """The records of the next run: at most `limit`, and no more once they are `limit_bytes` together.
 
         A group to be retried comes alone, whatever its size. Empty when all records wait for others.
@@ -82,7 +83,7 @@ class Lanes(ABC):
         index = len(self._retries)
         while index and self._retries[index - 1][0].offset > group[0].offset:
             index -= 1
-        self._retries.insert(index, list(group))
+        self._retries.insert(index, group if isinstance(group, Rows) else list(group))
 
     def release(self, group: Sequence[AnyRecord]) -> None:
         """A held group is settled in another way: what it held back may go on."""
@@ -106,7 +107,7 @@ class PartitionLanes(Lanes):
         is_free = not self._is_running and self._held == 0
         return is_free and bool(self._retries or self._buffer)
 
-    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+    def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
         if not self.is_ready:
             return []
         self._is_running = True
@@ -130,6 +131,64 @@ class PartitionLanes(Lanes):
 
     def release(self, group: Sequence[AnyRecord]) -> None:
         self._held -= 1
+
+
+class RowLanes(PartitionLanes):
+    """Strict order over stretches of rows: what is fetched, and what is handed out, is cut and joined as a whole."""
+
+    __slots__ = ("_stretches", "_waiting")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stretches: deque[Sequence[AnyRecord]] = deque()
+        self._waiting = 0
+
+    def put(self, records: Iterable[AnyRecord]) -> None:
+        stretch = records if isinstance(records, Rows) else list(records)
+        if stretch:
+            self._stretches.append(stretch)
+            self._waiting += len(stretch)
+
+    @property
+    def is_ready(self) -> bool:
+        is_free = not self._is_running and self._held == 0
+        return is_free and bool(self._retries or self._stretches)
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting + sum(map(len, self._retries))
+
+    def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
+        if not self.is_ready:
+            return []
+        self._is_running = True
+        if self._retries:
+            return self._retries.popleft()
+        first = self._stretches.popleft()
+        others: list[Rows] = []
+        count = len(first)
+        # Only columns are joined: records that were made before (after a restart, out of a retry topic) go alone.
+        while isinstance(first, Rows) and count < limit and self._stretches:
+            following = self._stretches[0]
+            if not isinstance(following, Rows):
+                break
+            others.append(following)
+            count += len(following)
+            self._stretches.popleft()
+        taken = first.joined(others) if others and isinstance(first, Rows) else first
+        if count > limit:
+            self._stretches.appendleft(taken[limit:])
+            taken = taken[:limit]
+        self._waiting -= len(taken)
+        return taken
+
+    def end_run(self, records: Sequence[AnyRecord], untouched: Sequence[AnyRecord]) -> None:
+        self._is_running = False
+        if self._retries and untouched:
+            Lanes.retry(self, untouched)
+        elif untouched:
+            self._stretches.appendleft(untouched)
+            self._waiting += len(untouched)
 
 
 class KeyLanes(Lanes):
@@ -159,7 +218,7 @@ class KeyLanes(Lanes):
         """Records that wait for an earlier record of their key."""
         return sum(map(len, self._busy.values()))
 
-    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+    def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
         index = self._next_retry() if self._retries else None
         if index is not None:
             retry = self._retries[index]
@@ -257,7 +316,7 @@ class UnorderedLanes(Lanes):
     def is_ready(self) -> bool:
         return bool(self._retries or self._buffer)
 
-    def take(self, limit: int, limit_bytes: int | None = None) -> list[AnyRecord]:
+    def take(self, limit: int, limit_bytes: int | None = None) -> Sequence[AnyRecord]:
         if self._retries:
             return self._retries.popleft()
         return _pop(self._buffer, limit, limit_bytes)
@@ -266,8 +325,10 @@ class UnorderedLanes(Lanes):
         self._buffer.extendleft(reversed(untouched))
 
 
-def lanes_for(ordering: Ordering) -> Lanes:
+def lanes_for(ordering: Ordering, *, is_columnar: bool = False) -> Lanes:
     """Empty lanes with the given ordering."""
+    if is_columnar:
+        return RowLanes()
     kinds: dict[Ordering, type[Lanes]] = {
         Ordering.PARTITION: PartitionLanes,
         Ordering.KEY: KeyLanes,

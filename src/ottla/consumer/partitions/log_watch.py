@@ -21,6 +21,7 @@ from ottla.consumer.model.effects import Effect, LookAtLogs, Notice
 from ottla.consumer.model.events import LogSeen, LogsSeen
 from ottla.consumer.model.run import AnyRecord
 from ottla.consumer.partitions.flow import FlowControl
+from ottla.consumer.partitions.offsets import offsets_of
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.records import TopicPartition
 
@@ -86,7 +87,7 @@ class LogWatch:
             self._gap(state, expected, first, now_ms)
         if last - first != len(records) - 1:
             # Also between two records of one batch: the client had the first before the log was cut.
-            offsets = [record.offset for record in records]
+            offsets = offsets_of(records)
             steps = list(map(sub, offsets[1:], offsets))
             widest = max(steps)
             before = offsets[steps.index(widest)]

@@ -16,17 +16,32 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from ottla.consumer.model.rows import Rows
 from ottla.records import Record
 
 
 def offsets_of(records: Sequence[Record[Any]]) -> Sequence[int]:
     """The offsets of fetched records, which ascend. Usually none is missing, and no list has to be made of them."""
+    if isinstance(records, Rows):
+        return records.offsets
     if not records:
         return ()
     first, last = records[0].offset, records[-1].offset
     if last - first == len(records) - 1:
         return range(first, last + 1)
     return [record.offset for record in records]
+
+
+def each_offset(records: Sequence[Record[Any]]) -> Sequence[int]:
+    """The offsets of records in any order."""
+    return records.offsets if isinstance(records, Rows) else [record.offset for record in records]
+
+
+def from_offset(records: Sequence[Record[Any]], offset: int) -> Sequence[Record[Any]]:
+    """Those of fetched records that are at `offset` or behind it."""
+    if isinstance(records, Rows):
+        return records.from_offset(offset)
+    return [record for record in records if record.offset >= offset]
 
 
 class OffsetTracker:

@@ -12,7 +12,7 @@ from ottla.consumer.model.run import AnyRecord, Run
 from ottla.consumer.partitions.flow import Pace
 from ottla.consumer.partitions.lanes import lanes_for
 from ottla.consumer.partitions.linger import Linger
-from ottla.consumer.partitions.offsets import OffsetTracker
+from ottla.consumer.partitions.offsets import OffsetTracker, each_offset
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.partitions.retry_line import KeyedWrites, Stage
 from ottla.failures.exceptions import Failure
@@ -150,7 +150,7 @@ class PartitionState:
         self.epoch = epoch
         self.plan = plan
         self.tracker = OffsetTracker()
-        self.lanes = lanes_for(plan.ordering)
+        self.lanes = lanes_for(plan.ordering, is_columnar=plan.is_columnar)
         self.pace = Pace(now_ms)
         self.expired: ExpiredHere | None = None
         """Records that expired in the minute that runs; None where none did."""
@@ -242,7 +242,7 @@ class PartitionState:
         if not records:
             return
         if not ascend or not self.tracker.finish_first(records[0].offset, records[-1].offset, len(records)):
-            self.tracker.finish_many([record.offset for record in records])
+            self.tracker.finish_many(each_offset(records))
         stage = self.stage
         if stage is not None and stage.index:
             for record in records:

@@ -43,6 +43,8 @@ class RoutePlan:
     is_fair_by_bytes: bool = False
     turn_ms: int = DEFAULT_TURN_MS
     is_batch: bool = False
+    is_columnar: bool = False
+    """A batch handler that gets columns: a batch that fails for good is halved until the row to blame is found."""
     linger_ms: int = 0
     """How long a batch that is not full waits for more records."""
     failures: FailurePolicy = field(default_factory=FailurePolicy)
@@ -70,6 +72,13 @@ class RoutePlan:
         if self.linger_ms and self.is_fair_by_bytes:
             raise ConfigError(
                 f"{self.name}: linger_ms={self.linger_ms} waits for max_batch records; use fair_by='records'"
+            )
+        if self.is_columnar and self.is_fair_by_bytes:
+            raise ConfigError(f"{self.name}: a columns=True handler takes turns by records; leave out fair_by='bytes'")
+        if self.is_columnar and self.ordering is not Ordering.PARTITION:
+            raise ConfigError(
+                f"{self.name}: a columns=True handler gets stretches of a partition, which needs ordering='partition', "
+                f"found {self.ordering.value!r}"
             )
         if self.is_batch and self.ordering is Ordering.KEY:
             raise ConfigError(

@@ -122,7 +122,7 @@ class RetryLines:
 
     # Records
 
-    def look(self, state: PartitionState, records: list[AnyRecord], effects: list[Effect]) -> list[AnyRecord]:
+    def look(self, state: PartitionState, records: Sequence[AnyRecord], effects: list[Effect]) -> Sequence[AnyRecord]:
         """Records of a partition in a line were fetched. Returns those that are to be taken in."""
         stage = state.stage
         if stage is None or not records:

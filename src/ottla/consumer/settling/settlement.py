@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from ottla.consumer.model.effects import Effect, Notice
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.consumer.partitions.offsets import each_offset
 from ottla.consumer.partitions.partition import Attempts, PartitionState
 from ottla.consumer.settling.expiries import Expiries
 from ottla.consumer.settling.letters import Letters
@@ -50,15 +52,15 @@ class Settlement:
         done = run.records if result.done is None else result.done
         state.settle(done, ascend=result.done is None and run.is_first and state.lanes.keep_order)
         if state.attempts:
-            for record in done:
-                state.attempts.pop(record.offset, None)
+            for offset in each_offset(done):
+                state.attempts.pop(offset, None)
         meter = self._meter_of(state, now_ms)
         if meter is not None:
             meter.succeeded(len(done) - len(result.expired))
         if result.expired:
             self._expiries.count(state, result.expired, now_ms, effects)
         retries: list[AnyRecord] = []
-        isolated: list[AnyRecord] = []
+        isolated: list[Sequence[AnyRecord]] = []
         due: list[int] = []
         is_once = state.plan.is_at_most_once
         is_shared = result.is_batch_failure and len(run.records) > 1 and not is_once
@@ -72,7 +74,7 @@ class Settlement:
                 decision = Finish()
             is_its_own = not is_shared or failure.kind == "malformed"
             if not is_its_own and isinstance(decision, DeadLetter | Stop | Postpone):
-                isolated.append(record)
+                isolated.append([record])
             elif isinstance(decision, RetryAt):
                 retries.append(record)
                 due.append(decision.due_ms)
@@ -88,10 +90,10 @@ class Settlement:
                     retries.append(record)
                     due.append(free_ms)
         groups = [retries] if state.plan.is_batch and retries else [[record] for record in retries]
-        for group in groups:
+        if result.whole is not None:
+            isolated += self._fail_as_one(state, *result.whole, now_ms, wall_ms, effects)
+        for group in (*groups, *isolated):
             state.lanes.hold(group)
-        for record in isolated:
-            state.lanes.hold([record])
         if result.fatal is not None:
             reason = f"a worker died: {result.fatal.error_type}: {result.fatal.message}"
             left = list(result.untouched)
@@ -103,16 +105,60 @@ class Settlement:
             state.lanes.end_run(run.records, result.untouched)
         # One bad record must not condemn its batch: each is delivered once more alone, and only what fails alone is
         # given up.
-        for record in isolated:
-            attempts = state.attempts[record.offset]
+        for alone in isolated:
+            attempts = state.attempts[alone[0].offset]
             attempts.failed = min(attempts.failed, max(0, (state.plan.failures.retry.max_attempts or 1) - 1))
-            state.lanes.retry([record])
+            state.lanes.retry(alone)
         if state.plan.is_batch and retries:
             self._schedule(state, retries, max(due))
         else:
             for group, due_ms in zip(groups, due, strict=True):
                 self._schedule(state, group, due_ms)
         return state.tracker.finished_count - before
+
+    def _fail_as_one(
+        self,
+        state: PartitionState,
+        rows: Sequence[AnyRecord],
+        failure: Failure,
+        now_ms: int,
+        wall_ms: int,
+        effects: list[Effect],
+    ) -> list[Sequence[AnyRecord]]:
+        """Rows that failed together are retried together, and their attempts are counted at the first of them. When
+        those are used up, each half is delivered once more, and what fails again is halved again: one row that cannot
+        be handled costs two deliveries for each doubling of the batch, and is given up alone. Returns the halves."""
+        first = rows[0]
+        # Rows that expire meanwhile are taken out when they are delivered again, each by its own deadline.
+        decision = self._decide(state, first, failure, now_ms, wall_ms, expires=False)
+        if state.plan.is_at_most_once and isinstance(decision, DeadLetter | Stop):
+            decision = Finish()
+        if isinstance(decision, RetryAt):
+            trace, in_ms = failure.stack_trace, decision.due_ms - now_ms
+            fields = {"records": len(rows), "in_ms": in_ms}
+            effects.append(notice_of("record_retried", "warning", state, first, failure, trace=trace, **fields))
+            if state.stage is not None:
+                state.stage.due_ms = max(state.stage.due_ms, decision.due_ms)
+            state.lanes.hold(rows)
+            self._schedule(state, rows, decision.due_ms)
+        elif isinstance(decision, Finish):
+            event = "record_dropped" if isinstance(failure.outcome, Retry | Dead) else "record_skipped"
+            effects.append(notice_of(event, "warning", state, first, failure, records=len(rows)))
+            state.attempts.pop(first.offset, None)
+            state.settle(rows)
+        elif len(rows) == 1:
+            free_ms = self._give_up(state, first, failure, decision, now_ms, wall_ms, effects)
+            if free_ms is not None:
+                state.lanes.hold(rows)
+                self._schedule(state, rows, free_ms)
+        else:
+            middle = len(rows) // 2
+            halves = [rows[:middle], rows[middle:]]
+            before = state.attempts.pop(first.offset)
+            for half in halves:
+                state.attempts[half[0].offset] = replace(before)
+            return halves
+        return []
 
     def _drop_handed_out(
         self, state: PartitionState, run: Run, left: list[AnyRecord], fatal: Failure, effects: list[Effect]
@@ -144,7 +190,14 @@ class Settlement:
         return run if run.records else None
 
     def _decide(
-        self, state: PartitionState, record: AnyRecord, failure: Failure, now_ms: int, wall_ms: int
+        self,
+        state: PartitionState,
+        record: AnyRecord,
+        failure: Failure,
+        now_ms: int,
+        wall_ms: int,
+        *,
+        expires: bool = True,
     ) -> Decision:
         """Count the failure and ask the policy."""
         attempts = state.attempts.get(record.offset)
@@ -158,7 +211,7 @@ class Settlement:
             attempts.outages += 1
         else:
             attempts.failed += 1
-        expires_ms = state.plan.failures.expiry.expires_ms(record)
+        expires_ms = state.plan.failures.expiry.expires_ms(record) if expires else None
         return state.plan.failures.decide(
             failure,
             attempts=attempts.failed,
