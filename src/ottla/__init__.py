@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from ottla.failures import DeadLetterBudget as DeadLetterBudget
     from ottla.failures import InvalidRecord as InvalidRecord
     from ottla.failures import Outcome as Outcome
+    from ottla.failures import Outcomes as Outcomes
     from ottla.failures import Retry as Retry
     from ottla.failures import RetryPolicy as RetryPolicy
     from ottla.failures import RetryTopics as RetryTopics
@@ -107,6 +108,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "DeadLetterBudget",
             "InvalidRecord",
             "Outcome",
+            "Outcomes",
             "Retry",
             "RetryPolicy",
             "RetryTopics",

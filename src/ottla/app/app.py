@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from ottla.app.middleware import Middleware
-from ottla.app.options import Route, ordering_of
+from ottla.app.options import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
 from ottla.app.producers import AppProducer, AsyncAppProducer
 from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
@@ -166,6 +166,11 @@ class App:
         self, *topics: str, value: SerdeOf[Value], batch: Literal[True], **options: Unpack[HandlerOptions]
     ) -> ForBatch[Value]: ...
 
+    @overload
+    def handler(
+        self, *topics: str, value: Any = None, columns: Literal[True] | Sequence[str], **options: Unpack[HandlerOptions]
+    ) -> Callable[[F], F]: ...
+
     def handler(
         self,
         *topics: str,
@@ -179,7 +184,8 @@ class App:
         concurrency: int = 1,
         ordering: Ordering | OrderingName = Ordering.PARTITION,
         batch: bool = False,
-        max_batch: int = 500,
+        columns: bool | Sequence[str] = False,
+        max_batch: int | None = None,
         linger_ms: int = 0,
         quantum: int = DEFAULT_QUANTUM_RECORDS,
         fair_by: FairBy = "records",
@@ -198,6 +204,9 @@ class App:
         `concurrency` is how many runs may be handled at the same time; `ordering` what stays in order meanwhile:
         ``"partition"``, ``"key"`` or ``"unordered"``. With `batch` the handler gets lists, at most `max_batch` records
         of one partition, and may return one outcome per record; a batch that is not full waits `linger_ms` for more.
+        With `columns` it gets them as an Arrow `RecordBatch` (or as what its annotation names: `polars.DataFrame`,
+        `pandas.DataFrame`, `pyarrow.Table`), of at most `max_batch` rows (20,000 if not given), and may return
+        `Outcomes` of single rows; ``columns=["key", "offset"]`` adds those columns to the value's own.
         `quantum` is a partition's turn when several have records, counted in ``fair_by="records"`` or ``"bytes"``.
 
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
@@ -246,9 +255,10 @@ class App:
                 on_error={**self._on_error, **(on_error or {})},
                 concurrency=concurrency,
                 ordering=ordering_of(ordering, handler_name),
-                is_batch=batch,
+                is_batch=batch or columns is not False,
+                columns=None if columns is False else () if columns is True else tuple(columns),
                 linger_ms=linger_ms,
-                quantum=max_batch if batch else quantum,
+                quantum=_most_records(batch, columns, max_batch, quantum),
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,
                 budget=budget or self._budget,
@@ -466,6 +476,15 @@ class App:
         with self._lock:
             self._runner = None
             running_apps.discard(self)
+
+
+def _most_records(batch: bool, columns: bool | Sequence[str], max_batch: int | None, quantum: int) -> int:
+    """How many records a handler gets at a time."""
+    if columns is not False:
+        return DEFAULT_BATCH_ROWS if max_batch is None else max_batch
+    if batch:
+        return DEFAULT_BATCH_RECORDS if max_batch is None else max_batch
+    return quantum
 
 
 def _refuse_redelivery(place: str, **given: object) -> None:

@@ -37,7 +37,7 @@ class Batch:
         self._keeps_key_order = keeps_key_order
         self._failures: list[tuple[AnyRecord, Failure]] = []
         self._expired: list[AnyRecord] = []
-        self.records: list[AnyRecord] = run.records
+        self.records: list[AnyRecord] = list(run.records)
         if expired:
             late = [record for record in run.records if record.offset in expired]
             self.records = [record for record in run.records if record.offset not in expired]

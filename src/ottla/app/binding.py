@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,6 +48,16 @@ _BATCH: Final = {
     "transaction": TRANSACTION,
 }
 
+_COLUMNS: Final = {
+    "values": "subject.data",
+    "keys": "subject.keys",
+    "offsets": "subject.offsets",
+    "timestamps": "subject.timestamps",
+    "headers": "subject.headers",
+    "context": "context",
+    "transaction": TRANSACTION,
+}
+
 
 class BindingError(ConfigError, TypeError):
     """Change the handler's parameters: the message names the one that cannot be bound, and what can."""
@@ -66,9 +76,11 @@ class Binding:
     key_hint: Any = Any
     wants_transaction: bool = False
     """It has a parameter named `transaction`."""
+    frame_hint: Any = Any
+    """What the annotation says of the batch that a handler of columns gets."""
 
 
-def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
+def bind(handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = False) -> Binding:
     """Bind `handler` or raise `BindingError`."""
     if not callable(handler):
         raise BindingError(f"a handler is a function, got {handler!r}")
@@ -78,7 +90,7 @@ def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
     except (TypeError, ValueError) as error:
         raise BindingError(f"{name}: its signature cannot be read: {error}") from error
     hints = _hints(handler)
-    sources = _BATCH if is_batch else _SINGLE
+    sources = _COLUMNS if is_columnar else _BATCH if is_batch else _SINGLE
     arguments: list[str] = []
     unbound: list[inspect.Parameter] = []
     said: dict[str, Any] = {}
@@ -98,9 +110,12 @@ def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
         arguments[arguments.index("")] = _argument(unbound[0], source)
         said[source] = hints.get(unbound[0].name, Any)
     elif unbound:
-        raise BindingError(_cannot_bind(name, unbound, signature, is_batch=is_batch))
+        raise BindingError(_cannot_bind(name, unbound, signature, sources, is_batch=is_batch))
+    value_hint: Any = Any
+    key_hint: Any = Any
     try:
-        value_hint, key_hint = _batch_hints(said) if is_batch else _single_hints(said)
+        if not is_columnar:
+            value_hint, key_hint = _batch_hints(said) if is_batch else _single_hints(said)
     except TypeError as error:
         raise BindingError(f"{name}{signature}: {error}") from None
     return Binding(
@@ -109,6 +124,7 @@ def bind(handler: Callable[..., Any], *, is_batch: bool) -> Binding:
         key_hint=key_hint,
         wants_transaction=TRANSACTION in said,
         is_async=_is_async(handler),
+        frame_hint=said.get(_COLUMNS["values"], Any),
         wants_malformed=any(_mentions_malformed(hint) for key, hint in hints.items() if key != "return"),
     )
 
@@ -187,8 +203,18 @@ def _is_async(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
 
 
-def _cannot_bind(name: str, unbound: list[inspect.Parameter], signature: inspect.Signature, *, is_batch: bool) -> str:
+def _cannot_bind(
+    name: str,
+    unbound: list[inspect.Parameter],
+    signature: inspect.Signature,
+    sources: Mapping[str, str],
+    *,
+    is_batch: bool,
+) -> str:
     names = ", ".join(repr(parameter.name) for parameter in unbound)
+    if sources is _COLUMNS:
+        can_be = "keys, offsets, timestamps, headers, context (by name); one more parameter of any name takes the batch"
+        return f"{name}{signature}: cannot bind {names}. Parameters can be: {can_be}"
     can_be = (
         "values, keys, records, context (by name), list[Record[...]] or Context (by annotation)"
         if is_batch

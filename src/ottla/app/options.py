@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,11 @@ from ottla.stores.protocols import TransactionStore
 from ottla.telemetry import Hooks
 
 DEFAULT_BATCH_RECORDS = 500
+DEFAULT_BATCH_ROWS = 20_000
+"""A call costs a columnar handler some hundred microseconds, whatever the number of rows."""
+
+COLUMNS = ("key", "partition", "offset", "timestamp", "headers")
+"""What a handler of columns may have beside the value's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,8 @@ class Route:
     concurrency: int = 1
     ordering: Ordering = Ordering.PARTITION
     is_batch: bool = False
+    columns: tuple[str, ...] | None = None
+    """What a handler of columns gets beside the value; None for one of records."""
     linger_ms: int = 0
     quantum: int = DEFAULT_QUANTUM_RECORDS
     is_fair_by_bytes: bool = False
@@ -115,7 +123,9 @@ class Route:
         if self.reserve is not None and self.priorities is None:
             raise ConfigError(f"{self.name}: reserve= keeps workers for a priority, and its topics have none")
         refuse_generators(self.handler, f"{self.name}: the handler")
-        binding = bind(self.handler, is_batch=self.is_batch)
+        binding = bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar)
+        if self.is_columnar:
+            self._check_columns()
         object.__setattr__(self, "once", self._once(wants_transaction=binding.wants_transaction))
         object.__setattr__(self, "value_serde", self._serde("value", self.value, binding.value_hint))
         object.__setattr__(self, "key_serde", self._serde("key", self.key, binding.key_hint))
@@ -134,6 +144,20 @@ class Route:
         """All topics whose records come to the handler: its own and their retry topics."""
         return self.topics.union(*self.retry_lines.values())
 
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the handler gets columns."""
+        return self.columns is not None
+
+    def _check_columns(self) -> None:
+        if self.inbox is not None or self.offsets is not None:
+            raise ConfigError(f"{self.name}: inbox= and offsets= are for handlers of records; leave out columns=")
+        unknown = [name for name in self.columns or () if name not in COLUMNS]
+        if unknown:
+            raise ConfigError(
+                f"{self.name}: columns=: found {unknown[0]!r}, wanted True or some of {', '.join(COLUMNS)}"
+            )
+
     def plan(self) -> RoutePlan:
         """What the session must know."""
         return RoutePlan(
@@ -144,6 +168,7 @@ class Route:
             quantum=self.quantum,
             is_fair_by_bytes=self.is_fair_by_bytes,
             is_batch=self.is_batch,
+            is_columnar=self.is_columnar,
             linger_ms=self.linger_ms,
             failures=FailurePolicy(
                 retry=self.retry,
@@ -173,12 +198,18 @@ class Route:
 
     def is_async(self, middlewares: Sequence[Middleware]) -> bool:
         """Whether it is called on an event loop: the handler is `async def`, or a middleware is."""
-        return wrap(bind(self.handler, is_batch=self.is_batch), middlewares).is_async
+        binding = bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar)
+        return wrap(binding, middlewares).is_async
 
     def invoker(
         self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None
     ) -> Invoker | OnceInvoker:
         """The handler, ready to be called with runs. `clock` (the system's if not given) says what has expired."""
+        if self.is_columnar:
+            # By name: only who has handlers of columns needs pyarrow.
+            columnar = importlib.import_module("ottla.columnar.serving.handlers")
+            invoker: Invoker = columnar.ColumnInvoker(self, middlewares, state, clock=clock)
+            return invoker
         once = self.once
         is_outage = once.is_outage if once is not None and once.is_transactional else None
         exceptions = ExceptionTable(self.on_error, is_outage=is_outage)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from ottla.app.app import App
@@ -17,6 +18,7 @@ from ottla.app.options import Route
 from ottla.app.retry_settings import group_settings
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
 from ottla.consumer.member.verbs import check_assigned
+from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.readiness.health import Health
 from ottla.records import TopicPartition
 
@@ -30,7 +32,7 @@ def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptio
         topics=sorted({topic for route in routes for topic in route.subscribed}),
         plans=[route.plan() for route in routes],
         settings=group_settings(app, group, routes),
-        flow=app.flow,
+        flow=_flow_of(app.flow, routes),
         commits=app.commit,
         drain_s=app.drain_s,
         start_timeout_s=app.start_timeout_s,
@@ -43,6 +45,21 @@ def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptio
             if route.once is not None and route.offsets is not None
             for topic in route.topics
         },
+    )
+
+
+def _flow_of(flow: FlowLimits, routes: Sequence[Route]) -> FlowLimits:
+    """The limits that were given; where none were, a handler of columns has room for the next batch beside its own."""
+    most = max((route.quantum for route in routes if route.is_columnar), default=0)
+    if most == 0 or flow != FlowLimits():
+        return flow
+    high = max(flow.high_records, 2 * most)
+    return replace(
+        flow,
+        high_records=high,
+        low_records=max(flow.low_records, most),
+        most_records=max(flow.most_records, high),
+        total_records=max(flow.total_records, 10 * high),
     )
 
 

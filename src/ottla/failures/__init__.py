@@ -5,7 +5,7 @@ from ottla.failures.dead_letter import DeadLetterReason, DeadLetterRecord, build
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.failure import Decision, FailurePolicy
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
-from ottla.failures.outcomes import Ack, Dead, InvalidRecord, Outcome, Retry, Skip
+from ottla.failures.outcomes import Ack, Dead, InvalidRecord, Outcome, Outcomes, Retry, Skip
 from ottla.failures.redrive import Redrive, build_redrive
 from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
@@ -27,6 +27,7 @@ __all__ = [
     "FailurePolicy",
     "InvalidRecord",
     "Outcome",
+    "Outcomes",
     "Redrive",
     "Retry",
     "RetryPolicy",

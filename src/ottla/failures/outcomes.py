@@ -7,11 +7,11 @@ record that was not handled is a dead letter, or a `Skip` that the handler asked
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ottla.records import FailureKind
 
-__all__ = ["Ack", "Dead", "InvalidRecord", "Outcome", "Retry", "Skip"]
+__all__ = ["Ack", "Dead", "InvalidRecord", "Outcome", "Outcomes", "Retry", "Skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,27 @@ class Skip:
 
 Outcome: TypeAlias = Ack | Retry | Dead | Skip
 """What a handler, or the exception table of an app, says of a record."""
+
+
+class Outcomes:
+    """Outcomes of single rows of a batch of columns: `Outcomes((rows, Dead("why")), ...)`. The other rows are done.
+
+    `rows` is a mask as long as the batch (an Arrow or numpy array, a Polars or pandas series, a list of bools), or the
+    numbers of rows, counted from 0. Of two that name a row the first counts.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: tuple[Any, Outcome]) -> None:
+        for part in parts:
+            if not (isinstance(part, tuple) and len(part) == 2 and isinstance(part[1], Outcome)):
+                raise TypeError(
+                    f"Outcomes: found {part!r}, wanted (rows, Dead(...)), (rows, Retry()) or (rows, Skip())"
+                )
+        self.parts = parts
+
+    def __repr__(self) -> str:
+        return f"Outcomes({', '.join(map(repr, self.parts))})"
 
 
 class InvalidRecord(Exception):

@@ -46,7 +46,7 @@ class ClaimRuns:
 
     def handle(self, run: Run) -> Steps:
         """The steps of one run."""
-        records = run.records
+        records = list(run.records)
         result, ids = self._ids(records)
         if result is not None:
             at = len(records) - len(result.untouched) - 1

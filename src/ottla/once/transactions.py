@@ -57,7 +57,7 @@ class TransactionRuns:
         """The steps of one run."""
         epoch = None if self._epoch_of is None else self._epoch_of(run.topic_partition)
         if self._epoch_of is not None and epoch is None:
-            return self._away(run.records, StoreUnavailable(f"{run.topic_partition} is not claimed"))
+            return self._away(list(run.records), StoreUnavailable(f"{run.topic_partition} is not claimed"))
         account = Account()
         records = yield from self._already_saved(run, epoch, account)
         if isinstance(records, RunResult):
@@ -79,15 +79,15 @@ class TransactionRuns:
         """After a lost answer: what is committed is done. Returns the rest."""
         name = run.topic_partition
         if epoch is None or name not in self._unsure:
-            return run.records
+            return list(run.records)
         try:
             start = yield ReadOffset()
         except StoreUnavailable as error:
-            return self._away(run.records, error)
+            return self._away(list(run.records), error)
         self._unsure.pop(name, None)
         next_offset = None if start is None or start.epoch != epoch else start.next_offset
         if next_offset is None:
-            return run.records
+            return list(run.records)
         account.done += [record for record in run.records if record.offset < next_offset]
         return [record for record in run.records if record.offset >= next_offset]
 

@@ -83,7 +83,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "warning",
             "A record failed and is delivered again in this process.",
             f"{_OF_RECORD} in_ms",
-            "origin",
+            "origin records",
             repeats=True,
         ),
         _row(
@@ -107,7 +107,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "warning",
             "A record failed and its failure policy gives it up without a dead letter.",
             _OF_RECORD,
-            "origin",
+            "origin records",
             repeats=True,
         ),
         _row(
@@ -115,7 +115,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "warning",
             "A record failed under `AtMostOnce` and is not delivered again.",
             _OF_RECORD,
-            "origin",
+            "origin records",
             repeats=True,
         ),
         _row(

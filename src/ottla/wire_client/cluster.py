@@ -81,6 +81,8 @@ class Cluster:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._fetched_at: dict[str, float] = {}
+        self.refusals: dict[str, ErrorCode] = {}
+        """Why the last question about topics was not answered for some of them."""
 
     def __enter__(self) -> Cluster:
         return self
@@ -114,6 +116,10 @@ class Cluster:
     def refresh(self, names: Iterable[str]) -> None:
         """Ask for these topics now, whatever is remembered. Topics that are gone are forgotten."""
         self._refresh(list(names))
+
+    def known(self, name: str) -> TopicMetadata | None:
+        """What the last question about this topic found; None where there is no such topic, or nobody asked."""
+        return self._topics.get(name)
 
     def leader(self, partition: TopicPartition) -> int:
         """The broker that leads this partition, or -1."""
@@ -287,6 +293,7 @@ class Cluster:
                 is_internal=bool(topic.is_internal),
             )
             self._fetched_at[topic.name] = self.now()
+        self.refusals = errors
         if names is None:
             for deleted in self._topics.keys() - {topic.name for topic in response.topics}:
                 self._forget(deleted)

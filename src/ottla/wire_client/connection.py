@@ -101,6 +101,15 @@ class Connection:
             self.close()
             raise
 
+    def fileno(self) -> int:
+        """The socket's number, for a selector; -1 when it is closed."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether TLS has decrypted bytes already that no selector sees."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
     def close(self) -> None:
         """Give the socket back. Safe to repeat."""
         self._pipeline.clear()

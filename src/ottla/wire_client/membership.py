@@ -127,7 +127,7 @@ class Membership:
         self._assignors = tuple(assignors)
         self._is_cooperative = all(name in COOPERATIVE for name in assignors)
         self._session_timeout_ms = session_timeout_ms
-        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_ms = heartbeat_ms
         self._backoff_ms = backoff_ms
         self._rack = rack
@@ -147,6 +147,11 @@ class Membership:
     def is_member(self) -> bool:
         """Whether the coordinator takes commits of this member."""
         return self.generation >= 0 and self.phase is not Phase.OVER
+
+    @property
+    def takes_commits(self) -> bool:
+        """Whether a commit may be sent now. While the member joins it would be refused, or wait behind the others."""
+        return self.phase in (Phase.STABLE, Phase.LETTING_GO, Phase.LEADING)
 
     @property
     def next_ms(self) -> int:
@@ -261,7 +266,7 @@ class Membership:
             {
                 "group_id": self.group,
                 "session_timeout_ms": self._session_timeout_ms,
-                "rebalance_timeout_ms": self._rebalance_timeout_ms,
+                "rebalance_timeout_ms": self.rebalance_timeout_ms,
                 "member_id": self.member_id,
                 "group_instance_id": self.instance_id,
                 "protocol_type": PROTOCOL_TYPE,

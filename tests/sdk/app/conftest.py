@@ -1,4 +1,8 @@
-"""Every test that takes `shell` runs twice: in threads over confluent-kafka, and on an event loop over aiokafka."""
+"""Every test that takes `shell` runs twice: in threads over confluent-kafka, and on an event loop over aiokafka.
+
+A module with `pytestmark = pytest.mark.parametrize("shell", [..., "columns"], indirect=True)` runs over our own wire
+client as well: handlers of records get the records of fetched columns there.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 import pytest
 
 from ottla import App
+from ottla.columnar.serving.engine import ColumnEngine
 from ottla.testing.waiting import wait_until
 
 
@@ -27,7 +32,7 @@ class Shell:
 
         def run() -> None:
             try:
-                if self.name == "threads":
+                if self.name in ("threads", "columns"):
                     self._run_threads(app, sink)
                 else:
                     asyncio.run(self._serve(app, sink))
@@ -55,7 +60,7 @@ class Shell:
     def ask(self, app: App, verb: Callable[[Any], Any]) -> Any:
         """Call a verb of the running app's runner where that shell wants it called, and give what it answers."""
         runner = app.runner
-        if self.name == "threads":
+        if self.name in ("threads", "columns"):
             return verb(runner)
 
         async def on_the_loop() -> Any:
@@ -82,7 +87,8 @@ class Shell:
     def _run_threads(self, app: App, sink: Any) -> None:
         from ottla.sync.serve.runner import AppRunner
 
-        if sink is None:
+        member = ColumnEngine if self.name == "columns" else None
+        if sink is None and member is None:
             app.run(handle_signals=False)
             return
 
@@ -94,7 +100,7 @@ class Shell:
             def close(self, timeout_s: float) -> None:
                 return
 
-        runner = AppRunner(app, dead_letters=Sink())
+        runner = AppRunner(app, dead_letters=None if sink is None else Sink(), member=member)
         app._adopt(runner)
         try:
             runner.run(handle_signals=False)

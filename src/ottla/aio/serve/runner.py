@@ -25,6 +25,7 @@ from ottla.app.stop_signals import HANDLER_THREADS, StopSignals, say_what_is_wai
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
+from ottla.errors import ConfigError
 from ottla.telemetry import log_event
 from ottla.wire_client.writable_topics import await_writable
 
@@ -37,6 +38,9 @@ class AppRunner(Serving[Engine]):
 
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
         super().__init__(app, has_own_sink=dead_letters is not None)
+        for route in app.routes:
+            if route.is_columnar:
+                raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")
         self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()

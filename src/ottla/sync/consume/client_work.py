@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from ottla.app.workers import Step
 from ottla.clock import Clock
 from ottla.consumer.member.client_log import ErrorLog
 from ottla.consumer.model import events
@@ -28,7 +29,6 @@ from ottla.records import TopicPartition
 from ottla.sync.client.client_errors import is_fenced, is_of_another_generation
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.lookups import client_offsets, client_partitions, retry_positions
-from ottla.sync.consume.workers import Step
 from ottla.telemetry import log_event
 from ottla.telemetry.member_watch import MemberWatch
 

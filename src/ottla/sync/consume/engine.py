@@ -25,27 +25,22 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
-from ottla.app.member import ANSWER_S, Member, MemberOptions
+from ottla.app.member import ANSWER_S, MemberOptions
+from ottla.app.reaching import await_broker
+from ottla.app.threaded import ThreadedMember
+from ottla.app.workers import Execute
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
-    Dispatch,
     Effect,
-    FindRetryPositions,
-    LookAtLogs,
-    PausePartitions,
-    ResumePartitions,
     SeekPartition,
 )
-from ottla.consumer.model.run import Run
-from ottla.consumer.readiness.health import Health
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.producer import forks
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.headers import HeaderReader
-from ottla.sync.client.reachable import await_broker
 from ottla.sync.client.statistics import on_statistics, with_statistics
 from ottla.sync.client.throttled import on_throttle
 from ottla.sync.consume.client_work import ClientWork
@@ -55,7 +50,6 @@ from ottla.sync.consume.lookups import check_reachable, close_client, committed_
 from ottla.sync.consume.messages import to_batches
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
-from ottla.sync.consume.workers import Execute, Workers
 from ottla.telemetry import log_event
 
 T = TypeVar("T")
@@ -75,7 +69,7 @@ _UNREAD_S: Final = 0.1
 """How long a message waits whose headers could not be read again."""
 
 
-class Engine(Member):
+class Engine(ThreadedMember):
     """Runs one group membership from `start` to `close`. The runner and `Consumer` are made of it."""
 
     def __init__(
@@ -86,21 +80,15 @@ class Engine(Member):
         dead_letters: DeadLetterSink,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(options, letters=dead_letters)
+        super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
         self._most_messages = int(options.settings.get("max.poll.records", _MOST_MESSAGES)) - 1
         """Beside the one that a poll gave."""
-        self._on_stop = on_stop
-        self._guard = self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
         self._calls = PollCalls()
         self._headers = HeaderReader(options.settings)
         self._unread: dict[TopicPartition, int] = {}
         """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
-        self._is_stopping = threading.Event()
-        self._is_stopped = threading.Event()
-        self._poll_thread: threading.Thread | None = None
         self._work = ClientWork(
             group=self.group,
             step=self._step,
@@ -108,17 +96,6 @@ class Engine(Member):
             watch=self._watch,
             clock=self._clock,
             look=self._looks.ask,
-        )
-        self._workers = Workers(
-            # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
-            sum(plan.concurrency for plan in options.plans if plan.name in execute),
-            group=self.group,
-            execute=execute,
-            step=self._step,
-            end=self._end,
-            batches={plan.name for plan in options.plans if plan.is_batch},
-            hooks=self._hooks,
-            clock=self._clock,
         )
         forks.owns(self)
 
@@ -164,24 +141,7 @@ class Engine(Member):
         self._poll_thread = threading.Thread(target=self._poll_forever, name=f"ottla-{self.group}-poll", daemon=True)
         self._poll_thread.start()
 
-    def stop(self) -> None:
-        """Ask for a graceful stop; returns at once. Safe in a signal handler."""
-        self._is_stopping.set()
-
-    def join(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything is committed, the group left and all threads ended."""
-        return self._is_stopped.wait(timeout_s)
-
-    @property
-    def is_running(self) -> bool:
-        return self._poll_thread is not None and not self._is_stopped.is_set()
-
     # Questions and verbs
-
-    def health(self) -> Health:
-        thread = self._poll_thread
-        is_polling = thread is not None and thread.is_alive()
-        return self._health(loop="poll", is_running=is_polling, has_started=thread is not None)
 
     def _seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._on_poll_thread(lambda: self._step(events.SeekRequested(topic_partition, offset)))
@@ -200,17 +160,7 @@ class Engine(Member):
         except KafkaException as error:
             raise self._error_of(error.args[0]) from error
 
-    def drain(self, timeout_s: float) -> bool:
-        """Take nothing new until `resume`, and wait until everything fetched is done. False when `timeout_s` was too
-        short for that."""
-        self._step(events.DrainRequested())
-        return self._wait(lambda: self._session.is_idle, timeout_s)
-
     # For who pulls
-
-    def take_run(self, timeout_s: float) -> Run | None:
-        """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
-        return self._workers.take(timeout_s)
 
     def commit_now(self, timeout_s: float = 10.0) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
@@ -260,13 +210,8 @@ class Engine(Member):
         if self._client is None:
             return
         self.error = forks.carried_over("consumer", "threads and connections")
-        self._guard = self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._is_stopping, self._is_stopped = threading.Event(), threading.Event()
-        self._is_stopping.set()
-        self._is_stopped.set()
+        super()._forked()
         self._calls = PollCalls()
-        self._poll_thread = None
 
     def _c_clients(self) -> Iterable[object | None]:
         return (self._client,)
@@ -372,10 +317,6 @@ class Engine(Member):
                 return
             self._client.poll(_REJOIN_S)
 
-    def _is_quiet(self) -> bool:
-        with self._lock:
-            return self._session.is_quiet()
-
     # The client's callbacks, on the poll thread
 
     def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
@@ -429,45 +370,10 @@ class Engine(Member):
     def _error_of(self, error: KafkaError) -> Exception:
         return error_of(error, self._servers, topics=self._topics, asking=self.asking)
 
-    # Steps and effects
+    # Effects
 
-    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
-        """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
-        with self._changed:
-            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
-            self._changed.notify_all()
-        own: Run | None = None
-        if takes_run and later and type(later[0]) is Dispatch:
-            own = later.pop(0).run  # type: ignore[union-attr]
-        if later:
-            self._perform_later(later)
-        return own
-
-    def _perform_now(self, effects: list[Effect]) -> list[Effect]:
-        """Under the lock: queue what is for the client, in the order it was decided. Returns the rest, runs first."""
-        runs: list[Effect] = []
-        later: list[Effect] = []
-        for effect in effects:
-            match effect:
-                case Dispatch():
-                    runs.append(effect)
-                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
-                    self._work.add(effect)
-                case Commit(_, is_final) if not is_final:
-                    self._work.add(effect)
-                case _:
-                    later.append(effect)
-        return runs + later
-
-    def _perform_later(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Dispatch(run):
-                    self._workers.put(run)
-                case Commit(offsets):
-                    self._commit_last(offsets)
-                case _:
-                    self._write_or_tell(effect)
+    def _for_client(self, effect: Effect) -> None:
+        self._work.add(effect)
 
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
@@ -476,9 +382,3 @@ class Engine(Member):
                 self._work.commit_last(offsets)  # `_close` waits for the answer, and not for ever
         else:
             self._work.commit_and_wait(offsets)
-
-    # Small parts
-
-    def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(condition, timeout_s)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -16,9 +17,11 @@ from ottla.app.app import App
 from ottla.app.hooks import StopHooks
 from ottla.app.invoke import Invoker
 from ottla.app.once import OnceInvoker
+from ottla.app.options import Route
 from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.serving import Serving, member_options
 from ottla.app.stop_signals import StopSignals, say_what_is_waited_for
+from ottla.app.threaded import ThreadedMember
 from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.readiness.health import Health
@@ -34,17 +37,20 @@ _CLEAN_UP_S: Final = 5.0
 """What an async handler that was cancelled at the end may take for its `finally`."""
 
 
-class AppRunner(Serving[Engine]):
-    """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses."""
+class AppRunner(Serving[ThreadedMember]):
+    """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses, `member` by those that run
+    handlers of records over columns."""
 
-    def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
+    def __init__(
+        self, app: App, *, dead_letters: DeadLetterSink | None = None, member: type[Any] | None = None
+    ) -> None:
         super().__init__(app, has_own_sink=dead_letters is not None)
         self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop = _LoopThread()
         # Not an Event: `set` in a signal handler, while the same thread is about to wait, would wait for itself.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self.engines = {
-            group: Engine(
+            group: (member or _member_of(routes))(
                 member_options(app, group, routes),
                 execute=self._executors(routes),
                 dead_letters=self._dead_letters,
@@ -59,7 +65,7 @@ class AppRunner(Serving[Engine]):
             self._run()
 
     def _run(self) -> None:
-        started: list[Engine] = []
+        started: list[ThreadedMember] = []
         is_opened = False
         stop_error: BaseException | None = None
         try:
@@ -153,6 +159,15 @@ class AppRunner(Serving[Engine]):
         result = hook()
         if inspect.iscoroutine(result):
             self._loop.run(result)
+
+
+def _member_of(routes: Sequence[Route]) -> type[Any]:
+    """What a group's member is made of: a group with handlers of columns fetches columns."""
+    if not any(route.is_columnar for route in routes):
+        return Engine
+    # By name: only who has handlers of columns needs pyarrow.
+    columns: type[Any] = importlib.import_module("ottla.columnar.serving.engine").ColumnEngine
+    return columns
 
 
 class _LoopThread:

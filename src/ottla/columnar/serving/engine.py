@@ -1,0 +1,501 @@
+"""A group member over the wire client: the third shell of the consumer's core, which fetches columns.
+
+Three kinds of threads, and what each may do:
+
+- the *poll thread* owns the membership: it joins, sends heartbeats, commits and leaves, and runs no user code, so that
+  a slow handler costs the member nothing; partitions are let go beside its heartbeats;
+- the *fetch thread* reads from the leaders and makes rows of what it reads (`fetching`);
+- *workers* decode values and run handlers.
+
+The session's lock also guards the plan of what to fetch: a pause or a seek counts from the step that decided it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from ottla.app.member import ANSWER_S, Letters, MemberOptions
+from ottla.app.reaching import await_broker
+from ottla.app.threaded import ThreadedMember
+from ottla.app.workers import Execute
+from ottla.columnar.serving.coordinator import Coordinator, Offsets
+from ottla.columnar.serving.fetching import RECORD_OVERHEAD_BYTES, Fetching
+from ottla.columnar.serving.rows import ArrowRows
+from ottla.config import Settings
+from ottla.consumer.model import events
+from ottla.consumer.model.effects import (
+    Commit,
+    Effect,
+    FindRetryPositions,
+    LookAtLogs,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
+)
+from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, RetriableError
+from ottla.records import TopicPartition
+from ottla.telemetry import log_event
+from ottla.wire_client.assignors import assignors_of
+from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
+from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.groups import committed_offsets
+from ottla.wire_client.membership import Assigned, Change, CoordinatorLost, Failed, Led, LetGo, Lost, Membership
+from ottla.wire_client.ranges import Isolation
+from ottla.wire_client.settings import WireSettings, connection_settings
+from ottla.wire_client.waiting import Waiter
+from ottla_wire.protocol import ErrorCode
+
+_POLL_S: Final = 0.05
+_PAUSED_POLL_S: Final = 0.003
+"""While a full partition is paused: how late its resume may be decided."""
+
+_LAST_COMMIT_MS: Final = 3_000
+_ANSWER_MS: Final = 10_000
+_PARTITION_BYTES: Final = 4 * 1024 * 1024
+"""The largest share of one partition in a fetch, unless one was chosen: a batch of columns is worth its bytes."""
+
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+
+
+class ColumnEngine(ThreadedMember):
+    """Runs one group membership from `start` to `close`. Handlers of records beside those of columns get records."""
+
+    def __init__(
+        self,
+        options: MemberOptions,
+        *,
+        execute: Mapping[str, Execute],
+        dead_letters: Letters,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
+        settings = options.settings
+        if settings.get("group.protocol") != "classic":
+            raise ConfigError(
+                f"{self.group}: columns=True handlers need group.protocol=classic, found "
+                f"{settings.get('group.protocol')!r}"
+            )
+        self._wire = _wire_settings(settings)
+        self._columnar = {topic for plan in options.plans if plan.is_columnar for topic in plan.subscribed}
+        self._cluster = Cluster(self._wire)
+        self._membership = Membership(
+            group=self.group,
+            topics=self._topics,
+            assignors=assignors_of(str(settings["partition.assignment.strategy"])),
+            session_timeout_ms=int(settings["session.timeout.ms"]),
+            rebalance_timeout_ms=int(settings["max.poll.interval.ms"]),
+            heartbeat_ms=int(settings["heartbeat.interval.ms"]),
+            backoff_ms=self._wire.retry_backoff_ms,
+            instance_id=settings.get("group.instance.id") or None,
+            rack=self._wire.client_rack,
+        )
+        self._coordinator = Coordinator(
+            self._cluster,
+            self._membership,
+            failed=lambda code, text: self._error_log.write("warning", code, text),
+            answer_ms=_ANSWER_MS,
+        )
+        self._fetching = Fetching(
+            self._wire,
+            name=f"ottla-{self.group}-fetch",
+            lock=self._lock,
+            reset=str(settings["auto.offset.reset"]),
+            deliver=self._deliver,
+            failed=self._fetching_failed,
+            note=lambda code, text: self._error_log.write("warning", code, text),
+            partition_failed=self._tell_failed,
+        )
+        self._waiter = Waiter()
+        self._changes: deque[Change] = deque()
+        self._lookups: deque[FindRetryPositions] = deque()
+        self._releasing: _Releasing | None = None
+        self._is_closing = False
+        self._topics_next_s = 0.0
+
+    # Life
+
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        await_broker(self.settings, self._start_timeout_s, should_give_up)
+
+    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Connect, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        self.reach(should_give_up)
+        self._await_topics(lambda: self._is_stopping.is_set() or should_give_up())
+        self._topics_next_s = time.monotonic() + self._wire.metadata_max_age_ms / 1_000
+        self._workers.start()
+        self._fetching.start()
+        self._poll_thread = threading.Thread(target=self._run, name=f"ottla-{self.group}-poll", daemon=True)
+        self._poll_thread.start()
+
+    def stop(self) -> None:
+        super().stop()
+        self._waiter.wake()
+
+    def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        self._check_time_to_seek(topic_partition, timestamp_ms)
+        with Cluster(self._wire) as cluster:
+            offset = cluster.list_offsets({topic_partition: timestamp_ms})[topic_partition][0]
+            if offset < 0:
+                offset = cluster.list_offsets({topic_partition: LATEST})[topic_partition][0]
+        self._seek(topic_partition, offset)
+        return offset
+
+    # The poll thread
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping.is_set():
+                self._pump(self._patience_s())
+                self._carry_out()
+        except BaseException as error:
+            self._failed(error)
+        finally:
+            self._close()
+
+    def _pump(self, timeout_s: float) -> None:
+        """One turn: ask the coordinator what is due, wait a little for answers, and let time pass."""
+        now_ms = self._clock.monotonic_ms()
+        self._changes += self._coordinator.turn(now_ms)
+        connection = self._coordinator.connection
+        ready = self._waiter.wait(() if connection is None else (connection,), timeout_s)
+        now_ms = self._clock.monotonic_ms()
+        if ready and connection is self._coordinator.connection:
+            self._changes += self._coordinator.receive(now_ms)
+        self._changes += self._membership.tick(now_ms)
+        self._step(events.Tick())
+        self._measure_if_due()
+
+    def _patience_s(self) -> float:
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            longest_s = _PAUSED_POLL_S if self._session.is_throttled or self._session.should_hold(now_ms) else _POLL_S
+            due_ms = self._session.next_wakeup_ms(now_ms)
+        return max(0.001, min(longest_s, (due_ms - now_ms) / 1_000))
+
+    def _carry_out(self) -> None:
+        """What became of the membership since the last turn, and what waits for this thread."""
+        while self._changes:
+            if not self._carried_out(self._changes[0]):
+                break  # a broker is away: heartbeats go on, and it is tried again
+            self._changes.popleft()
+        if self._releasing is not None:
+            self._let_go_if_quiet()
+        while self._lookups:
+            self._find_retry_positions(self._lookups.popleft())
+        if self._membership.leads and time.monotonic() >= self._topics_next_s:
+            self._topics_next_s = time.monotonic() + self._wire.metadata_max_age_ms / 1_000
+            counts = self._counts(self._topics)
+            if counts:
+                self._changes += self._membership.topics_seen(counts, self._clock.monotonic_ms())
+
+    def _carried_out(self, change: Change) -> bool:
+        match change:
+            case Assigned(partitions):
+                return self._is_closing or self._assigned(partitions)
+            case LetGo(partitions):
+                self._begin_to_let_go(partitions)
+            case Lost(partitions):
+                self._lost(partitions)
+            case Led(topics):
+                counts = self._counts(topics)
+                if counts is None:
+                    return False
+                self._changes += self._membership.led(counts, self._clock.monotonic_ms())
+            case CoordinatorLost(reason):
+                self._error_log.write("info", "coordinator_moved", reason)
+            case Failed(error):
+                if isinstance(error, AuthenticationError):
+                    refused = self.asking.refused("GROUP_AUTHORIZATION_FAILED", str(error), servers=self._servers)
+                    self._end(refused)
+                else:
+                    self._end(error)
+        return True
+
+    # Assignment
+
+    def _assigned(self, partitions: Collection[TopicPartition]) -> bool:
+        names = [name for name in partitions if name in self._membership.owned]
+        if not names:
+            return True
+        try:
+            committed = committed_offsets(self._cluster, self.group, names)
+        except RetriableError as error:
+            self._error_log.write("warning", "committed_offsets_unread", str(error))
+            return False
+        with self._changed:
+            for name in names:
+                found = committed.get(name)
+                self._fetching.plan.add(name, None if found is None else found[0])
+            later = self._perform_now(self._session.step(events.Assigned(names, committed), self._now_ms()))
+            self._changed.notify_all()
+        self._perform_later(later)
+        self._fetching.wake()
+        self._watch.assigned(len(names), self._now_ms())
+        return True
+
+    def _begin_to_let_go(self, partitions: Collection[TopicPartition]) -> None:
+        names = list(partitions)
+        with self._lock:
+            self._fetching.plan.remove(names)
+        self._step(events.Revoking(names))
+        self._workers.give_back_cancelled()
+        now_ms = self._now_ms()
+        self._releasing = _Releasing(names, began_ms=now_ms, deadline_ms=now_ms + round(self._drain_s * 1_000))
+
+    def _let_go_if_quiet(self) -> None:
+        releasing = self._releasing
+        assert releasing is not None
+        with self._lock:
+            is_quiet = self._session.is_quiet(releasing.names)
+        if not is_quiet and self._now_ms() < releasing.deadline_ms:
+            return
+        self._releasing = None
+        with self._lock:
+            self._coordinator.forget(releasing.names)
+        self._step(events.Revoked(releasing.names))
+        self._membership.let_go_done(self._now_ms())
+        self._watch.let_go("revoked", len(releasing.names), began_ms=releasing.began_ms, now_ms=self._now_ms())
+
+    def _lost(self, partitions: Collection[TopicPartition]) -> None:
+        names, began_ms = list(partitions), self._now_ms()
+        self._releasing = None
+        with self._lock:
+            self._fetching.plan.remove(names)
+            self._coordinator.forget(names)
+        self._step(events.Lost(names))
+        self._workers.give_back_cancelled()
+        self._watch.let_go("lost", len(names), began_ms=began_ms, now_ms=self._now_ms())
+
+    def _counts(self, topics: Collection[str]) -> dict[str, int] | None:
+        """How many partitions these topics have; None while no broker says so."""
+        try:
+            self._cluster.refresh(topics)
+            return {name: len(found.leaders) for name in topics if (found := self._cluster.known(name)) is not None}
+        except RetriableError as error:
+            self._error_log.write("warning", "topics_unread", str(error))
+            return None
+
+    # Records
+
+    def _deliver(self, rows: ArrowRows, turn: int) -> None:
+        """In the fetch thread."""
+        name = rows.partition
+        size_bytes = rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
+        fetched = events.Fetched(name, rows if name.topic in self._columnar else list(rows), size_bytes)
+        with self._changed:
+            if not self._fetching.plan.is_current(name, turn):
+                return
+            later = self._perform_now(self._session.step(fetched, self._now_ms()))
+            self._changed.notify_all()
+        self._perform_later(later)
+        self._count_fetched(fetched)
+
+    def _fetching_failed(self, error: BaseException) -> None:
+        if isinstance(error, BrokerRefused) and "TOPIC_AUTHORIZATION_FAILED" in str(error):
+            error = self.asking.refused("TOPIC_AUTHORIZATION_FAILED", str(error), servers=self._servers)
+        self._end(error)
+
+    def _tell_failed(self, name: TopicPartition, text: str) -> None:
+        self._step(events.ClientFailed(name, text))
+
+    # Effects
+
+    def _for_client(self, effect: Effect) -> None:
+        plan = self._fetching.plan
+        match effect:
+            case PausePartitions(partitions):
+                plan.pause(partitions)
+            case ResumePartitions(partitions):
+                plan.resume(partitions)
+                self._fetching.wake()
+            case SeekPartition(name, offset):
+                plan.seek(name, offset)
+                self._fetching.wake()
+            case LookAtLogs(epochs):
+                positions = {name: plan.position(name) for name in epochs}
+                known = {name: position for name, position in positions.items() if position is not None}
+                self._looks.ask(events.LookedAt(epochs, known))
+            case FindRetryPositions():
+                self._lookups.append(effect)
+                self._waiter.wake()
+            case Commit(offsets):
+                sent_ms = self._now_ms()
+                self._coordinator.commit(
+                    offsets, lambda codes, reason: self._commit_answered(len(offsets), sent_ms, codes, reason)
+                )
+                self._waiter.wake()
+
+    def _commit_answered(
+        self, partitions: int, sent_ms: int, codes: Mapping[TopicPartition, ErrorCode], reason: str | None
+    ) -> None:
+        failed = next((code for code in codes.values() if code is not ErrorCode.NONE), None)
+        fenced = None if failed is None and reason is None else failed in _FENCED
+        self._watch.committed(partitions=partitions, sent_ms=sent_ms, now_ms=self._now_ms(), is_fenced=fenced)
+        if failed is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            self._end(self.asking.refused(failed.name, "the commit was refused", servers=self._servers))
+        if failed is not None or reason is not None:
+            self._step(events.CommitFailed(reason or (failed.name if failed else ""), bool(fenced)))
+        else:
+            self._step(events.CommitSucceeded({}))
+
+    def _commit_last(self, offsets: Offsets) -> None:
+        """On the poll thread. Heartbeats go on; a commit that is refused because the group rebalances, or whose
+        connection was cut, is sent again while its partitions are ours."""
+        deadline_ms = self._now_ms() + _LAST_COMMIT_MS
+        left = dict(offsets)
+        while left:
+            answers: list[tuple[Mapping[TopicPartition, ErrorCode], str | None]] = []
+            sent_ms = self._now_ms()
+            with self._lock:
+                self._coordinator.commit(left, lambda codes, reason, into=answers: into.append((codes, reason)))  # type: ignore[misc]
+            while not answers and self._now_ms() < deadline_ms:
+                self._pump(0.01)
+            codes, reason = answers[0] if answers else ({}, "no answer in time")
+            failed = next((code for code in codes.values() if code is not ErrorCode.NONE), None)
+            fenced = None if failed is None and reason is None else failed in _FENCED
+            self._watch.committed(partitions=len(left), sent_ms=sent_ms, now_ms=self._now_ms(), is_fenced=fenced)
+            if failed is None and reason is None:
+                return
+            ours = self._membership.owned
+            left = {name: left[name] for name in left if name in ours}
+            if not left or self._now_ms() >= deadline_ms or not self._membership.is_member:
+                fields = {"error": reason or (failed.name if failed else ""), "is_fenced": bool(fenced)}
+                log_event("final_commit_failed", "warning", {"group": self.group, **fields})
+                return
+
+    def _find_retry_positions(self, effect: FindRetryPositions) -> None:
+        asked, positions = effect.partitions, {}
+        try:
+            committed = committed_offsets(self._cluster, self.group, asked)
+            low = self._cluster.list_offsets(dict.fromkeys(asked, EARLIEST))
+            ends = self._cluster.list_offsets(dict.fromkeys(asked, LATEST))
+            for name in asked:
+                start = committed[name][0] if name in committed else low[name][0]
+                positions[name] = (start, ends[name][0])
+        except RetriableError as error:
+            self._error_log.write("warning", "retry_positions_unread", str(error))  # the session asks again
+        self._step(events.RetryPositionsFound(asked, positions))
+
+    # The end
+
+    def _close(self) -> None:
+        """Drain, commit, leave. Heartbeats go on meanwhile."""
+        try:
+            self._is_stopping.set()
+            self._is_closing = True
+            self._fetching.stop()
+            self._step(events.CloseRequested())
+            self._workers.give_back_cancelled()
+            deadline_ms = self._now_ms() + round(self._drain_s * 1_000)
+            while not self._is_quiet() and self._now_ms() < deadline_ms:
+                self._pump(0.01)
+                self._only_losses()
+            self._only_losses()
+            self._step(events.Closed())
+            self._coordinator.leave()
+        except BaseException as error:
+            self.error = self.error or error
+        finally:
+            with self._lock:
+                self._coordinator.give_up_commits("the consumer is closed")
+            self._coordinator.close()
+            self._cluster.close()
+            self._workers.stop()
+            self._fetching.join(5.0)
+            self._looks.stop()
+            self._no_more_is_told()
+            self._waiter.close()
+            self._is_stopped.set()
+            if self._on_stop is not None:
+                self._on_stop()
+
+    def _only_losses(self) -> None:
+        """While it closes it takes no part in rebalances; but what it lost it may not commit."""
+        while self._changes:
+            change = self._changes.popleft()
+            if isinstance(change, Lost):
+                self._lost(change.partitions)
+            elif isinstance(change, Failed):
+                self.error = self.error or change.error
+
+    # Small parts
+
+    def _await_topics(self, should_give_up: Callable[[], bool]) -> None:
+        wait = self.topics_awaited(self._topics)
+        until_s = time.monotonic() + self._answer_s
+        while True:
+            try:
+                self._cluster.refresh(self._topics)
+            except BrokerUnavailable as error:
+                if time.monotonic() > until_s or should_give_up():
+                    raise BrokerUnavailable(
+                        f"no Kafka broker answered at {self._servers} within {self._answer_s:g} s ({error}); "
+                        "check bootstrap.servers and that the broker runs"
+                    ) from error
+                time.sleep(0.1)
+                continue
+            refused = [
+                name
+                for name, code in self._cluster.refusals.items()
+                if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and name in self._topics
+            ]
+            if refused:
+                raise self.asking.refused(
+                    "TOPIC_AUTHORIZATION_FAILED", "it may not even be described", servers=self._servers
+                )
+            existing = {name for name in self._topics if self._cluster.known(name) is not None}
+            again = wait.after(existing, time.monotonic(), gives_up=should_give_up())
+            if again is None:
+                return
+            if again.warning is not None:
+                log_event("topics_awaited", "warning", again.warning)
+            time.sleep(again.in_s)
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+
+class _Releasing:
+    """Partitions on their way out."""
+
+    __slots__ = ("began_ms", "deadline_ms", "names")
+
+    def __init__(self, names: list[TopicPartition], *, began_ms: int, deadline_ms: int) -> None:
+        self.names = names
+        self.began_ms = began_ms
+        self.deadline_ms = deadline_ms
+
+
+def _wire_settings(settings: Settings) -> WireSettings:
+    """How the wire client is to work, by a consumer's settings. ConfigError for what it cannot do (GSSAPI, ...)."""
+    sees_all = settings.get("isolation.level") == "read_uncommitted"
+    partition_bytes = int(settings["max.partition.fetch.bytes"])
+    if not settings.was_chosen("max.partition.fetch.bytes"):
+        partition_bytes = max(partition_bytes, _PARTITION_BYTES)
+    fetch_bytes = int(settings["fetch.max.bytes"])
+    base = connection_settings(settings)
+    return base.with_changes(
+        isolation=Isolation.READ_UNCOMMITTED if sees_all else Isolation.READ_COMMITTED,
+        check_crcs=bool(settings.get("check.crcs", True)),
+        fetch_max_bytes=fetch_bytes,
+        max_partition_fetch_bytes=partition_bytes,
+        fetch_max_wait_ms=int(settings["fetch.max.wait.ms"]),
+        client_rack=str(settings.get("client.rack") or ""),
+        request_timeout_ms=min(base.request_timeout_ms, _ANSWER_MS),
+        api_timeout_ms=round(ANSWER_S * 1_000),
+        receive_message_max_bytes=max(base.receive_message_max_bytes, fetch_bytes + 1024 * 1024),
+    )

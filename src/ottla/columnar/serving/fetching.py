@@ -1,0 +1,257 @@
+"""The thread that reads: fetches from every leader, and hands whole batches on as rows of columns.
+
+What is read next is decided by a `FetchPlan` that the session's lock guards. The next fetch of a broker is on its way
+before the last response is opened, so that broker and decoder work at the same time. Nothing here knows of groups.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ottla.columnar.reading.decode import Scan
+from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows
+from ottla.errors import BrokerUnavailable, NoCommittedOffset, UnknownTopic
+from ottla.records import TopicPartition
+from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, refused
+from ottla.wire_client.connection import Connection
+from ottla.wire_client.errors import PartitionUnavailable
+from ottla.wire_client.fetch_plan import FetchAsk, FetchPlan
+from ottla.wire_client.segments import Batches, Segment
+from ottla.wire_client.settings import WireSettings
+from ottla.wire_client.waiting import Waiter
+from ottla_wire.protocol import ApiKey, ErrorCode
+
+_BY_ID_FROM: Final = 13
+"""From this version of Fetch on, topics are asked for by id only, before it by name only (KIP-516)."""
+
+_IDLE_S: Final = 1.0
+_RESUME_WAIT_MS: Final = 50
+"""While a partition is paused a broker holds a fetch no longer than this: its resume waits for the answer."""
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""What a row takes in memory beyond its key, its value and its columns, roughly."""
+
+
+class Deliver(Protocol):
+    """Take rows in, unless the place they are of is not wanted any more: `turn` is when they were asked for."""
+
+    def __call__(self, rows: ArrowRows, turn: int, /) -> None: ...
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A fetch under way."""
+
+    node_id: int
+    connection: Connection
+    ask: FetchAsk
+    names: dict[bytes, str]
+    patience_s: float
+    """Until when its answer may take."""
+
+
+class Fetching:
+    """See the module. `failed` ends the member, `note` writes to its log."""
+
+    def __init__(
+        self,
+        settings: WireSettings,
+        *,
+        name: str,
+        lock: threading.RLock,
+        reset: str,
+        deliver: Deliver,
+        failed: Callable[[BaseException], None],
+        note: Callable[[str, str], None],
+        partition_failed: Callable[[TopicPartition, str], None],
+    ) -> None:
+        self.plan = FetchPlan(settings)
+        self._settings = settings
+        self._lock = lock
+        self._reset = reset
+        self._deliver = deliver
+        self._failed = failed
+        self._note = note
+        self._partition_failed = partition_failed
+        self._cluster = Cluster(settings)
+        self._waiter = Waiter()
+        self._flights: dict[int, _Flight] = {}
+        self._is_stopping = threading.Event()
+        self._again_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something about the plan has changed."""
+        self._waiter.wake()
+
+    def stop(self) -> None:
+        """Read no more. What a broker is asked for is not waited for."""
+        self._is_stopping.set()
+        self._waiter.wake()
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping.is_set():
+                self._turn()
+        except BaseException as error:
+            self._failed(error)
+        finally:
+            for flight in self._flights.values():
+                flight.connection.close()
+            self._cluster.close()
+            self._waiter.close()
+
+    def _turn(self) -> None:
+        try:
+            if time.monotonic() >= self._again_s:
+                self._look_up()
+                self._send()
+        except (BrokerUnavailable, PartitionUnavailable, UnknownTopic) as error:
+            self._later(str(error))
+        wait_s = _IDLE_S if self._again_s <= time.monotonic() else self._again_s - time.monotonic()
+        ready = self._waiter.wait((flight.connection for flight in self._flights.values()), wait_s)
+        for flight in [flight for flight in self._flights.values() if flight.connection in ready]:
+            self._receive(flight)
+        for flight in [flight for flight in self._flights.values() if time.monotonic() > flight.patience_s]:
+            del self._flights[flight.node_id]
+            flight.connection.close()
+            self._cut(flight.ask, f"{flight.connection.address} did not answer a fetch in time")
+
+    def _later(self, reason: str) -> None:
+        self._note("fetch_failed", reason)
+        self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
+
+    def _send(self) -> None:
+        """Ask every broker that is asked for nothing, and leads something that is wanted."""
+        with self._lock:
+            wanted = self.plan.wanted()
+            replicas = {name: self.plan.replica_of(name) for name in wanted}
+            wait_ms = self._settings.fetch_max_wait_ms
+            wait_ms = min(wait_ms, _RESUME_WAIT_MS) if self.plan.has_paused else wait_ms
+        if not wanted:
+            return
+        by_node: dict[int, list[TopicPartition]] = {}
+        for name in wanted:
+            self._cluster.topic(name.topic)
+            node_id = replicas[name] if replicas[name] >= 0 else self._cluster.leader(name)
+            if node_id < 0:
+                self._cluster.forget_leaders(name.topic)
+                self._later(f"{name} has no leader")
+            elif node_id not in self._flights:
+                by_node.setdefault(node_id, []).append(name)
+        for node_id, names in by_node.items():
+            try:
+                connection = self._cluster.broker(node_id)
+            except BrokerUnavailable as error:
+                for name in names:
+                    self._cluster.forget_leaders(name.topic)
+                self._later(str(error))
+                continue
+            self._ask(node_id, connection, names, wait_ms)
+
+    def _ask(self, node_id: int, connection: Connection, names: Iterable[TopicPartition], wait_ms: int) -> None:
+        ids = {name.topic: self._cluster.topic(name.topic).topic_id for name in names}
+        by_id = connection.version(ApiKey.FETCH) >= _BY_ID_FROM and all(ids.values())
+        with self._lock:
+            still = set(self.plan.wanted())
+            left = [name for name in names if name in still]
+            if not left:
+                return
+            known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+            ask = self.plan.ask(left, ids=known if by_id else None, max_wait_ms=wait_ms)
+        by_name = {topic_id: topic for topic, topic_id in known.items()} if by_id else {}
+        try:
+            connection.send(ApiKey.FETCH, ask.body, newest=None if by_id else _BY_ID_FROM - 1)
+        except BrokerUnavailable as error:
+            self._cut(ask, str(error))
+            return
+        self._flights[node_id] = _Flight(
+            node_id, connection, ask, by_name, time.monotonic() + (self._settings.request_timeout_ms + wait_ms) / 1_000
+        )
+
+    def _receive(self, flight: _Flight) -> None:
+        del self._flights[flight.node_id]
+        try:
+            response = flight.connection.receive()
+        except BrokerUnavailable as error:
+            self._cut(flight.ask, str(error))
+            return
+        batches: list[tuple[Segment, int, Batches]] = []
+        with self._lock:
+            found = self.plan.answered(flight.ask, response, flight.names)
+        for segment, turn in found.segments:
+            own = Batches()
+            next_offset = own.collect(segment, self._settings.isolation, self._settings.check_crcs)
+            with self._lock:
+                self.plan.advance(segment, turn, next_offset)
+            batches.append((segment, turn, own))
+        for name, code in found.errors.items():
+            self._refused(name, code)
+        if found.moved:
+            for topic in found.moved:
+                self._cluster.forget_leaders(topic)
+            self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
+        else:
+            try:
+                self._send()  # before anything is opened: the broker works meanwhile
+            except (BrokerUnavailable, PartitionUnavailable, UnknownTopic) as error:
+                self._later(str(error))
+        for segment, turn, own in batches:
+            self._open(TopicPartition(segment.topic, segment.partition), turn, own)
+
+    def _open(self, name: TopicPartition, turn: int, found: Batches) -> None:
+        with self._lock:
+            if not self.plan.is_current(name, turn):
+                return
+        for batch in Scan(found, ()).batches(RAW_COLUMNS, limits=self._settings.decode_limits):
+            self._deliver(ArrowRows(name, [batch]), turn)
+
+    def _cut(self, ask: FetchAsk, reason: str) -> None:
+        """A connection was lost: its partitions may have new leaders."""
+        with self._lock:
+            self.plan.lost(ask)
+        for name in ask.turns:
+            self._cluster.forget_leaders(name.topic)
+        self._later(reason)
+
+    def _refused(self, name: TopicPartition, code: ErrorCode) -> None:
+        error = refused(f"fetch from {name}", code)
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise error
+        self._partition_failed(name, str(error))
+        self._later(str(error))
+
+    def _look_up(self) -> None:
+        """Find where partitions begin of which nothing is committed, or whose offsets are gone."""
+        with self._lock:
+            unplaced = self.plan.unplaced()
+        if not unplaced:
+            return
+        if self._reset not in ("earliest", "latest", "smallest", "largest", "beginning", "end"):
+            name, (_, was_lost) = next(iter(unplaced.items()))
+            what = "its offset is no longer in the log" if was_lost else "the group has committed nothing"
+            raise NoCommittedOffset(f"{name}: {what}, and auto.offset.reset={self._reset} forbids a guess")
+        at = EARLIEST if self._reset in ("earliest", "smallest", "beginning") else LATEST
+        found = self._cluster.list_offsets(dict.fromkeys(unplaced, at))
+        with self._lock:
+            for name, (turn, was_lost) in unplaced.items():
+                offset = found[name][0]
+                self.plan.placed(name, turn, offset)
+                if was_lost:
+                    self._note("offset_reset", f"{name}: its offset was out of range; reading goes on at {offset}")
+
+
+__all__ = ["RECORD_OVERHEAD_BYTES", "Deliver", "Fetching"]

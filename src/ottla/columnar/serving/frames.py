@@ -1,0 +1,125 @@
+"""What a handler of columns gets: the decoded values as the frame that its annotation names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ottla.app.binding import BindingError
+from ottla.columnar.serving.rows import ArrowRows
+from ottla.errors import ConfigError
+from ottla.records import TopicPartition
+
+_FORMS: Final = {
+    ("pyarrow", "RecordBatch"): "arrow",
+    ("pyarrow", "Table"): "table",
+    ("polars", "DataFrame"): "polars",
+    ("pandas", "DataFrame"): "pandas",
+}
+
+
+class Frame:
+    """One batch on its way to its handler. `data` is made when it is asked for, in the form that was asked for.
+
+    This is what middlewares see as the record.
+    """
+
+    __slots__ = ("_data", "_keys", "_make", "_rows", "topic_partition", "values")
+
+    def __init__(
+        self,
+        rows: ArrowRows,
+        values: pa.Array,
+        keys: pa.Array,
+        topic_partition: TopicPartition,
+        make: Callable[[], Any],
+    ) -> None:
+        self._rows = rows
+        self.values = values
+        """The decoded values: one Arrow array."""
+        self._keys = keys
+        self.topic_partition = topic_partition
+        self._make = make
+        self._data: Any = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def data(self) -> Any:
+        """What the handler gets."""
+        if self._data is None:
+            self._data = self._make()
+        return self._data
+
+    @property
+    def keys(self) -> pa.Array:
+        return self._keys
+
+    @property
+    def offsets(self) -> pa.Array:
+        return self._rows.batch.column("offset")
+
+    @property
+    def timestamps(self) -> pa.Array:
+        return self._rows.batch.column("timestamp")
+
+    @property
+    def headers(self) -> pa.Array:
+        return self._rows.batch.column("headers")
+
+    def column(self, name: str) -> pa.Array:
+        """A column beside the value's own."""
+        if name == "partition":
+            return pa.array([self.topic_partition.partition] * len(self), pa.int32())
+        return {"key": self.keys, "offset": self.offsets, "timestamp": self.timestamps, "headers": self.headers}[name]
+
+
+def form_of(hint: Any) -> str | None:
+    """What an annotation asks for; None for what no batch can be given as."""
+    if hint is Any:
+        return "arrow"
+    if isinstance(hint, str):
+        package, _, name = hint.rpartition(".")
+        found = [form for (of, kind), form in _FORMS.items() if kind == name and package in (of, of[:2], "", "pl")]
+        return found[0] if len(found) == 1 else "arrow" if not found else None
+    place = (getattr(hint, "__module__", "").split(".")[0], getattr(hint, "__name__", ""))
+    return _FORMS.get(place)
+
+
+def check_columns(name: str, kind: pa.DataType, columns: Sequence[str]) -> None:
+    """Raise `ConfigError` where a column would stand twice."""
+    own = [field.name for field in kind] if pa.types.is_struct(kind) else ["value"]
+    for column in columns:
+        if column in own:
+            raise ConfigError(
+                f"{name}: columns={list(columns)}: the value has a field {column!r} of its own; "
+                f"take a parameter of the handler for it: keys, offsets, timestamps, headers"
+            )
+
+
+def data_of(frame: Frame, form: str, columns: Sequence[str]) -> Any:
+    """The value's columns, and those that were asked for, as a frame."""
+    values = frame.values
+    if pa.types.is_struct(values.type):
+        # flatten, not the children: a row without a value is null in every column.
+        arrays, names = values.flatten(), [field.name for field in values.type]
+    else:
+        arrays, names = [values], ["value"]
+    arrays = [*arrays, *(frame.column(name) for name in columns)]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[*names, *columns])
+    if form == "arrow":
+        return batch
+    table = pa.Table.from_batches([batch])
+    if form == "table":
+        return table
+    if form == "pandas":
+        return table.to_pandas()
+    try:
+        polars = importlib.import_module("polars")
+    except ImportError as error:
+        raise BindingError(f"the annotation says polars.DataFrame, and polars is not installed: {error}") from error
+    return polars.from_arrow(table)

@@ -1,0 +1,297 @@
+"""Delivers a run of rows to a handler of columns: decode, call once, and read what it says of which rows.
+
+Decoding is column-wise where the serde allows it. Rows that do not decode never reach the handler: they fail alone,
+with the evidence that a handler of records would leave. What the handler raises fails all rows of the call together;
+the core halves them when their retries are used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.app.binding import Binding, BindingError, bind
+from ottla.app.context import Context
+from ottla.app.middleware import Middleware, wrap
+from ottla.app.own_context import call_in_own_context
+from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, tell_when_done
+from ottla.app.raised import failure_of_raised
+from ottla.app.returned import failure_in, is_open, mistake, promises_in, read_returned
+from ottla.clock import Clock, SystemClock
+from ottla.columnar.serving.frames import Frame, check_columns, data_of, form_of
+from ottla.columnar.serving.rows import EXPIRES_HEADER, ArrowRows, rows_of
+from ottla.columnar.values.decoding import decoder_for
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.errors import RegistryUnavailable
+from ottla.failures.exceptions import ExceptionTable, Failure
+from ottla.failures.outcomes import Ack, Dead, Outcomes, Retry, Skip
+from ottla.records import Malformed, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.app.options import Route
+
+Mask = np.ndarray[Any, Any]
+
+
+class ColumnInvoker:
+    """One handler of columns. It keeps nothing between runs."""
+
+    def __init__(
+        self,
+        route: Route,
+        middlewares: Sequence[Middleware],
+        state: dict[str, Any],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        binding = bind(route.handler, is_batch=True, is_columnar=True)
+        self._form = form_of(binding.frame_hint)
+        if self._form is None:
+            raise BindingError(
+                f"{route.name}: columns=True gives a pyarrow.RecordBatch or Table, a polars.DataFrame or a "
+                f"pandas.DataFrame, and the annotation says {binding.frame_hint!r}"
+            )
+        self.name = route.name
+        self.binding: Binding = wrap(binding, middlewares)
+        self._group = route.group
+        self._values = decoder_for(route.value_serde)
+        self._keys = decoder_for(route.key_serde)
+        self._columns = route.columns or ()
+        check_columns(route.name, self._values.type, self._columns)
+        self._exceptions = ExceptionTable(route.on_error)
+        self._expiry = route.expiry
+        self._clock = clock or SystemClock()
+        self._state = state
+        self._origins = {name: topic for topic, names in route.retry_lines.items() for name in names}
+
+    def deliver(self, run: Run) -> RunResult | Confirming:
+        """Deliver to a synchronous handler. What it sent on may still be under way."""
+        call = self._begin(run)
+        if isinstance(call, RunResult):
+            return call
+        try:
+            returned = copy_context().run(self.binding.call, call.frame, call.context)
+        except BaseException as error:
+            return call.failed(failure_of_raised(error, self._exceptions))
+        if isinstance(returned, Outcomes):
+            return call.outcomes(returned)
+        found = read_returned(returned)
+        promises = list(promises_in(found))
+        if not promises:
+            return call.answered(failure_in(found))
+        run.reached = len(run.records)
+
+        def finish() -> RunResult:
+            return call.answered(confirm(promises, self._exceptions))
+
+        return Confirming(promises, finish) if tell_when_done(promises) else finish()
+
+    async def deliver_async(self, run: Run, yield_now: Callable[[], Any]) -> RunResult | ConfirmingOnLoop:
+        """Deliver to an asynchronous handler. As `deliver`."""
+        call = self._begin(run)
+        if isinstance(call, RunResult):
+            return call
+        try:
+            returned = await call_in_own_context(self.binding.call, call.frame, call.context)
+        except BaseException as error:
+            return call.failed(failure_of_raised(error, self._exceptions))
+        if isinstance(returned, Outcomes):
+            return call.outcomes(returned)
+        found = read_returned(returned)
+        if not is_open(found):
+            return call.answered(failure_in(found))
+        run.reached = len(run.records)
+
+        async def finish() -> RunResult:
+            return call.answered(await confirm_async(found, self._exceptions))
+
+        return ConfirmingOnLoop(finish)
+
+    def _begin(self, run: Run) -> _Call | RunResult:
+        """Decode. A result where there is nothing to hand out, or nothing can be decoded now."""
+        if run.is_cancelled:
+            return RunResult(done=(), untouched=run.records)
+        rows = rows_of(run.records, run.topic_partition)
+        place = self._origin_of(run.topic_partition)
+        batch = rows.batch
+        try:
+            values, value_errors = self._values.decode(batch.column("value"), topic=place.topic)
+            keys, key_errors = self._keys.decode(batch.column("key"), topic=place.topic, part="key")
+        except RegistryUnavailable as error:
+            return RunResult(done=(), whole=(rows, self._exceptions.failure_of(error)))
+        result = RunResult(done=())
+        context = Context(
+            group=self._group,
+            handler=self.name,
+            topic_partition=place,
+            attempt=run.attempt,
+            state=self._state,
+            clock=self._clock,
+            run=run,
+        )
+        good = self._without_expired(rows, result, context)
+        good &= self._without_malformed(rows, value_errors, key_errors, result, good)
+        if not good.any():
+            return result
+        if not good.all():
+            mask = pa.array(good)
+            rows, values, keys = rows.where(good), values.filter(mask), keys.filter(mask)
+        frame = Frame(rows, values, keys, place, lambda: data_of(frame, self._form or "arrow", self._columns))
+        return _Call(rows, frame, context, result)
+
+    def _without_malformed(
+        self, rows: ArrowRows, value_errors: pa.Array, key_errors: pa.Array, result: RunResult, good: Mask
+    ) -> Mask:
+        """Which rows decoded. The others are failures of their own."""
+        fine = np.ones(len(rows), dtype=np.bool_)
+        failures: list[tuple[AnyRecord, Failure]] = list(result.failures)
+        of_rows: dict[int, Failure] = {}
+        for errors, part in ((value_errors, "value"), (key_errors, "key")):
+            if errors.null_count == len(errors):
+                continue
+            for row in np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False) & good).tolist():
+                error = errors[row].as_py()
+                malformed = Malformed(
+                    part=part,  # type: ignore[arg-type]
+                    raw=None,
+                    error=error["message"],
+                    error_type=error["type"],
+                    kind=error["kind"],
+                )
+                of_rows.setdefault(row, Failure.of_malformed(malformed))
+                fine[row] = False
+        failures += [(rows[row], of_rows[row]) for row in sorted(of_rows)]
+        result.failures = failures
+        result.malformed = len(of_rows)
+        return fine
+
+    def _without_expired(self, rows: ArrowRows, result: RunResult, context: Context) -> Mask:
+        """Which rows have not expired."""
+        fine = np.ones(len(rows), dtype=np.bool_)
+        now_ms = self._clock.now_ms()
+        candidates = rows.with_header(EXPIRES_HEADER)
+        if self._expiry.ttl_ms is not None:
+            candidates = list({record.offset: record for record in (*candidates, *self._old(rows, now_ms))}.values())
+        deadlines = self._expiry.deadlines(candidates) if candidates else None
+        if deadlines is None:
+            return fine
+        context.expires_ms = min((ms for ms in deadlines.values() if ms > now_ms), default=None)
+        late = [record for record in candidates if deadlines.get(record.offset, now_ms + 1) <= now_ms]
+        offsets = {record.offset for record in late}
+        fine[[row for row, offset in enumerate(rows.offsets) if offset in offsets] if offsets else []] = False
+        if isinstance(self._expiry.outcome, Dead):
+            result.failures = [(record, Failure.of_expiry(self._expiry.outcome)) for record in late]
+        else:
+            result.expired = late
+            result.done = late
+        return fine
+
+    def _old(self, rows: ArrowRows, now_ms: int) -> list[AnyRecord]:
+        """Rows whose time to live is over by their own timestamp."""
+        born_ms = rows.batch.column("timestamp").cast(pa.int64()).to_numpy() // 1_000
+        latest_ms = now_ms - (self._expiry.ttl_ms or 0) - self._expiry.grace_ms
+        return [rows[int(row)] for row in np.flatnonzero((born_ms >= 0) & (born_ms <= latest_ms))]
+
+    def _origin_of(self, place: TopicPartition) -> TopicPartition:
+        origin = self._origins.get(place.topic)
+        return place if origin is None else TopicPartition(origin, place.partition)
+
+
+class _Call:
+    """One call of the handler: its rows, and what is known of those that it did not get."""
+
+    __slots__ = ("_others", "context", "frame", "rows")
+
+    def __init__(self, rows: ArrowRows, frame: Frame, context: Context, others: RunResult) -> None:
+        self.rows = rows
+        self.frame = frame
+        self.context = context
+        self._others = others
+
+    def answered(self, failure: Failure | None) -> RunResult:
+        """The handler said one thing of all rows."""
+        if failure is None:
+            return self._result(done=self.rows)
+        return self.failed(failure)
+
+    def failed(self, failure: Failure) -> RunResult:
+        """All rows failed together."""
+        if isinstance(failure.outcome, Ack | Skip):
+            return self._result(done=self.rows, skipped=len(self.rows) if isinstance(failure.outcome, Skip) else 0)
+        if isinstance(failure.outcome, Dead) and failure.error_type == "Dead":
+            # The handler returned it: all of them, it says, and none is to be looked at alone.
+            return self._result(failures=[(record, failure) for record in self.rows])
+        return self._result(whole=(self.rows, failure))
+
+    def outcomes(self, outcomes: Outcomes) -> RunResult:
+        """The handler named rows. The others are done."""
+        count = len(self.rows)
+        left = np.ones(count, dtype=np.bool_)  # that nobody has named yet
+        done = np.ones(count, dtype=np.bool_)
+        failures: list[tuple[AnyRecord, Failure]] = []
+        skipped = 0
+        for given, outcome in outcomes.parts:
+            try:
+                named = _numbers_of(given, count)
+            except (TypeError, ValueError, IndexError) as error:
+                return self.failed(mistake(f"Outcomes: {error}"))
+            named = named[left[named]]
+            left[named] = False
+            if isinstance(outcome, Retry | Dead):
+                failure = Failure.of_outcome(outcome)
+                failures += [(self.rows[int(row)], failure) for row in named]
+                done[named] = False
+            elif isinstance(outcome, Skip):
+                skipped += len(named)
+        if not failures:
+            return self._result(done=self.rows, skipped=skipped)
+        failures.sort(key=lambda pair: pair[0].offset)
+        return self._result(done=self.rows.where(done), failures=failures, skipped=skipped)
+
+    def _result(
+        self,
+        *,
+        done: Sequence[AnyRecord] = (),
+        failures: Sequence[tuple[AnyRecord, Failure]] = (),
+        skipped: int = 0,
+        whole: tuple[Sequence[AnyRecord], Failure] | None = None,
+    ) -> RunResult:
+        others = self._others
+        if not others.failures and not others.expired and not failures and whole is None:
+            return RunResult(skipped=skipped)
+        return RunResult(
+            done=[*others.expired, *done] if others.expired else done,
+            failures=[*others.failures, *failures],
+            expired=others.expired,
+            skipped=skipped,
+            malformed=others.malformed,
+            whole=whole,
+        )
+
+
+def _numbers_of(given: Any, count: int) -> np.ndarray[Any, Any]:
+    """Row numbers out of a mask or of numbers."""
+    if hasattr(given, "to_numpy"):
+        is_arrow = isinstance(given, pa.Array | pa.ChunkedArray)
+        if isinstance(given, pa.ChunkedArray):
+            given = given.combine_chunks()
+        given = given.fill_null(False) if is_arrow and pa.types.is_boolean(given.type) else given
+        given = given.to_numpy(zero_copy_only=False) if isinstance(given, pa.Array) else given.to_numpy()
+    found = np.asarray(list(given) if isinstance(given, set | frozenset | range) else given)
+    if found.dtype == object and all(value is None or isinstance(value, bool | np.bool_) for value in found):
+        found = np.array([bool(value) for value in found], dtype=np.bool_)
+    if found.dtype == np.bool_:
+        if found.shape != (count,):
+            raise ValueError(f"found a mask of {len(found)}, wanted one of {count} rows")
+        return np.flatnonzero(found)
+    if not found.size:
+        return np.zeros(0, dtype=np.int64)
+    if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
+        raise TypeError(f"found {given!r}, wanted a mask or the numbers of rows")
+    if found.min() < 0 or found.max() >= count:
+        raise IndexError(f"found row {found.min() if found.min() < 0 else found.max()}, wanted 0 to {count - 1}")
+    return np.unique(found)

@@ -1,0 +1,180 @@
+"""Handlers of columns on the embedded broker: what they get, what they may say, and what becomes of rows that fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla import App, Avro, CommitPolicy, Dead, Json, Outcomes, Retry, RetryPolicy, Str
+from ottla.failures import describe_dead_letter
+from ottla.testing.waiting import wait_until
+
+QUICK = RetryPolicy(max_attempts=2, initial_s=0.01, max_s=0.02)
+
+
+@dataclass
+class Order:
+    id: int
+    amount: float
+    customer: str
+
+
+def orders(count: int) -> list[Order]:
+    return [Order(number, number / 2, f"c{number % 7}") for number in range(count)]
+
+
+@pytest.fixture
+def app(kafka: Any, kafka_group: str) -> App:
+    return App(
+        kafka_group,
+        bootstrap_servers=kafka.bootstrap_servers,
+        retry=QUICK,
+        commit=CommitPolicy(every_s=0.05),
+        drain_s=5,
+    )
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[App], App]]:
+    running: list[tuple[App, threading.Thread, list[BaseException]]] = []
+
+    def start(app: App) -> App:
+        errors: list[BaseException] = []
+
+        def serve() -> None:
+            try:
+                app.run(handle_signals=False)
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        running.append((app, thread, errors))
+        return app
+
+    yield start
+    for app, thread, errors in running:
+        app.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert errors == []
+
+
+class TestWhatAHandlerGets:
+    def test_the_columns_of_decoded_values_in_offset_order(
+        self, app: App, kafka: Any, kafka_topic: str, run: Any, committed: Any
+    ) -> None:
+        batches: list[pa.RecordBatch] = []
+
+        @app.handler(kafka_topic, value=Avro(Order), columns=True, max_batch=400)
+        def take(orders: pa.RecordBatch) -> None:
+            batches.append(orders)
+
+        kafka.produce(kafka_topic, orders(1_000), value=Avro(Order))
+        run(app)
+        wait_until(lambda: committed(app.group, kafka_topic) == 1_000, timeout_s=60)
+
+        table = pa.Table.from_batches(batches)
+        assert table.schema.names == ["id", "amount", "customer"]
+        assert table.column("id").to_pylist() == list(range(1_000))
+        assert max(batch.num_rows for batch in batches) <= 400
+
+    def test_key_offset_and_headers_where_they_are_asked_for(
+        self, app: App, kafka: Any, kafka_topic: str, run: Any, committed: Any
+    ) -> None:
+        found: list[tuple[Any, ...]] = []
+
+        @app.handler(kafka_topic, value=Json(Order), key=Str(), columns=["key", "partition", "offset"])
+        def take(batch: pa.RecordBatch, keys: pa.Array, offsets: pa.Array, headers: pa.Array, context: Any) -> None:
+            found.append((batch.to_pylist(), keys.to_pylist(), offsets.to_pylist(), headers.to_pylist()))
+            assert context.attempt == 1
+
+        kafka.produce(kafka_topic, orders(2), value=Json(), key=Str(), keys=["a", None], headers=[("h", b"1")])
+        run(app)
+        wait_until(lambda: committed(app.group, kafka_topic) == 2, timeout_s=60)
+
+        rows = [row for batch, *_ in found for row in batch]
+        assert [(row["id"], row["key"], row["partition"], row["offset"]) for row in rows] == [
+            (0, "a", 0, 0),
+            (1, None, 0, 1),
+        ]
+        assert [key for _, keys, *_ in found for key in keys] == ["a", None]
+        assert found[0][3][0] == [{"key": "h", "value": b"1"}]
+
+
+class TestRowsThatFail:
+    def test_rows_that_do_not_decode_are_dead_letters_with_their_bytes(
+        self, app: App, kafka: Any, make_topic: Any, run: Any, committed: Any
+    ) -> None:
+        topic, dead_topic = make_topic("orders"), make_topic("dead")
+        ids: list[int] = []
+
+        @app.handler(topic, value=Avro(Order), columns=True, dead_letter_topic=dead_topic)
+        def take(orders: pa.RecordBatch) -> None:
+            ids.extend(orders.column("id").to_pylist())
+
+        serde = Avro(Order)
+        good = [serde.serialize(order, None) for order in orders(4)]  # type: ignore[arg-type]
+        kafka.produce(topic, [good[0], b"\xff\xff", good[1], b"", good[2], good[3]])
+        run(app)
+        wait_until(lambda: committed(app.group, topic) == 6, timeout_s=60)
+
+        assert ids == [0, 1, 2, 3]
+        letters = kafka.consume_all(dead_topic, at_least=2)
+        assert [letter.raw_value for letter in letters] == [b"\xff\xff", b""]
+        told = [describe_dead_letter(letter.headers) for letter in letters]
+        assert [(letter.kind, letter.offset) for letter in told] == [("malformed", 1), ("malformed", 3)]
+
+    def test_a_row_that_cannot_be_handled_is_found_and_the_others_are_done(
+        self, app: App, kafka: Any, make_topic: Any, run: Any, committed: Any
+    ) -> None:
+        topic, dead_topic = make_topic("orders"), make_topic("dead")
+        done: list[int] = []
+        calls: list[int] = []
+
+        @app.handler(topic, value=Json(Order), columns=True, dead_letter_topic=dead_topic, linger_ms=200)
+        def take(orders: pa.RecordBatch) -> None:
+            ids = orders.column("id").to_pylist()
+            calls.append(len(ids))
+            if 37 in ids:
+                raise RuntimeError("never 37")
+            done.extend(ids)
+
+        kafka.produce(topic, orders(100), value=Json())
+        run(app)
+        wait_until(lambda: committed(app.group, topic) == 100, timeout_s=60)
+
+        assert done == [number for number in range(100) if number != 37]
+        (letter,) = kafka.consume_all(dead_topic, at_least=1)
+        assert describe_dead_letter(letter.headers).offset == 37
+        assert len(calls) <= 2 + 2 * 8, "two deliveries of a batch, then two for each halving"
+
+    def test_outcomes_name_rows_by_mask_and_by_number(
+        self, app: App, kafka: Any, make_topic: Any, run: Any, committed: Any
+    ) -> None:
+        topic, dead_topic = make_topic("orders"), make_topic("dead")
+        seen: list[list[int]] = []
+
+        @app.handler(topic, value=Json(Order), columns=True, dead_letter_topic=dead_topic)
+        def take(orders: pa.RecordBatch, context: Any) -> Outcomes | None:
+            ids = orders.column("id").to_pylist()
+            seen.append(ids)
+            if context.attempt > 1:
+                return None
+            mask = [number == 3 for number in ids]
+            again = [row for row, number in enumerate(ids) if number == 5]
+            return Outcomes((mask, Dead("negative amount")), (again, Retry(after_s=0.01)))
+
+        kafka.produce(topic, orders(8), value=Json())
+        run(app)
+        wait_until(lambda: committed(app.group, topic) == 8, timeout_s=60)
+
+        assert [5] in seen
+        (letter,) = kafka.consume_all(dead_topic, at_least=1)
+        assert describe_dead_letter(letter.headers).offset == 3
+        assert describe_dead_letter(letter.headers).message == "negative amount"
