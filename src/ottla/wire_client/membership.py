@@ -408,7 +408,9 @@ class Membership:
     def _fenced(self) -> list[Change]:
         lost, self.owned = self.owned, frozenset()
         self.phase = Phase.OVER
-        error = FencedError(f"group {self.group}: another member took over group.instance.id={self.instance_id}")
+        error = FencedError(
+            f"another member runs with the same group.instance.id: {self.instance_id!r} was taken in group {self.group}"
+        )
         return [Lost(tuple(sorted(lost))), Failed(error)] if lost else [Failed(error)]
 
 

@@ -16,42 +16,52 @@ class Waiter:
     """For one thread that waits. `wake` may be called by any other, any number of times."""
 
     def __init__(self) -> None:
-        self._ours, self._theirs = socket.socketpair()
-        self._ours.setblocking(False)
-        self._theirs.setblocking(False)
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+        self._is_woken = False
 
     def wake(self) -> None:
         """Let the wait that runs, or the next one, be over."""
+        self._is_woken = True  # before the look at the pair: the waiter makes the pair, and then looks here
+        pair = self._pair
+        if pair is None:
+            return
         try:
-            self._theirs.send(b"\0")
+            pair[1].send(b"\0")
         except OSError:
             pass  # full: the waiter is woken already; closed: nobody waits any more
 
     def wait(self, connections: Iterable[Connection], timeout_s: float) -> list[Connection]:
         """Those with bytes to read, or that ended, within the time; empty when there are none or somebody woke us."""
+        if self._pair is None:  # only when it is needed: who never waits has nothing to close
+            self._pair = socket.socketpair()
+            for end in self._pair:
+                end.setblocking(False)
+        ours = self._pair[0]
+        was_woken, self._is_woken = self._is_woken, False
         watched = {connection.fileno(): connection for connection in connections}
         ready = [connection for connection in watched.values() if connection.has_bytes]
         # Not select.select: it takes no descriptor above 1,023, and a service with many sockets has those.
         poll = select.poll()
-        poll.register(self._ours, select.POLLIN)
+        poll.register(ours, select.POLLIN)
         for number in watched:
             if number >= 0:
                 poll.register(number, select.POLLIN)
-        found = poll.poll(0 if ready else max(0.0, timeout_s) * 1_000)
+        found = poll.poll(0 if ready or was_woken else max(0.0, timeout_s) * 1_000)
         for number, _ in found:
-            if number == self._ours.fileno():
-                self._drain()
+            if number == ours.fileno():
+                _drain(ours)
             elif watched[number] not in ready:
                 ready.append(watched[number])
         return ready
 
     def close(self) -> None:
-        self._ours.close()
-        self._theirs.close()
+        for end in self._pair or ():
+            end.close()
 
-    def _drain(self) -> None:
-        try:
-            while len(self._ours.recv(_DRAIN_BYTES)) == _DRAIN_BYTES:
-                pass
-        except OSError:
+
+def _drain(ours: socket.socket) -> None:
+    try:
+        while len(ours.recv(_DRAIN_BYTES)) == _DRAIN_BYTES:
             pass
+    except OSError:
+        pass

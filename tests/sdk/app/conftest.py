@@ -1,7 +1,7 @@
 """Every test that takes `shell` runs twice: in threads over confluent-kafka, and on an event loop over aiokafka.
 
-A module with `pytestmark = pytest.mark.parametrize("shell", [..., "columns"], indirect=True)` runs over our own wire
-client as well: handlers of records get the records of fetched columns there.
+A module with `SHELLS = ["threads", "asyncio", "columns"]` runs over our own wire client as well: handlers of records
+get the records of fetched columns there.
 """
 
 from __future__ import annotations
@@ -129,7 +129,13 @@ class Shell:
             app._release()
 
 
-@pytest.fixture(params=["threads", "asyncio"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "shell" in metafunc.fixturenames and not any("shell" in names for names in named):
+        metafunc.parametrize("shell", getattr(metafunc.module, "SHELLS", ["threads", "asyncio"]), indirect=True)
+
+
+@pytest.fixture
 def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
     made = Shell(request.param)
     yield made

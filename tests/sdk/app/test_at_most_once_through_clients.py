@@ -14,6 +14,8 @@ import pytest
 
 from ottla import App, AtMostOnce, Json
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 SERVICE = """
 import asyncio, os, sys, time
 from ottla import App, AtMostOnce, Json

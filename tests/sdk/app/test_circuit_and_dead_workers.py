@@ -7,6 +7,8 @@ from typing import Any
 from ottla import App, CommitPolicy, Dead, DeadLetterBudget, Json, RetryPolicy
 from ottla.telemetry import Counters
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def test_a_spent_budget_pauses_the_partition_instead_of_draining_the_topic(
     shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any

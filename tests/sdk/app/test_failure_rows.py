@@ -19,7 +19,7 @@ from ottla.sync.admin.topic_writer import write_all
 from ottla.sync.admin.topics import create_topic
 from ottla.telemetry import Counters
 
-pytestmark = pytest.mark.parametrize("shell", ["threads", "asyncio", "columns"], indirect=True)
+SHELLS = ["threads", "asyncio", "columns"]
 
 QUICK = RetryPolicy(max_attempts=3, initial_s=0.01, max_s=0.05)
 
@@ -450,6 +450,10 @@ class TestRebalanceMidWork:
             ),
             pytest.param("threads", {"group.protocol": "consumer"}, id="threads-next-generation"),
             pytest.param("asyncio", {"heartbeat.interval.ms": 200}, id="asyncio-eager"),
+            pytest.param("columns", {"heartbeat.interval.ms": 200}, id="columns-cooperative"),
+            pytest.param(
+                "columns", {"heartbeat.interval.ms": 200, "partition.assignment.strategy": "range"}, id="columns-eager"
+            ),
         ],
         indirect=["shell"],
     )

@@ -8,6 +8,8 @@ from typing import Any
 
 from ottla import App, CommitPolicy, FlowLimits, TopicPartition
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 QUANTUM = 32
 
 

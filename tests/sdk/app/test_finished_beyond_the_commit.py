@@ -8,6 +8,8 @@ from typing import Any
 from ottla import App, CommitPolicy, Dead, Json, RetryPolicy
 from ottla.failures import describe_dead_letter
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def test_a_batch_is_not_repeated_for_a_dead_letter_that_could_not_be_written(
     kafka: Any, make_topic: Any, kafka_group: str, shell: Any, committed: Any, wait: Any

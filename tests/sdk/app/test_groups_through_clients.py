@@ -16,6 +16,8 @@ from ottla import App, CommitPolicy, Context, Json, RetryPolicy, TopicPartition
 from ottla.sync.admin.topic_writer import write_all
 from ottla.sync.admin.topics import create_topic
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 OFTEN = CommitPolicy(every_s=0.05)
 
 

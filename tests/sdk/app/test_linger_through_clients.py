@@ -6,6 +6,8 @@ from typing import Any
 
 from ottla import App, Json
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 def test_a_trickle_is_gathered_into_one_batch(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any

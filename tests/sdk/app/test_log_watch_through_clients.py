@@ -17,6 +17,8 @@ from ottla.telemetry import Hooks
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType, RecordData, crc32c, encode_batch
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 OFTEN = CommitPolicy(every_s=0.05)
 
 

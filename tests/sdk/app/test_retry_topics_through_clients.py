@@ -10,6 +10,8 @@ import pytest
 
 from ottla import App, CommitPolicy, ConfigError, Context, Dead, Json, Record, RetryTopics, TopicPartition
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 OFTEN = CommitPolicy(every_s=0.05)
 SOON = RetryTopics(delays_s=(0.2, 0.4))
 

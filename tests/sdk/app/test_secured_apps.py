@@ -11,6 +11,8 @@ from secure_ways import WAYS
 from ottla import App, CommitPolicy, Context, Json, RetryTopics
 from ottla.testing import SecureKafka, secure_kafka
 
+SHELLS = ["threads", "asyncio", "columns"]
+
 
 @pytest.fixture(scope="module", params=["mtls", "scram-512"])
 def kafka(request: pytest.FixtureRequest) -> Iterator[SecureKafka]:
