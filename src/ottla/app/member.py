@@ -38,7 +38,7 @@ from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unr
 from ottla.consumer.session import Session
 from ottla.errors import RetriableError
 from ottla.failures.dead_letter import Form
-from ottla.producer import forks
+from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
 from ottla.telemetry.member_watch import MemberWatch

@@ -31,7 +31,7 @@ from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.expiry import Expiry
 from ottla.failures.outcomes import Dead, Retry, Skip
 from ottla.failures.retry import RetryPolicy
-from ottla.producer import forks
+from ottla.processes import forks
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
 from ottla.telemetry import Hooks
 from ottla.typevars import V_co

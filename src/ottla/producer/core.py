@@ -18,7 +18,7 @@ from ottla.config import check_servers, producer_settings
 from ottla.config.priorities import with_priority
 from ottla.errors import DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
 from ottla.failures.expiry import Moment, Span, with_expiry
-from ottla.producer import forks
+from ottla.processes import forks
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
 from ottla.producer.encoded import check_topic, encoded
 from ottla.producer.explain import Explain

@@ -34,7 +34,7 @@ class Leaks:
 
 
 def _open() -> Iterator[Any]:
-    forks = sys.modules.get("ottla.producer.forks")
+    forks = sys.modules.get("ottla.processes.forks")
     shared = [sys.modules[name]._shared for name in _SHARED if name in sys.modules]
     for producer in forks.open_clients() if forks is not None else ():
         if not any(producer in one for one in shared):

@@ -9,15 +9,19 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.context import BaseContext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla import AsyncConsumer, Consumer, Producer, shared_producer
+from ottla.processes import terminated
+from ottla.sync.client import ending
 from ottla.testing import Kafka
 
 RECORDS = 1_000
@@ -65,7 +69,7 @@ def test_a_child_that_ends_delivers_what_it_sent(kafka: Kafka, kafka_topic: str,
 def test_a_child_does_not_end_the_producers_of_its_parent(kafka: Kafka, kafka_topic: str) -> None:
     context: Any = multiprocessing.get_context("fork")
     with Producer(kafka.bootstrap_servers) as producer:
-        producer.send(kafka_topic, b"0")
+        producer.send(kafka_topic, b"0").result(30)  # it is connected: it looks no address up during the fork
         child = context.Process(target=send_and_leave, args=(kafka.bootstrap_servers, kafka_topic, 1))
         child.start()
         child.join(60)
@@ -115,6 +119,40 @@ def send_and_wait_in_c(servers: str, topic: str, has_sent: Any, never: Any) -> N
     has_sent.set()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # another thread gets it: nothing interrupts this one
     never.acquire()
+
+
+@pytest.mark.parametrize("where", ["while it ends", "while it has a lock"])
+def test_a_child_that_is_terminated_does_not_wait_for_itself(kafka: Kafka, kafka_topic: str, where: str) -> None:
+    """The end of its producers waits for nothing that the interrupted main thread has: an import, the log's lock."""
+    context: Any = multiprocessing.get_context("fork")
+    child = context.Process(target=send_and_interrupt, args=(kafka.bootstrap_servers, kafka_topic, where))
+    child.start()
+    child.join(60)
+    is_over = not child.is_alive()
+    child.kill()
+    child.join()
+    assert is_over
+    assert child.exitcode in (0, -signal.SIGTERM)
+    assert values_of(kafka, kafka_topic) == list(range(RECORDS))
+
+
+def send_and_interrupt(servers: str, topic: str, where: str) -> None:
+    terminated._LONGEST_END_S = 3_600.0  # type: ignore[misc]
+    lock, at_exit = threading.Lock(), Producer._at_exit
+
+    def end(producer: Producer[Any, Any]) -> None:
+        if threading.current_thread() is threading.main_thread():
+            os.kill(os.getpid(), signal.SIGTERM)
+        with lock:
+            at_exit(producer)
+
+    Producer._at_exit = end  # type: ignore[method-assign]
+    producer = Producer(servers)
+    for number in range(RECORDS):
+        producer.send(topic, b"%d" % number)
+    if where == "while it has a lock":
+        with lock:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_the_child_of_a_child_does_not_end_its_parent(kafka: Kafka, kafka_topic: str) -> None:
@@ -184,6 +222,88 @@ def test_the_end_of_a_child_respects_what_sigterm_means_there(kafka: Kafka, kafk
     )
     assert subprocess.run([sys.executable, "-c", script], timeout=100).returncode == 0
     assert [record.value for record in kafka.consume_all(kafka_topic)] == [b"v"]
+
+
+IN_THE_C_LIBRARY = """
+import os, socket, threading
+
+def look_up():
+    socket.getaddrinfo("127.0.0.1", 9, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+
+def look_up_for_ever():
+    while True:
+        look_up()
+
+for _ in range(2):
+    threading.Thread(target=look_up_for_ever, daemon=True).start()
+"""
+
+
+def test_a_child_in_which_no_address_can_be_looked_up_says_so_before_it_takes_a_record(
+    kafka: Kafka, kafka_topic: str
+) -> None:
+    """glibc: a lock of `getaddrinfo` that another thread of the parent held at the fork is never free in the child."""
+    script = IN_THE_C_LIBRARY + textwrap.dedent(
+        f"""
+        import asyncio
+        from ottla import AsyncProducer, Consumer, LifecycleError, Producer
+        from ottla.processes import lookups
+
+        lookups.LONGEST_S = 3.0
+
+        def refused(make):
+            try:
+                make()
+            except LifecycleError as error:
+                return "no address can be looked up" in str(error)
+            return False
+
+        async def start():
+            async with AsyncProducer("{kafka.bootstrap_servers}") as producer:
+                producer.send("{kafka_topic}", b"never")
+
+        refusals = forks = 0
+        while refusals < 2 and forks < 100:
+            child = os.fork()
+            if not child:
+                try:
+                    producer = Producer("{kafka.bootstrap_servers}")
+                except LifecycleError as error:
+                    consumer = Consumer("t", group="g", bootstrap_servers="{kafka.bootstrap_servers}")
+                    is_said = "no address can be looked up" in str(error)
+                    is_said = is_said and refused(consumer.start) and refused(lambda: asyncio.run(start()))
+                    os._exit(1 if is_said else 2)
+                producer.send("{kafka_topic}", b"v").result(60)
+                os._exit(0)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            assert code in (0, 1), code
+            refusals, forks = refusals + code, forks + 1
+        print(forks, refusals)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], timeout=110, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    forks, refusals = map(int, done.stdout.split())
+    if not refusals:
+        pytest.skip("this C library lets the child of a fork look addresses up")
+    assert len(kafka.consume_all(kafka_topic)) == forks - refusals
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux, to see a process's threads")
+@pytest.mark.skipif(ending._version() < ending._FIRST_SAFE, reason="needs confluent-kafka 2.16")
+def test_a_closed_producer_leaves_nothing_to_a_fork(kafka: Kafka, kafka_topic: str) -> None:
+    script = textwrap.dedent(
+        f"""
+        import os, time
+        from ottla import Producer
+
+        with Producer("{kafka.bootstrap_servers}") as producer:
+            producer.send("{kafka_topic}", b"v")
+        while len(os.listdir("/proc/self/task")) > 1:
+            time.sleep(0.01)
+        """
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
 
 
 def in_a_child(check: Callable[[], None]) -> str:

@@ -56,7 +56,7 @@ from ottla.consumer.model.effects import (
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.errors import RetriableError
-from ottla.producer import forks
+from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 from ottla.wire_client.errors import CorruptBatch
@@ -124,6 +124,7 @@ class Engine(Member):
 
     async def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        lookups.check()
         await await_broker(self.settings, self._start_timeout_s, should_give_up)
 
     async def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:

@@ -40,9 +40,9 @@ from ottla.errors import (
     UndeliveredRecord,
 )
 from ottla.failures.expiry import Moment, Span
+from ottla.processes import forks, lookups
 from ottla.producer import (
     TransactionStates,
-    forks,
     make_partitioner,
     unsettled,
 )
@@ -367,6 +367,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             raise self._refusal or LifecycleError("this producer is started already")
         if self._is_over:
             self._check_open()
+        lookups.check()
         problem = await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
         if problem is not None:
             raise self._errors.unavailable(problem)

@@ -1,7 +1,7 @@
 """librdkafka's clients for a few calls, safe to carry over a fork.
 
 A child that frees one crashes or waits for ever: the destructor joins threads that stayed with the parent. An exception
-keeps its client in a cycle until the next collection, which may happen in a child (see `ottla.producer.forks`).
+keeps its client in a cycle until the next collection, which may happen in a child (see `ottla.processes.forks`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 import confluent_kafka.admin
 import confluent_kafka.cimpl  # an instrumentor replaces the package's own Consumer
 
-from ottla.producer import forks
+from ottla.processes import forks, lookups
 
 
 class AdminClient(confluent_kafka.admin.AdminClient):
     def __init__(self, config: dict[str, Any]) -> None:
+        lookups.check()
         super().__init__(config)
         forks.owns(self)
 
@@ -26,6 +27,7 @@ class AdminClient(confluent_kafka.admin.AdminClient):
 
 class Consumer(confluent_kafka.cimpl.Consumer):
     def __init__(self, config: dict[str, Any]) -> None:
+        lookups.check()
         super().__init__(config)
         forks.owns(self)
 

@@ -36,7 +36,7 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
-from ottla.producer import forks
+from ottla.processes import forks, lookups
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.client_errors import error_of
@@ -103,6 +103,7 @@ class Engine(ThreadedMember):
 
     def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        lookups.check()
         await_broker(self.settings, self._start_timeout_s, should_give_up)
 
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:

@@ -17,7 +17,8 @@ from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
 
 from ottla.clock import Clock
-from ottla.producer import Limit, LimitsCache, forks, limit_from_config
+from ottla.processes import forks
+from ottla.producer import Limit, LimitsCache, limit_from_config
 from ottla.producer.limits import TOPIC_CONFIG_NAME
 from ottla.telemetry import log_event
 
@@ -108,6 +109,7 @@ class ClusterWatch:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
+        self._admin = None
 
     def _c_clients(self) -> Iterable[object | None]:
         return (self._admin,)

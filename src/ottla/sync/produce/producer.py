@@ -25,9 +25,9 @@ from ottla.errors import (
     UndeliveredRecord,
 )
 from ottla.failures.expiry import Moment, Span
+from ottla.processes import forks, lookups
 from ottla.producer import (
     TransactionStates,
-    forks,
     size_in_own_batch,
     unsettled,
 )
@@ -40,6 +40,7 @@ from ottla.producer.signature import Key, ProducerOptions, Servers, Value
 from ottla.records import Headers
 from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
+from ottla.sync.client import ending
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.reachable import metadata_of
 from ottla.sync.client.statistics import on_statistics, with_statistics
@@ -416,6 +417,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
         self.reports.stop()
         self.reports.tracker.sweep(len(self._outstanding))
         self.sent_watch.ended()
+        is_settled = self.transactions is None or self.transactions.states.is_settled
+        if is_settled and not self._errors.knows_why:
+            ending.end(self.client)
         self._raise_failures()
 
     def start(self, timeout_s: float = 10.0) -> None:
@@ -551,6 +555,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self.sizes.check_batch_size_of_broker(self._watch.broker_limit_now(broker_id, left_s))
 
     def _make_client(self, config: dict[str, Any]) -> Any:
+        lookups.check()
         config.setdefault("log_level", 0)  # librdkafka writes to stderr; its errors arrive in error_cb
         try:
             return ConfluentProducer(

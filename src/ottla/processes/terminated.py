@@ -17,21 +17,29 @@ from typing import Any, Final
 
 _LONGEST_END_S: Final = 10.0
 
+_LONGEST_WAIT_S: Final = 1.0
+"""How long the main thread stands still. The end may need a lock that it holds: of an import, or of the log."""
+
 _pipe: tuple[int, int] | None = None
 """What the C handler writes to, of this process."""
+
+_is_ending_here: Callable[[], bool] = bool
+_has_ended = threading.Event()
 
 _mask_before_fork: set[signal.Signals | int] | None = None
 
 
-def ends_with(end: Callable[[], None]) -> None:
+def ends_with(end: Callable[[], None], *, is_ending_here: Callable[[], bool]) -> None:
     """Have `end()` called when this process is told to terminate, unless SIGTERM means something else here already.
 
-    It has ten seconds. A second SIGTERM ends the process at once.
+    It has ten seconds. A second SIGTERM ends the process at once. `is_ending_here`: whether the thread that asks is
+    ending the process already.
     """
-    global _pipe
+    global _pipe, _is_ending_here, _has_ended
     is_free = signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _wait_for_the_end)
     if not is_free or _pipe is not None or threading.current_thread() is not threading.main_thread():
         return
+    _is_ending_here, _has_ended = is_ending_here, threading.Event()
     reading, writing = _pipe = os.pipe()
     os.set_blocking(writing, False)
     others = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -87,9 +95,11 @@ def _hear(reading: int, end: Callable[[], None]) -> None:
     ending = threading.Thread(target=end, name="ottla-ending", daemon=True)
     ending.start()
     ending.join(_LONGEST_END_S)
+    _has_ended.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _wait_for_the_end(_number: int, _frame: Any) -> None:
     """The main thread, where it runs Python: what it would send now is not taken any more."""
-    threading.Event().wait(_LONGEST_END_S + 1)
+    if not _is_ending_here():
+        _has_ended.wait(_LONGEST_WAIT_S)

@@ -11,7 +11,7 @@ child's first collection would find them.
 A process that ends gives its producers a few seconds. `atexit` says when, except in the children of multiprocessing:
 they leave by `os._exit`, and run the finalizers of `multiprocessing.util` before. A `Pool` is ended with SIGTERM when
 its block is left, so in such a child SIGTERM waits for the producers as well, unless it means something else there
-(`ottla.producer.terminated`).
+(`ottla.processes.terminated`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import atexit
 import ctypes
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from ottla.errors import LifecycleError
-from ottla.producer import terminated
+from ottla.processes import lookups, terminated
 from ottla.telemetry import log_event
 
 __all__ = ["Refusing", "carried_over", "owns", "refuses", "unwatch", "watch"]
@@ -62,6 +63,10 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 _finalized_pid = 0
 """The child of multiprocessing that was told to end its producers."""
 
+_ending = threading.Lock()
+_ended_by: int | None = None
+"""The thread that ends the producers now."""
+
 
 def watch(client: _Watched) -> None:
     """Have `client._forked()` called in every child process, and `client._at_exit()` when this one ends."""
@@ -96,7 +101,16 @@ def carried_over(what: str, stayed: str) -> LifecycleError:
     )
 
 
+def _before_fork() -> None:
+    if _alive or _refusing or _owners:
+        lookups.before_fork()
+    terminated.before_fork()
+
+
 def _in_the_child() -> None:
+    global _ending, _ended_by
+    _ending, _ended_by = threading.Lock(), None
+    lookups.after_fork_in_child()
     terminated.after_fork_in_child()
     for owner in list(_owners):
         for client in owner._c_clients():
@@ -117,21 +131,26 @@ def _watch_the_end_of_a_child() -> None:
 
     _finalized_pid = os.getpid()
     Finalize(None, _at_the_end, exitpriority=_FIRST)
-    terminated.ends_with(_at_the_end)
+    terminated.ends_with(_at_the_end, is_ending_here=lambda: _ended_by == threading.get_ident())
 
 
 def _at_the_end() -> None:
-    for client in list(_alive):
-        try:
-            client._at_exit()
-        except Exception as error:  # the others are ended all the same
-            log_event("client_not_ended", "error", {"error": repr(error), "exc_info": error})
+    """Once at a time: a process that is told to terminate while it ends has two threads that want to."""
+    global _ended_by
+    with _ending:
+        _ended_by = threading.get_ident()
+        for client in list(_alive):
+            try:
+                client._at_exit()
+            except Exception as error:  # the others are ended all the same
+                log_event("client_not_ended", "error", {"error": repr(error), "exc_info": error})
+        _ended_by = None
 
 
 atexit.register(_at_the_end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=terminated.before_fork,
+        before=_before_fork,
         after_in_parent=terminated.after_fork_in_parent,
         after_in_child=_in_the_child,
     )
