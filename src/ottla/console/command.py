@@ -38,6 +38,8 @@ _LEAST_TOKEN: Final = 16
 @click.option("--registry", envvar="OTTLA_REGISTRY", metavar="URL", help="The schema registry that decodes records.")
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="The control API of an embedded broker,"
               " as `ottla broker start --control-port 0` prints it: faults, clock, kill and resume.")  # fmt: skip
+@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="Findings of the doctor that are"
+              " accepted; with --write a page can add to it.")  # fmt: skip
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Where undo files and"
               " the audit file go.  [default: here]")  # fmt: skip
 @click.option("--every", "every_s", type=click.FloatRange(1, 3600), default=3.0, show_default=True, metavar="SECONDS",
@@ -56,6 +58,7 @@ def console(
     no_values: bool,
     registry: str | None,
     control: str | None,
+    baseline: Path | None,
     folder: Path,
     every_s: float,
     opens: bool,
@@ -91,6 +94,7 @@ def console(
         registry=registry,
         control=control,
         folder=folder,
+        baseline=baseline,
         every_s=every_s,
         name=None if cluster is None else cluster.name,
         asks_name=cluster is not None and cluster.confirm,

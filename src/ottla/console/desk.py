@@ -11,21 +11,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from ottla.admin import Admin, Part
 from ottla.admin.facts import NotRead
+from ottla.admin.facts_file import write_whole
 from ottla.cli.shared.amounts import moment
 from ottla.cli.shared.cluster_options import open_cluster, timeout_s
 from ottla.config import Settings
+from ottla.console.doctor_pages import Looks
+from ottla.console.jobs import Jobs
 from ottla.console.masks import Masks
 from ottla.console.watcher import Seen, Watcher
 from ottla.errors import InputError
 from ottla.wire_client.cluster import Cluster
 
-T = TypeVar("T")
+S = TypeVar("S", bound="Shown")
 
 _WATCHED_PARTS: Final = frozenset({Part.TOPICS, Part.OFFSETS, Part.LOG_DIRS, Part.MOVES, Part.REACHED})
 _MOST_KEPT: Final = 32
@@ -43,6 +46,8 @@ class Choices:
     """The control API of an embedded broker."""
     folder: Path = field(default_factory=Path)
     """Where undo files, plans and the audit file go."""
+    baseline: Path | None = None
+    """What findings are accepted."""
     every_s: float = 3.0
     name: str | None = None
     """The cluster's name in the clusters file."""
@@ -50,16 +55,22 @@ class Choices:
     """Whether a change wants the cluster's name typed."""
 
 
-class Kept(Generic[T]):
+class Shown:
+    """A plan that somebody was shown, and that may be carried out as it is."""
+
+    __slots__ = ()
+
+
+class Kept:
     """Things that were shown and may be carried out, by a number. The oldest ones are forgotten."""
 
-    def __init__(self, what: str, most: int = _MOST_KEPT) -> None:
-        self._what, self._most = what, most
+    def __init__(self, most: int = _MOST_KEPT) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._kept: OrderedDict[int, T] = OrderedDict()
+        self._kept: OrderedDict[int, Shown] = OrderedDict()
 
-    def keep(self, thing: T) -> int:
+    def keep(self, thing: Shown) -> int:
         """Its number."""
         with self._lock:
             number = next(self._numbers)
@@ -68,12 +79,16 @@ class Kept(Generic[T]):
                 self._kept.popitem(last=False)
             return number
 
-    def take(self, number: int) -> T:
-        """The thing, which is then forgotten: nothing is carried out twice. InputError where there is none."""
+    def take(self, number: int | None, kind: type[S]) -> S:
+        """The plan, which is then forgotten: nothing is carried out twice. InputError where there is none such."""
+        if number is None:
+            raise InputError("plan: found none, wanted the number of one that was shown")
         with self._lock:
-            if number not in self._kept:
-                raise InputError(f"{self._what} {number} is not known any more: look at it again")
-            return self._kept.pop(number)
+            found = self._kept.get(number)
+            if not isinstance(found, kind):
+                raise InputError(f"plan {number} is not known any more: look at it again")
+            del self._kept[number]
+            return found
 
 
 class Desk:
@@ -82,7 +97,11 @@ class Desk:
     def __init__(self, kafka: Settings, choices: Choices, context: click.Context) -> None:
         self.kafka = kafka
         self.choices = choices
-        self.plans: Kept[Any] = Kept("plan")
+        self.plans = Kept()
+        self.jobs = Jobs(self.now_ms)
+        self.looks = Looks()
+        self.files = threading.Lock()
+        """Whoever changes a file that others change too holds it."""
         self._context = context
         self._audit_lock = threading.Lock()
         with self.command():
@@ -97,7 +116,8 @@ class Desk:
         )
 
     def close(self) -> None:
-        """End the background thread and all connections."""
+        """End what runs in the background, and all connections."""
+        self.jobs.close()
         self._watcher.close()
         self._watching.close()
         self.admin.close()
@@ -146,6 +166,10 @@ class Desk:
                 file.flush()
         except OSError as error:
             raise InputError(f"nothing was changed, for the audit file cannot be written: {path}: {error}") from None
+
+    def write_file(self, path: Path, data: bytes) -> None:
+        """Write a file whole; InputError where it cannot be."""
+        write_whole(path, data)
 
     def agree(self, typed: str | None) -> None:
         """A cluster with `confirm = "name"` wants its name with each change."""

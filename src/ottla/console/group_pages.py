@@ -19,7 +19,7 @@ from ottla.cli.operations.groups.resets import parse_to, reset_items, undo_path
 from ottla.cli.operations.places import parse_topics
 from ottla.cli.shared.amounts import moment
 from ottla.console.cluster_pages import matcher
-from ottla.console.desk import Desk, page_of
+from ottla.console.desk import Desk, Shown, page_of
 from ottla.console.query import Query
 from ottla.errors import InputError
 
@@ -31,7 +31,7 @@ _MOST_SORTED_BY_LAG: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class ShownReset:
+class ShownReset(Shown):
     """A plan that somebody looks at, and may carry out."""
 
     plan: ResetPlan
@@ -154,12 +154,7 @@ def apply_reset(desk: Desk, query: Query) -> dict[str, Any]:
     typed = query.text("confirm")
     query.done()
     desk.agree(typed)
-    if number is None:
-        raise InputError("plan: found none, wanted the number of a reset that was shown")
-    shown = desk.plans.take(number)
-    if not isinstance(shown, ShownReset):
-        raise InputError(f"plan {number} is no reset")
-    plan = shown.plan
+    plan = desk.plans.take(number, ShownReset).plan
     refuse_members(plan.group_id, plan.members)
     path = undo_path(None, plan.group_id, plan.at_ms, folder=desk.choices.folder)
     moves = [move for move in plan.moves if move.is_change]

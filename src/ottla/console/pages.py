@@ -7,7 +7,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.console import cluster_pages, group_pages, record_pages
+from ottla.console import (
+    cluster_pages,
+    doctor_pages,
+    embedded_pages,
+    group_pages,
+    letter_pages,
+    move_pages,
+    produce_pages,
+    record_pages,
+)
 from ottla.console.desk import Desk
 from ottla.console.guard import Rules
 from ottla.console.query import Query
@@ -30,12 +39,28 @@ READS: dict[str, Answer] = {
     "groups": group_pages.groups,
     "group": group_pages.group,
     "group/reset": group_pages.plan_reset,
+    "letters/topics": letter_pages.topics,
+    "letters": letter_pages.letters,
+    "letter": letter_pages.letter,
+    "letters/redrive": letter_pages.plan_redrive,
+    "doctor": doctor_pages.findings,
+    "moves": move_pages.moves,
+    "plan": move_pages.plan,
+    "jobs": move_pages.jobs,
+    "embedded": embedded_pages.state,
+    "embedded/explain": embedded_pages.explain,
 }
 """They change nothing, so they are GET."""
 
 WRITES: dict[str, Answer] = {
     "group/reset": group_pages.apply_reset,
     "group/restore": group_pages.plan_restore,
+    "letters/redrive": letter_pages.redrive,
+    "doctor/accept": doctor_pages.accept,
+    "plan/run": move_pages.run,
+    "jobs/stop": move_pages.stop_job,
+    "embedded": embedded_pages.act,
+    "produce": produce_pages.produce,
 }
 
 
@@ -67,6 +92,8 @@ def _session(desk: Desk, rules: Rules, query: Query) -> dict[str, Any]:
         "hides_values": choices.masks.hides_values,
         "has_registry": choices.registry is not None,
         "has_control": choices.control is not None,
+        "has_baseline": choices.baseline is not None,
+        "hides_something": choices.masks.any,
         "every_ms": round(choices.every_s * 1000),
     }
 

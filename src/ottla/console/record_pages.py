@@ -43,7 +43,7 @@ _RAW_BYTES: Final = 16 * 1024
 
 _AS_TEXT: Final = msgspec.json.Encoder(decimal_format="number").encode
 
-_SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch_bytes": 256 * 1024}
+SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch_bytes": 256 * 1024}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def records(desk: Desk, query: Query) -> dict[str, Any]:
     chosen = None if only is None else parse_partitions(only)
     said: list[str] = []
     began = time.monotonic()
-    with desk.cluster(isolation=isolation, **_SMALL_FETCHES) as cluster:
+    with desk.cluster(isolation=isolation, **SMALL_FETCHES) as cluster:
         spans = resolved(cluster, topic, start=begin, until=end, only=chosen, say=said.append)
         keeps_newest = begin.last is not None
         search = _Search(reading, spans, limit=limit, until=began + MOST_SECONDS, keeps_newest=keeps_newest)
@@ -193,7 +193,7 @@ def record(desk: Desk, query: Query) -> dict[str, Any]:
     query.done()
     if partition is None or offset is None:
         raise InputError("found no partition or no offset, wanted both")
-    with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **_SMALL_FETCHES) as cluster:
+    with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
         row = record_at(cluster, topic, partition, offset)
     if row is None:
         raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
@@ -246,7 +246,7 @@ def tail(desk: Desk, query: Query, *, per_second: int, clock: Any = time.monoton
     query.done()
     chosen = None if only is None else parse_partitions(only)
     latest = parse_place("latest", option="from", now_ms=desk.now_ms())
-    with desk.cluster(isolation=Isolation.READ_COMMITTED, **_SMALL_FETCHES) as cluster:
+    with desk.cluster(isolation=Isolation.READ_COMMITTED, **SMALL_FETCHES) as cluster:
         positions = {
             place: first
             for place, (first, _) in resolved(cluster, topic, start=latest, until=None, only=chosen).items()

@@ -3,6 +3,8 @@
 import { get, h, login, patch, Problem, say, useWriteToken } from "./ui.js";
 import { clusterPage, topicPage, topicsPage } from "./pages-topics.js";
 import { groupPage, groupsPage } from "./pages-groups.js";
+import { lettersPage, letterTopicPage } from "./pages-letters.js";
+import { doctorPage, embeddedPage, movesPage } from "./pages-operate.js";
 
 const PAGES = {
   "/": clusterPage,
@@ -10,11 +12,20 @@ const PAGES = {
   "/topic": topicPage,
   "/groups": groupsPage,
   "/group": groupPage,
+  "/letters": lettersPage,
+  "/letters/topic": letterTopicPage,
+  "/doctor": doctorPage,
+  "/moves": movesPage,
+  "/embedded": embeddedPage,
 };
 const MENU = [
   ["/", "Cluster", ["/"]],
   ["/topics", "Topics", ["/topics", "/topic"]],
   ["/groups", "Groups", ["/groups", "/group"]],
+  ["/letters", "Dead letters", ["/letters", "/letters/topic"]],
+  ["/doctor", "Doctor", ["/doctor"]],
+  ["/moves", "Moves", ["/moves"]],
+  ["/embedded", "Embedded", ["/embedded"]],
 ];
 
 let session = null;
@@ -28,7 +39,7 @@ function top_(state) {
     h("div", { class: "brand" }, h("a", { href: "/", onclick: follow("/") }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), "Ottla"),
       h("span", { class: "where", title: session.bootstrap_servers }, session.name),
       h("span", { class: `badge ${session.may_write ? "warn" : ""}` }, session.may_write ? "changes allowed" : "read-only")),
-    h("nav", { "aria-label": "Pages" }, MENU.filter(([path]) => PAGES[path]).map(([path, title, paths]) =>
+    h("nav", { "aria-label": "Pages" }, MENU.filter(([path]) => path !== "/embedded" || session.has_control).map(([path, title, paths]) =>
       h("a", { href: path, onclick: follow(path), "aria-current": shown && paths.includes(shown.path) ? "page" : null }, title))),
     h("form", { class: "find", role: "search", onsubmit: (event) => { event.preventDefault(); go("/topics", { match: document.getElementById("find").value }); } },
       h("input", { id: "find", type: "search", placeholder: "Find a topic  ( / )", "aria-label": "Find a topic", maxlength: "300" })),

@@ -1,6 +1,6 @@
 // Records of a topic: a search within bounds, one record whole, and the topic followed.
 
-import { address, bytes, copy, get, h, number, Problem, visible } from "./ui.js";
+import { address, bytes, copy, get, h, number, post, Problem, say, visible } from "./ui.js";
 
 const MOST_ROWS = 500; // of a tail: older ones go
 const DECODINGS = ["auto", "json", "avro", "protobuf", "text", "hex"];
@@ -19,6 +19,7 @@ export function recordsPart(context, topic, remember) {
   let stream = null;
   let counted = null;
   const opened = new Map();
+  const draft = draftPart(context, topic);
 
   const asked = () => ({ topic, ...chosen });
   const place = (record) => `${record.partition}:${record.offset}`;
@@ -124,6 +125,7 @@ export function recordsPart(context, topic, remember) {
   function view() {
     return [
       form(),
+      draft.view(),
       problem ? h("div", { class: "problem", role: "alert" }, h("strong", null, problem.type), " ", problem.message) : null,
       stream ? h("p", { class: "quiet", role: "status" }, h("span", { class: "dot pulse", "aria-hidden": "true" }), ` following · ${number(counted.scanned)} looked at`, counted.skipped ? ` · ${number(counted.skipped)} passed over, it is too fast to look at each` : "", counted.left_out ? ` · ${number(counted.left_out)} not shown: more than 50 a second` : "") : null,
       found && !stream ? h("p", { class: "quiet", role: "status" },
@@ -141,10 +143,69 @@ export function recordsPart(context, topic, remember) {
       h("button", { type: "button", class: "record", "aria-expanded": String(opened.has(at)), onclick: () => toggle(record) },
         h("span", { class: "at" }, at), h("span", { class: "time" }, record.time ? record.time.replace("T", " ").replace("Z", "") : "no time"),
         h("span", { class: "key" }, text(record, "key")), h("span", { class: "value" }, text(record, "value"))),
-      opened.has(at) ? h("div", { class: "opened" }, whole ? detail(whole, topic) : h("p", { class: "quiet" }, "Reading …")) : null);
+      opened.has(at) ? h("div", { class: "opened" }, whole ? [detail(whole, topic), draft.button(whole)] : h("p", { class: "quiet" }, "Reading …")) : null);
   }
 
   return { begin: async () => { if (!found && !stream && !busy && !problem) await search(); }, view, stop: stopTail };
+}
+
+// A record to write: a new one, or one that was looked at, byte for byte unless it is edited.
+function draftPart(context, topic) {
+  let open = false;
+  let problem = null;
+  let busy = false;
+  let wish = null;
+  const empty = () => ({ key: "", key_base64: undefined, has_key: true, value: "", value_base64: undefined, has_value: true, headers: "[]", partition: "", confirm: "" });
+  const send = async (event) => {
+    event.preventDefault();
+    busy = true;
+    problem = null;
+    context.draw();
+    try {
+      const record = { headers: JSON.parse(wish.headers || "[]") };
+      for (const name of ["key", "value"]) {
+        if (!wish[`has_${name}`]) record[name] = null;
+        else if (wish[`${name}_base64`] !== undefined) record[`${name}_base64`] = wish[`${name}_base64`];
+        else record[name] = wish[name];
+      }
+      if (wish.partition !== "") record.partition = Number(wish.partition);
+      const placed = await post("produce", { topic, record, confirm: wish.confirm });
+      say(`Written: partition ${placed.partition}, offset ${placed.offset}.`);
+      open = false;
+    } catch (error) {
+      if (!(error instanceof Problem) && !(error instanceof SyntaxError)) throw error;
+      problem = error instanceof SyntaxError ? `Headers: wanted a JSON list of {"key": …, "value": …}: ${error.message}` : error.message;
+    }
+    busy = false;
+    context.draw();
+  };
+  const field = (name, title) => h("label", { class: "tall" }, h("span", null, title, " ",
+    h("label", { class: "check" }, h("input", { type: "checkbox", checked: !wish[`has_${name}`], onchange: (event) => { wish[`has_${name}`] = !event.target.checked; context.draw(); } }), "null")),
+    !wish[`has_${name}`] ? null : wish[`${name}_base64`] !== undefined ? h("span", null, `${wish[`${name}_base64`].length} characters of base64 `, h("button", { type: "button", class: "small", onclick: () => { wish[`${name}_base64`] = undefined; context.draw(); } }, "Write text instead"))
+      : h("textarea", { rows: name === "key" ? "1" : "5", value: wish[name], spellcheck: "false", "aria-label": title, oninput: (event) => { wish[name] = event.target.value; } }));
+  return {
+    button: (record) => {
+      if (!context.session.may_write || context.session.hides_something || record.problem || record.key_cut || record.value_cut || record.headers_left_out) return null;
+      return h("p", null, h("button", { type: "button", class: "small", onclick: () => {
+        const plain = (name) => (record[`${name}_as`] === undefined ? record[name] : undefined);
+        const raw = (name) => (record[`${name}_base64`] ?? (record[`${name}_as`] !== undefined && record[`${name}_bytes`] <= 16384 ? record[`${name}_raw`] : undefined));
+        wish = { ...empty(), key: plain("key") ?? "", key_base64: raw("key"), has_key: record.key_bytes !== null, value: plain("value") ?? "", value_base64: raw("value"), has_value: record.value_bytes !== null, headers: JSON.stringify(record.headers), partition: String(record.partition) };
+        open = true;
+        problem = null;
+        context.draw();
+        scrollTo({ top: 0, behavior: "smooth" });
+      } }, "Edit and send again …"));
+    },
+    view: () => !context.session.may_write ? null : !open ? h("p", null, h("button", { type: "button", class: "small", onclick: () => { wish = empty(); open = true; context.draw(); } }, "Produce …"))
+      : h("form", { class: "panel produce", onsubmit: send },
+        h("h2", null, "Produce"),
+        problem ? h("div", { class: "problem", role: "alert" }, problem) : null,
+        field("key", "Key"), field("value", "Value"),
+        h("label", { class: "tall" }, "Headers, as JSON", h("textarea", { rows: "2", value: wish.headers, spellcheck: "false", "aria-label": "Headers", oninput: (event) => { wish.headers = event.target.value; } })),
+        h("div", { class: "fields" }, h("label", null, "Partition", h("input", { type: "text", value: wish.partition, placeholder: "by the key", maxlength: "9", oninput: (event) => { wish.partition = event.target.value.trim(); } })),
+          context.session.asks_name ? h("label", null, `Type ${context.session.name} to agree`, h("input", { type: "text", value: wish.confirm, oninput: (event) => { wish.confirm = event.target.value; } })) : null,
+          h("div", { class: "buttons" }, h("button", { type: "submit", class: "main", disabled: busy }, "Write one record"), h("button", { type: "button", onclick: () => { open = false; context.draw(); } }, "Cancel")))),
+  };
 }
 
 // A key or value on one line.

@@ -113,15 +113,15 @@ def run(
         dirs_are_disks=dirs_are_disks,
     )
     with open_admin(kafka) as admin:
-        moves = _moves_of(admin, file, options, is_new_run=consent)
+        moves = moves_of_file(admin, file, options, is_new_run=consent)
         if not moves:
             say("nothing has to move")
             return
         copied = sum(move.copied for move in moves)
-        _check_throttle(options, moves, said=no_throttle or throttle is not None)
+        check_throttle(options, moves, said=no_throttle or throttle is not None)
         if not consent.agree(f"Move {bytes_text(copied)} in {len(moves):,} partitions?"):
             return
-        with _opened(file, admin, moves) as book, _interruptible(file):
+        with opened(file, admin, moves) as book, _interruptible(file):
             executor = Executor(admin.carry_out, moves, book, options, report=_Telling())
             outcome = executor.run()
     _end(outcome)
@@ -144,7 +144,7 @@ def status(file: Path, kafka: Settings, out: Output) -> None:
     from ottla.admin.placement.journal import read_journal, submitted
 
     with open_admin(kafka) as admin:
-        moves = _moves_of(admin, file, RunOptions(), is_new_run=None)
+        moves = moves_of_file(admin, file, RunOptions(), is_new_run=None)
         lines = read_journal(_journal(file))
         facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
     decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
@@ -195,10 +195,10 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
     with open_admin(kafka) as admin:
         if not _journal(file).exists():
             raise InputError(f"{_journal(file)}: found no journal, so nothing of {file} is under way")
-        moves = _moves_of(admin, file, options, is_new_run=None)
+        moves = moves_of_file(admin, file, options, is_new_run=None)
         if not consent.agree(f"Cancel what is under way of {file}{', and move the rest back' if revert else ''}?"):
             return
-        with _opened(file, admin, moves) as book:
+        with opened(file, admin, moves) as book:
             outcome = Executor(admin.carry_out, moves, book, replace(options, throttle=None)).cancel()
         for refused in outcome.refused:
             say(f"problem: {refused}")
@@ -214,11 +214,11 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
             if each not in outcome.not_done
         )
         aside = file.with_name(f"{file.name}.revert")
-        with _opened(aside, admin, back) as book, _interruptible(file, f"ottla plan cancel {file} --revert"):
+        with opened(aside, admin, back) as book, _interruptible(file, f"ottla plan cancel {file} --revert"):
             _end(Executor(admin.carry_out, back, book, options, report=_Telling()).run())
 
 
-def _moves_of(admin: Admin, file: Path, options: RunOptions, *, is_new_run: Consent | None) -> tuple[Move, ...]:
+def moves_of_file(admin: Admin, file: Path, options: RunOptions, *, is_new_run: Consent | None) -> tuple[Move, ...]:
     """The moves of the file: those of a run that has begun, or what it changes now if nothing speaks against it."""
     from ottla.admin import Part
     from ottla.admin.facts_file import read_bounded
@@ -267,7 +267,8 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) -> None:
+def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) -> None:
+    """InputError for a throttle under which it would never end, and for much to copy with nothing said of one."""
     from ottla.admin.placement.throttling import FREE_BYTES, check_rate, suggested_rate
 
     copied = sum(move.copied for move in moves)
@@ -279,7 +280,7 @@ def _check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool)
 
 
 @contextmanager
-def _opened(file: Path, admin: Admin, moves: tuple[Move, ...]) -> Iterator[Journal]:
+def opened(file: Path, admin: Admin, moves: tuple[Move, ...]) -> Iterator[Journal]:
     """The journal, and before it is written to, the file that leads back."""
     from ottla.admin.facts_file import write_whole
     from ottla.admin.placement.journal import BEGIN, Journal

@@ -1,0 +1,105 @@
+"""What the doctor finds, and what is accepted until a day."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.admin import ClusterFacts
+from ottla.admin.doctor import Baseline, Evidence, all_checks, chosen, examine, load_baseline, without_accepted
+from ottla.admin.doctor.baseline import SCHEMA, Accepted
+from ottla.admin.facts_file import read_bounded, to_json, write_whole
+from ottla.cli.operations.doctor import finding_items, report_fields
+from ottla.console.query import Query
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.console.desk import Desk
+
+_FRESH_MS: Final = 15_000
+_OLD_MS: Final = 15 * 60_000
+_MOST_SHOWN: Final = 1_000
+_MOST_REASON: Final = 500
+
+
+class Looks:
+    """The samples of the doctor: the newest, and the one before it that findings over time are compared with."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: list[ClusterFacts] = []
+
+    def facts(self, desk: Desk, *, fresh: bool) -> list[ClusterFacts]:
+        """The samples, oldest first. One look at a time: a large cluster takes seconds."""
+        with self._lock:
+            now_ms = desk.now_ms()
+            last = self._seen[-1] if self._seen else None
+            if last is None or fresh or now_ms - last.at_ms > _FRESH_MS:
+                parts = set().union(*(check.reads for check in chosen().values() if not check.needs_app))
+                found = desk.admin.facts(parts)
+                kept = [
+                    each
+                    for each in self._seen
+                    if each.cluster_id == found.cluster_id and 0 < found.at_ms - each.at_ms < _OLD_MS
+                ]
+                self._seen = [*kept[:1], found]
+            return list(self._seen)
+
+
+def findings(desk: Desk, query: Query) -> dict[str, Any]:
+    """What is found now, the worst first."""
+    fresh = query.flag("fresh")
+    query.done()
+    seen = desk.looks.facts(desk, fresh=fresh)
+    report = examine(Evidence(facts=seen[-1], earlier=seen[:-1]))
+    if desk.choices.baseline is not None and desk.choices.baseline.exists():
+        report = without_accepted(report, _baseline(desk), today=dt.datetime.now(dt.UTC).date())
+    items = finding_items(report)
+    fields = report_fields(report, seen[-1])
+    return {
+        "schema": "ottla.doctor/1",
+        "age_ms": max(0, desk.now_ms() - seen[-1].at_ms),
+        "has_baseline": desk.choices.baseline is not None,
+        "counts": {
+            str(severity): sum(1 for each in items if each["severity"] == severity)
+            for severity in ("error", "warning", "note")
+        },
+        "left_out": max(0, len(items) - _MOST_SHOWN),
+        "items": items[:_MOST_SHOWN],
+        **fields,
+        "accepted": fields["accepted"][:_MOST_SHOWN],
+    }
+
+
+def accept(desk: Desk, query: Query) -> dict[str, Any]:
+    """Accept a finding until a day: an entry of the baseline file."""
+    id_ = query.needed("id")
+    subject = query.needed("subject")
+    reason = query.text("reason", most=_MOST_REASON)
+    until = query.text("until", most=20)
+    query.done()
+    path = desk.choices.baseline
+    if path is None:
+        raise InputError("there is no file to write it to: start the console with --baseline FILE")
+    if id_ not in all_checks():
+        raise InputError(f"id: found {id_[:20]!r}, wanted that of a check")
+    if reason is None or not reason.strip():
+        raise InputError("reason: found nothing, wanted why it is accepted")
+    try:
+        day = dt.date.fromisoformat(until or "")
+    except ValueError:
+        raise InputError(f"until: found {until!r}, wanted a date as in 2027-01-31") from None
+    with desk.files:
+        known = _baseline(desk) if path.exists() else Baseline(accepted=())
+        others = tuple(each for each in known.accepted if (each.id, each.subject) != (id_, subject))
+        entry = Accepted(id=id_, subject=subject, reason=reason, until=day.isoformat())
+        desk.audit("doctor.accept", f"{id_} {subject}", after={"reason": reason, "until": entry.until})
+        write_whole(path, to_json(SCHEMA, Baseline(accepted=(*others, entry))))
+    return {"schema": "ottla.console.accepted/1", "id": id_, "subject": subject, "until": entry.until}
+
+
+def _baseline(desk: Desk) -> Baseline:
+    path = desk.choices.baseline
+    assert path is not None
+    return load_baseline(read_bounded(path), source=str(path))

@@ -1,0 +1,245 @@
+"""Dead letters: by cause, one beside the record it came from, and a redrive that is counted before it is done."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.admin.read import is_dead_letter_name
+from ottla.cli.records.letter_reading import record_at, topic_items
+from ottla.cli.records.letters import Summary, short, when
+from ottla.cli.records.reading import read_blocks, size_of
+from ottla.cli.records.spans import parse_place, resolved
+from ottla.config import security_of
+from ottla.console.desk import Desk, Shown
+from ottla.console.jobs import Job
+from ottla.console.query import Query
+from ottla.console.record_pages import MOST_SECONDS, SMALL_FETCHES, reading_of, whole_record
+from ottla.errors import InputError, OttlaError
+from ottla.failures.foreign import DeadLetterView, describe_dead_letter
+from ottla.failures.redrive import Redrive
+from ottla.failures.selection import DeadLetterFilter
+from ottla.sync.admin.redrive import RedriveReport
+from ottla.sync.admin.redrive import redrive as send_back
+from ottla.wire_client.ranges import Isolation
+
+_KINDS: Final = ("", "malformed", "invalid", "failed", "expired")
+_NEWEST: Final = 50
+_DRY_RUN_S: Final = 20.0
+_MOST_DESTINATIONS: Final = 1_000
+_LONGEST_TRACE: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish(Shown):
+    """A redrive that somebody was shown. `origins` are the topics it goes to, and no other."""
+
+    topic: str
+    wanted: DeadLetterFilter
+    to_topic: str | None
+    origins: Collection[str]
+    total: int
+
+
+def topics(desk: Desk, query: Query) -> dict[str, Any]:
+    """Every topic that is named as dead letter topics are, with how many letters it has at most."""
+    query.done()
+    names = sorted(each.name for each in desk.seen().facts.topics if is_dead_letter_name(each.name))
+    with desk.cluster() as cluster:
+        return {"schema": "ottla.dlq.topics/1", "items": topic_items(cluster, names)}
+
+
+def letters(desk: Desk, query: Query) -> dict[str, Any]:
+    """The letters of a topic by cause, and the newest of them; of as many as fit in the time of a search."""
+    topic = query.needed("name")
+    start = query.text("from", "earliest") or "earliest"
+    found = Summary(last=_NEWEST, wanted=_filter(query))
+    query.done()
+    now_ms = desk.now_ms()
+    until = time.monotonic() + MOST_SECONDS
+    scanned = 0
+    with desk.cluster(**SMALL_FETCHES) as cluster:
+        end = parse_place("latest", option="until", now_ms=now_ms)
+        begin = parse_place(start, option="from", now_ms=now_ms)
+        spans = resolved(cluster, topic, start=begin, until=end, only=None)
+        with closing(read_blocks(cluster, spans)) as blocks:
+            for block in blocks:
+                if block is not None:
+                    found.add_block(block)
+                    scanned += len(block.rows)
+                if time.monotonic() >= until:
+                    break
+    newest = [each if not desk.masks.any else {**each, "message": ""} for each in found.newest()]
+    return {
+        "schema": "ottla.dlq.list/1",
+        "topic": topic,
+        "letters": found.letters,
+        "others": found.others,
+        "scanned": scanned,
+        "total": size_of(spans),
+        "items": list(found.by_cause()),
+        "newest": newest[::-1],
+    }
+
+
+def letter(desk: Desk, query: Query) -> dict[str, Any]:
+    """One letter, and the record that it was, if its topic still has it."""
+    topic = query.needed("name")
+    partition = query.number("partition", None, least=0, most=2**31 - 1)
+    offset = query.number("offset", None, least=0, most=2**63 - 1)
+    reading = reading_of(desk, query, filters=False)
+    query.done()
+    if partition is None or offset is None:
+        raise InputError("found no partition or no offset, wanted both")
+    with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
+        row = record_at(cluster, topic, partition, offset)
+        if row is None:
+            raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
+        view = describe_dead_letter(row[4])
+        if view is None:
+            raise InputError(f"{topic}: the record at {partition}:{offset} has no dead letter headers")
+        origin: dict[str, Any] | None = None
+        why = "its headers do not say where it came from"
+        if view.topic is not None and view.partition is not None and view.offset is not None:
+            why = f"{view.origin} is not in its topic any more"
+            try:
+                there = record_at(cluster, view.topic, view.partition, view.offset)
+                if there is not None:
+                    origin = whole_record(reading, view.topic, view.partition, there)
+            except OttlaError as error:
+                why = str(error)
+    return {
+        "schema": "ottla.console.letter/1",
+        "why": _why(view, hides=desk.masks.any),
+        "letter": whole_record(reading, topic, partition, row),
+        "origin": origin,
+        "no_origin": None if origin is not None else why,
+    }
+
+
+def _why(view: DeadLetterView, *, hides: bool) -> dict[str, Any]:
+    """What the headers say. A message may quote the record, so it is left out where something is masked."""
+    return {
+        "came_from": view.origin,
+        "kind": view.kind,
+        "family": view.family,
+        "error": view.error_type,
+        "message": None if hides or view.message is None else short(view.message),
+        "attempts": view.attempts,
+        "group": view.group,
+        "first_failure": when(view.first_failure_ms),
+        "dead_lettered": when(view.dead_lettered_ms),
+        "stack_trace": None if hides or view.stack_trace is None else view.stack_trace[:_LONGEST_TRACE],
+        "not_in_it": view.omitted,
+    }
+
+
+def plan_redrive(desk: Desk, query: Query) -> dict[str, Any]:
+    """A dry run: how many letters would be sent where. Sends nothing and remembers nothing."""
+    topic = query.needed("name")
+    wanted = _filter(query)
+    to_topic = query.text("to", most=300)
+    query.done()
+    to: Counter[str] = Counter()
+    until = time.monotonic() + _DRY_RUN_S
+
+    def count(record: Redrive) -> None:
+        to[record.topic] += 1
+        if len(to) > _MOST_DESTINATIONS:
+            raise InputError(f"{topic}: its headers name more than {_MOST_DESTINATIONS:,} topics: choose one by origin")
+        if time.monotonic() > until:
+            raise InputError(f"{topic}: more letters than can be counted in {_DRY_RUN_S:g} s: filter them")
+
+    report = send_back(
+        desk.kafka["bootstrap.servers"],
+        topic,
+        settings=security_of(desk.kafka),
+        wanted=wanted,
+        to_topic=to_topic,
+        is_dry_run=True,
+        on_redrive=count,
+    )
+    wish = Wish(topic=topic, wanted=wanted, to_topic=to_topic, origins=frozenset(to), total=report.redriven)
+    return {
+        "schema": "ottla.console.redrive/1",
+        "topic": topic,
+        "plan": desk.plans.keep(wish) if report.redriven else None,
+        "to": [{"topic": name, "letters": number} for name, number in to.most_common()],
+        **_counts(report),
+    }
+
+
+def redrive(desk: Desk, query: Query) -> dict[str, Any]:
+    """Send the letters that were counted, to the topics that were shown and no others."""
+    number = query.number("plan", None, least=1, most=2**53)
+    per_second = query.number("per_second", None, least=1, most=1_000_000)
+    limit = query.number("limit", None, least=1, most=2**53)
+    typed = query.text("confirm")
+    query.done()
+    desk.agree(typed)
+    wish = desk.plans.take(number, Wish)
+    origins = wish.origins if wish.to_topic is None else None
+
+    def work(job: Job) -> None:
+        def stopped() -> None:
+            if job.stop.is_set():
+                raise KeyboardInterrupt  # what was sent until then is acknowledged and remembered
+
+        sent = 0
+
+        def count(_record: Redrive) -> None:
+            nonlocal sent
+            sent += 1
+            job.progress = {**job.progress, "sent": sent, "total": wish.total}
+            stopped()
+
+        def seen(looked_at: int, of: int) -> None:
+            job.progress = {**job.progress, "seen": looked_at, "of": of}
+            stopped()
+
+        report = send_back(
+            desk.kafka["bootstrap.servers"],
+            wish.topic,
+            settings=security_of(desk.kafka),
+            wanted=wish.wanted,
+            to_topic=wish.to_topic,
+            origins=origins,
+            per_second=per_second,
+            limit=limit,
+            on_redrive=count,
+            on_seen=seen,
+            sleep=lambda seconds: None if not job.stop.wait(seconds) else stopped(),
+        )
+        job.progress = {"sent": report.redriven, "total": report.redriven, **_counts(report)}
+
+    desk.audit(
+        "dlq.redrive",
+        wish.topic,
+        before={"letters": wish.total, "filter": wish.wanted.label},
+        after={"to": wish.to_topic or sorted(wish.origins), "per_second": per_second, "limit": limit},
+    )
+    return desk.jobs.begin("redrive", wish.topic, work).item()
+
+
+def _counts(report: RedriveReport) -> dict[str, Any]:
+    return {
+        "redriven": report.redriven,
+        "filtered": report.filtered,
+        "homeless": report.homeless,
+        "refused": report.refused,
+        "first_refusal": report.first_refusal,
+        "gone": report.gone,
+    }
+
+
+def _filter(query: Query) -> DeadLetterFilter:
+    return DeadLetterFilter(
+        kind=query.one_of("kind", _KINDS, "") or None,
+        origin_topic=query.text("origin", most=300),
+        error=query.text("error", most=500),
+        group=query.text("group", most=500),
+    )

@@ -1,0 +1,199 @@
+"""Moves: what is under way, plans by bytes before anything moves, and one that is carried out here."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.admin import ClusterFacts
+from ottla.admin.placement import planners
+from ottla.admin.placement.executor import Executor, Progress, RunOptions
+from ottla.admin.placement.modelling import model_of
+from ottla.admin.placement.plan import Plan
+from ottla.admin.placement.plan_file import dump_plan
+from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, opened
+from ottla.cli.operations.plan.make import parse_ids
+from ottla.cli.operations.plan.showing import move_items, plan_fields, summary_line
+from ottla.cli.shared.amounts import bytes_of, moment
+from ottla.cli.shared.consent import Consent
+from ottla.console.cluster_pages import matcher
+from ottla.console.desk import Desk, Shown, state_of
+from ottla.console.jobs import Job, Stopped
+from ottla.console.query import Query
+from ottla.errors import InputError
+from ottla.records import TopicPartition
+
+_KINDS: Final = ("rebalance", "leaders", "dirs", "add-brokers", "remove-brokers")
+_SEARCH_S: Final = 10.0
+_MOST_SHOWN: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPlan(Shown):
+    """A plan that somebody looks at."""
+
+    plan: Plan
+
+
+def moves(desk: Desk, query: Query) -> dict[str, Any]:
+    """Reassignments under way, whoever began them, and what this console carries out."""
+    query.done()
+    seen = desk.seen()
+    copied = _copied(seen.facts)
+    before = {} if seen.before is None else _copied(seen.before)
+    seconds = 0.0 if seen.before is None else (seen.facts.at_ms - seen.before.at_ms) / 1000
+    items = []
+    for move in seen.facts.moves[:_MOST_SHOWN]:
+        place = TopicPartition(move.topic, move.partition)
+        wanted = seen.facts.partition_bytes.get(place, 0)
+        done = min((copied.get((place, broker), 0) for broker in move.adding), default=wanted)
+        earlier = min((before.get((place, broker), 0) for broker in move.adding), default=wanted)
+        rate = (done - earlier) / seconds if seconds > 0 and done > earlier else None
+        items.append(
+            {
+                "topic": move.topic,
+                "partition": move.partition,
+                "replicas": list(move.replicas),
+                "adding": list(move.adding),
+                "removing": list(move.removing),
+                "copied": min(done, wanted),
+                "bytes": wanted,
+                "bytes_per_second": None if rate is None else round(rate),
+            }
+        )
+    return {
+        "schema": "ottla.console.moves/1",
+        "state": state_of(seen),
+        "total": len(seen.facts.moves),
+        "items": items,
+        "jobs": desk.jobs.items(),
+        "brokers": sorted(seen.facts.broker_ids),
+    }
+
+
+def plan(desk: Desk, query: Query) -> dict[str, Any]:
+    """A plan with the brokers before and after. Nothing moves."""
+    kind = query.one_of("kind", _KINDS, "rebalance")
+    brokers = query.text("brokers", most=1_000)
+    wanted = matcher(query.text("topics", most=300))
+    query.done()
+    seen = desk.seen(fresh=True)
+    model = model_of(seen.facts, rates=seen.rates, may_move=wanted)
+    until = time.monotonic() + _SEARCH_S
+    ids = None if brokers is None else parse_ids(brokers)
+    if kind in ("add-brokers", "remove-brokers") and not ids:
+        raise InputError(
+            f"brokers: found none, wanted those to {'fill' if kind == 'add-brokers' else 'empty'}, as in 4,5"
+        )
+
+    def expired() -> bool:
+        return time.monotonic() >= until
+
+    if kind == "add-brokers":
+        found = planners.add_brokers(model, ids or (), expired=expired)
+    elif kind == "remove-brokers":
+        found = planners.remove_brokers(model, ids or (), expired=expired)
+    elif kind == "dirs":
+        found = planners.spread_dirs(model, ids, expired=expired)
+    elif kind == "leaders":
+        found = planners.balance_leaders(model, expired=expired)
+    else:
+        found = planners.rebalance(model, expired=expired)
+    items = list(move_items(found))
+    return {
+        "schema": f"ottla.plan.{found.kind}/1",
+        "plan": desk.plans.keep(ShownPlan(found)) if items else None,
+        "summary": summary_line(found),
+        "is_cut_short": found.is_cut_short,
+        **plan_fields(found),
+        "total": len(items),
+        "items": items[:_MOST_SHOWN],
+    }
+
+
+def run(desk: Desk, query: Query) -> dict[str, Any]:
+    """Write the plan to a file in the folder, and carry it out; the command line goes on with the same file."""
+    number = query.number("plan", None, least=1, most=2**53)
+    throttle = query.text("throttle", most=30)
+    only_write = query.flag("only_write")
+    typed = query.text("confirm")
+    query.done()
+    desk.agree(typed)
+    found = desk.plans.take(number, ShownPlan).plan
+    options = RunOptions(throttle=None if throttle is None else bytes_of("throttle", throttle))
+    at = re.sub(r"[-:.]", "", moment(desk.now_ms()) or "")
+    path = desk.choices.folder / f"{found.kind}-{at}.json"
+    if path.exists():
+        raise InputError(f"{path}: it exists; a plan is never written over")
+    check_throttle(options, tuple(found.moves), said=throttle is not None)
+    desk.audit(
+        "plan.write" if only_write else "plan.run",
+        path.name,
+        before={f"{each.topic}-{each.partition}": list(each.old) for each in found.moves[:_MOST_SHOWN]},
+        after={f"{each.topic}-{each.partition}": list(each.new) for each in found.moves[:_MOST_SHOWN]},
+    )
+    desk.write_file(path, dump_plan(found))
+    command = f"ottla plan run {path.name}"
+    if only_write:
+        return {"schema": "ottla.console.plan-file/1", "file": str(path), "command": command, "job": None}
+
+    def work(job: Job) -> None:
+        def report(progress: Progress) -> None:
+            job.progress = {
+                "done": progress.done,
+                "moves": progress.moves,
+                "copied": progress.copied,
+                "bytes": progress.bytes,
+                "bytes_per_second": None if progress.rate is None else round(progress.rate),
+                "left_s": None if progress.left_s is None else round(progress.left_s),
+                "problem": progress.problem,
+                "waits": [f"{each.move.place}: {each.why}" for each in progress.statuses if each.why][:5],
+                "file": str(path),
+            }
+            if job.stop.is_set():
+                raise Stopped
+
+        with desk.command():
+            wanted = moves_of_file(desk.admin, path, options, is_new_run=Consent(is_dry_run=False, yes=True))
+            if not wanted:
+                return
+            with opened(path, desk.admin, wanted) as book:
+                try:
+                    outcome = Executor(desk.admin.carry_out, wanted, book, options, report=report).run()
+                except Stopped:
+                    outcome = Executor(desk.admin.carry_out, wanted, book, options).cancel()
+                    job.progress = {**job.progress, "refused": list(outcome.refused)}
+                    raise
+        if not outcome.is_complete:
+            left = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done[:5]]
+            raise InputError("; ".join([*left, *outcome.throttles_left]) or "not all of it was done")
+
+    job = desk.jobs.begin("plan", path.name, work)
+    return {"schema": "ottla.console.plan-file/1", "file": str(path), "command": command, "job": job.item()}
+
+
+def jobs(desk: Desk, query: Query) -> dict[str, Any]:
+    """What this console carries out, and what it has."""
+    query.done()
+    return {"schema": "ottla.console.jobs/1", "items": desk.jobs.items()}
+
+
+def stop_job(desk: Desk, query: Query) -> dict[str, Any]:
+    """Stop one. Of a plan, what is under way is cancelled and its throttles are taken away."""
+    number = query.number("id", None, least=1, most=2**53)
+    query.done()
+    if number is None:
+        raise InputError("id: found none, wanted that of a job")
+    job = desk.jobs.stop(number)
+    desk.audit("job.stop", f"{job.kind} {job.subject}")
+    return job.item()
+
+
+def _copied(facts: ClusterFacts) -> dict[tuple[TopicPartition, int], int]:
+    """The bytes of each replica on each broker."""
+    return {
+        (TopicPartition(replica.topic, replica.partition), broker.id): replica.bytes
+        for broker, _, replica in facts.replicas()
+    }
