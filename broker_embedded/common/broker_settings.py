@@ -97,6 +97,9 @@ class BrokerConfig:
     # --- topics
     auto_create_topics_enable: bool = setting(_BOOLEAN, True, "create a topic when a client asks for its metadata")
     delete_topic_enable: bool = setting(_BOOLEAN, True, "whether DeleteTopics is answered")
+    cordoned_log_dirs: tuple[str, ...] = setting(
+        _LIST, (), "log directories that get no new replicas (KIP-1066); * is all of them", update=_BROKER
+    )
     num_partitions: int = setting(_INT, 1, "partitions of an auto-created topic", check=at_least(1), update=_CLUSTER)
     default_replication_factor: int = setting(_INT, 1, "replicas of an auto-created topic", check=at_least(1))
     min_insync_replicas: int = setting(_INT, 1, "default of the topic setting", check=at_least(1), update=_CLUSTER)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.facts import fact
+from broker_embedded.controller.features import NETWORKS_IN_ACLS, has_networks_in_acls
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import (
     ANYBODY,
@@ -16,6 +17,7 @@ from broker_embedded.metadata.acls import (
     AclResource,
     PatternType,
     Permission,
+    network_of,
 )
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import AccessControlEntry, MetadataRecord, RemoveAccessControlEntry
@@ -51,6 +53,7 @@ def create(
     for each in wanted:
         try:
             acl = _checked(each)
+            _check_host(image, acl.host)
         except BrokerError as error:
             outcomes.append(error)
             continue
@@ -102,6 +105,21 @@ def _checked(wanted: NewAcl) -> Acl:
     if not (kind and colon and name):
         raise _invalid(f"principal: found {acl.principal!r}, wanted KIND:NAME, as in User:alice or {ANYBODY}")
     return acl
+
+
+def _check_host(image: ClusterImage, host: str) -> None:
+    """An address is taken as it is, as by Kafka; a network has to be one."""
+    if not host:
+        raise _invalid("Host pattern cannot be null or empty")
+    if "/" not in host:
+        return
+    if not has_networks_in_acls(image):
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"CIDR-based ACL host patterns require metadata version {NETWORKS_IN_ACLS} (4.4-IV1) or higher.",
+        )
+    if network_of(host) is None:
+        raise _invalid(f"Invalid CIDR notation '{host}': wanted ADDRESS/BITS, as in 10.0.0.0/8 or fd00::/8")
 
 
 def _invalid(message: str) -> BrokerError:

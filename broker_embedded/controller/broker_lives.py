@@ -107,6 +107,8 @@ class BrokerLives:
         if heartbeat.offline_log_dirs:
             image = image_after(image, records)
             records += brokers.take_directories_offline(image, node, heartbeat.offline_log_dirs, config=self._config)
+        if heartbeat.cordoned_log_dirs is not None:
+            records += brokers.cordon_directories(image, node, heartbeat.cordoned_log_dirs)
         reply = HeartbeatReply(
             is_caught_up=is_caught_up,
             is_fenced=after in (ControlState.FENCED, ControlState.SHUTDOWN_NOW),

@@ -61,6 +61,7 @@ def register(
             broker_epoch=before.epoch,
             fenced=before.fenced,
             in_controlled_shutdown=before.in_controlled_shutdown,
+            cordoned_log_dirs=before.cordoned_log_dirs or None,
         )
         return [again]
     if has_session and not before.in_controlled_shutdown:
@@ -159,3 +160,11 @@ def take_directories_offline(
     change = BrokerRegistrationChange(broker_id=node, broker_epoch=broker.epoch, log_dirs=online)
     after = image_after(image, [change])
     return [change, *elections.remove_failed_replicas(after, node, set(offline), config=config)]
+
+
+def cordon_directories(image: ClusterImage, node: int, cordoned: Sequence[bytes]) -> list[MetadataRecord]:
+    """What a broker says of its log directories: those that get no new replicas (KIP-1066)."""
+    broker = image.brokers[node]
+    if not features.has_cordoned_log_dirs(image) or sorted(cordoned) == sorted(broker.cordoned_log_dirs):
+        return []
+    return [BrokerRegistrationChange(broker_id=node, broker_epoch=broker.epoch, cordoned_log_dirs=tuple(cordoned))]

@@ -14,6 +14,7 @@ from broker_embedded.common.config import (
 )
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.group_bounds import check_group_settings
+from broker_embedded.controller.features import CORDONED_LOG_DIRS, has_cordoned_log_dirs
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord, ResourceType, SetConfig
@@ -77,6 +78,7 @@ _WRONG_VALUE = {
     ResourceType.GROUP: ErrorCode.INVALID_CONFIG,
 }
 """What Kafka answers for a value that a setting cannot have."""
+CORDONED = "cordoned.log.dirs"
 _OF_THE_NODE = frozenset({"node.id", "broker.id", "process.roles", "listeners", "advertised.listeners", "log.dirs"})
 """What is decided when a node starts, without a definition of its own."""
 
@@ -91,6 +93,11 @@ def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definit
     if change.resource_type is ResourceType.BROKER:
         if name and (not name.isdecimal() or int(name) not in image.brokers):
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}")
+        if not has_cordoned_log_dirs(image) and any(each == CORDONED for each, _, _ in change.operations):
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG,
+                f"{CORDONED} can be set from metadata.version {CORDONED_LOG_DIRS} (4.3-IV0) on",
+            )
         fixed = [setting for setting, _, _ in change.operations if _is_fixed(setting)]
         if fixed:
             raise BrokerError(

@@ -3,8 +3,8 @@
 A level is finalized only if every registered broker supports it; a broker that does not support a finalized level is
 not let in. `eligible.leader.replicas.version` is not among them: see `partition_change` for the rules that hold here.
 
-`metadata.version` ends where Kafka adds what is not there: cordoned log directories (4.3-IV0, KIP-1066), networks in
-ACLs (4.4-IV1), controllers that are unregistered (4.4-IV2).
+`metadata.version` goes as far as Kafka 4.4. What its newest levels allow, and what is refused below them: cordoned log
+directories (KIP-1066), networks as hosts of ACLs, and controllers that are unregistered.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED = (
     SupportedFeature(name=GROUP_VERSION, min_level=0, max_level=1),
-    SupportedFeature(name=METADATA_VERSION, min_level=7, max_level=29),  # 3.3-IV3 to 4.2-IV1
+    SupportedFeature(name=METADATA_VERSION, min_level=7, max_level=33),  # 3.3-IV3 to 4.4-IV2
     SupportedFeature(name=TRANSACTION_VERSION, min_level=0, max_level=2),
 )
+CORDONED_LOG_DIRS, NETWORKS_IN_ACLS, UNREGISTERED_CONTROLLERS = 30, 32, 33
+"""Levels of metadata.version: 4.3-IV0, 4.4-IV1, 4.4-IV2."""
 _SUPPORTED = {feature.name: feature for feature in SUPPORTED}
 
 
@@ -52,6 +54,18 @@ def initial_levels(image: ClusterImage) -> list[MetadataRecord]:
     if METADATA_VERSION in image.features:
         return []
     return [SetFeatureLevel(name=feature.name, level=feature.max_level) for feature in SUPPORTED]
+
+
+def has_cordoned_log_dirs(image: ClusterImage) -> bool:
+    return image.features.get(METADATA_VERSION, 0) >= CORDONED_LOG_DIRS
+
+
+def has_networks_in_acls(image: ClusterImage) -> bool:
+    return image.features.get(METADATA_VERSION, 0) >= NETWORKS_IN_ACLS
+
+
+def has_unregistered_controllers(image: ClusterImage) -> bool:
+    return image.features.get(METADATA_VERSION, 0) >= UNREGISTERED_CONTROLLERS
 
 
 def check_supported(image: ClusterImage, broker: RegisterBroker) -> None:

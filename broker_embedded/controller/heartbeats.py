@@ -35,6 +35,8 @@ class Heartbeat:
     want_fence: bool = False
     want_shut_down: bool = False
     offline_log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    """Those that shall get no new replicas; None if the broker does not say."""
 
 
 @fact

@@ -17,7 +17,8 @@ from ottla_wire.protocol import ErrorCode
 
 def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
     """Replicas of each new partition, the preferred leader first."""
-    usable = [broker for broker in image.brokers.values() if not broker.in_controlled_shutdown]
+    present = [broker for broker in image.brokers.values() if not broker.in_controlled_shutdown]
+    usable = [broker for broker in present if broker.takes_replicas]
     live = sorted(broker.broker_id for broker in usable if not broker.fenced)
     fenced = sorted(broker.broker_id for broker in usable if broker.fenced)
     if replication_factor > len(usable):
@@ -25,10 +26,14 @@ def place(image: ClusterImage, *, partitions: int, replication_factor: int) -> l
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of"
             f" {replication_factor} cannot be reached because only {len(usable)} broker(s) are registered"
-            + (f", {len(fenced)} of them fenced." if fenced else "."),
+            + (f", {len(fenced)} of them fenced" if fenced else "")
+            + (f"; {len(present) - len(usable)} more have all log directories cordoned." if present != usable else "."),
         )
     if not live:
-        raise BrokerError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced: nobody could lead")
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned: nobody could lead",
+        )
     racks = {broker.broker_id: broker.rack for broker in usable}
     leads = {broker: image.leader_counts.get(broker, 0) for broker in live}
     holds: Counter[int] = Counter()

@@ -171,6 +171,8 @@ def _problem_with(image: ClusterImage, replicas: Sequence[int]) -> str | None:
     for index, broker in enumerate(replicas):
         if broker not in image.brokers:
             return f"broker {broker}, but no such broker is registered."
+        if not image.brokers[broker].takes_replicas:
+            return f"broker {broker}, but all its log directories are cordoned."
         if broker in replicas[:index]:
             return f"the broker {broker} more than once."
     return None

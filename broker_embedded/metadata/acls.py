@@ -6,6 +6,8 @@ Numbers are those of the wire and of the metadata log. What an ACL means to a re
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from broker_embedded.common.facts import fact
 
@@ -64,6 +66,18 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
+@lru_cache(maxsize=4096)
+def network_of(host: str) -> IPv4Network | IPv6Network | None:
+    """The network that an ACL names as its host, ADDRESS/BITS; None if it names none. Further bits count nothing."""
+    _, slash, bits = host.partition("/")
+    if not slash or not bits.isdecimal() or not bits.isascii() or len(bits) > 3 or "%" in host:
+        return None
+    try:
+        return ip_network(host, strict=False)
+    except ValueError:
+        return None
+
+
 @fact
 class Acl:
     """A principal, coming from a host, may or may not do something to the resources that a pattern matches."""
@@ -75,6 +89,20 @@ class Acl:
     host: str
     operation: AclOperation
     permission: Permission
+
+    def is_from(self, host: str) -> bool:
+        """Whether it concerns who comes from an address."""
+        if self.host in (WILDCARD, host):
+            return True
+        network = network_of(self.host) if "/" in self.host else None
+        return network is not None and _is_within(host, network)
+
+
+def _is_within(host: str, network: IPv4Network | IPv6Network) -> bool:
+    try:
+        return ip_address(host) in network
+    except ValueError:
+        return False
 
 
 @fact

@@ -97,6 +97,7 @@ class MetadataDelta:
             features=record.features,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
+            cordoned_log_dirs=record.cordoned_log_dirs or (),
         )
         self._brokers = {**self._brokers, record.broker_id: image}
         self.brokers_changed = True
@@ -113,6 +114,8 @@ class MetadataDelta:
             changes["in_controlled_shutdown"] = True
         if record.log_dirs is not None:
             changes["log_dirs"] = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            changes["cordoned_log_dirs"] = record.cordoned_log_dirs
         image = replace(self._brokers[record.broker_id], **changes)
         self._brokers = {**self._brokers, record.broker_id: image}
         self.brokers_changed = True

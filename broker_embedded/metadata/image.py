@@ -44,6 +44,12 @@ class BrokerImage:
     features: tuple[SupportedFeature, ...] = ()
     fenced: bool = False
     in_controlled_shutdown: bool = False
+    cordoned_log_dirs: tuple[bytes, ...] = ()
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether a new replica may be placed here: not if all its log directories are cordoned (KIP-1066)."""
+        return not self.log_dirs or any(each not in self.cordoned_log_dirs for each in self.log_dirs)
 
     @property
     def is_active(self) -> bool:

@@ -64,6 +64,8 @@ class RegisterBroker:
     features: tuple[SupportedFeature, ...] = ()
     fenced: bool = False
     in_controlled_shutdown: bool = False
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    """Those that get no new replicas (KIP-1066); None until the broker has said which."""
 
 
 @fact
@@ -83,6 +85,7 @@ class BrokerRegistrationChange:
     fenced: bool | None = None
     in_controlled_shutdown: bool = False
     log_dirs: tuple[bytes, ...] | None = None
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
 
 
 @fact

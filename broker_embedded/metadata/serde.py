@@ -58,7 +58,7 @@ def _write_register(record: RegisterBroker) -> Encoded:
     endpoint = {"name": "PLAINTEXT", "host": record.host, "port": record.port, "security_protocol": _PLAINTEXT}
     return (
         "RegisterBrokerRecord",
-        3,
+        3 if record.cordoned_log_dirs is None else 4,  # 4 since metadata.version 4.3-IV0
         {
             "broker_id": record.broker_id,
             "incarnation_id": record.incarnation_id,
@@ -76,6 +76,7 @@ def _write_register(record: RegisterBroker) -> Encoded:
             "fenced": record.fenced,
             "in_controlled_shutdown": record.in_controlled_shutdown,
             "log_dirs": list(record.log_dirs),
+            "cordoned_log_dirs": None if record.cordoned_log_dirs is None else list(record.cordoned_log_dirs),
         },
     )
 
@@ -96,7 +97,14 @@ def _read_register(message: Message) -> RegisterBroker:
         fenced=message.fenced,
         in_controlled_shutdown=message.in_controlled_shutdown,
         log_dirs=tuple(message.log_dirs),
+        cordoned_log_dirs=_cordoned(message),
     )
+
+
+def _cordoned(message: Message) -> tuple[bytes, ...] | None:
+    """None also in the older versions of the records, where the field reads as an empty tuple and not as a list."""
+    found = message.cordoned_log_dirs
+    return tuple(found) if isinstance(found, list) else None
 
 
 def _write_registration_change(record: BrokerRegistrationChange) -> Encoded:
@@ -108,7 +116,10 @@ def _write_registration_change(record: BrokerRegistrationChange) -> Encoded:
     }
     if record.log_dirs is not None:
         body["log_dirs"] = list(record.log_dirs)
-    return "BrokerRegistrationChangeRecord", 2, body
+    if record.cordoned_log_dirs is None:
+        return "BrokerRegistrationChangeRecord", 2, body
+    body["cordoned_log_dirs"] = list(record.cordoned_log_dirs)
+    return "BrokerRegistrationChangeRecord", 3, body
 
 
 def _read_registration_change(message: Message) -> BrokerRegistrationChange:
@@ -119,6 +130,7 @@ def _read_registration_change(message: Message) -> BrokerRegistrationChange:
         in_controlled_shutdown=message.in_controlled_shutdown > 0,
         # As in Kafka, no directories and no change of them look the same: a broker always has one.
         log_dirs=tuple(message.log_dirs) or None,
+        cordoned_log_dirs=_cordoned(message),
     )
 
 

@@ -60,6 +60,8 @@ class LogDirMoves:
         if parent(partition.log.directory) == path:
             self.cancel(partition)
             return
+        if path in self._logs.cordoned_dirs:
+            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned: it gets no new replicas")
         future = self._logs.future(partition.log)
         if future is None or parent(future.directory) != path:
             self._logs.start_move(partition.log, path)

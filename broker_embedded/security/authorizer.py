@@ -171,7 +171,7 @@ class Rights:
 
 
 def _is_of(acl: Acl, principal: str, host: str) -> bool:
-    return acl.principal in (principal, ANYBODY) and acl.host in (host, WILDCARD)
+    return acl.principal in (principal, ANYBODY) and acl.is_from(host)
 
 
 def _covers(acl: Acl, operation: AclOperation) -> bool:

@@ -114,6 +114,8 @@ class Broker:
             rack=config.broker_rack,
             log_dirs=log_dir_ids,
         )
+        self._directory_ids = dict(zip(logs.dirs, log_dir_ids, strict=False))
+        self._cordon()
         self.replicas = ReplicaManager(
             node_id=node_id,
             config=config,
@@ -127,7 +129,7 @@ class Broker:
         )
         self.log_dir_reports = LogDirReports(
             node_id=node_id,
-            directory_ids=dict(zip(logs.dirs, log_dir_ids, strict=False)),
+            directory_ids=self._directory_ids,
             logs=logs,
             metadata=self.metadata,
             controller=self.controller_channel,
@@ -261,6 +263,20 @@ class Broker:
             log.warning("broker %d: %s; the dynamic settings stay as they were", self.node_id, error)
             return
         self.replicas.reconfigure_all(self.config)
+        self._cordon()
+
+    def _cordon(self) -> None:
+        """Which log directories get no new replicas (KIP-1066): known here, and told to the controller."""
+        unknown = self.logs.cordon(self.config.cordoned_log_dirs)
+        if unknown:
+            log.warning(
+                "broker %d: cordoned.log.dirs: found %s, wanted some of %s, or *",
+                self.node_id,
+                ", ".join(sorted(unknown)),
+                ", ".join(self.logs.dirs),
+            )
+        cordoned = self.logs.cordoned_dirs
+        self.lifecycle.cordon([each for path, each in self._directory_ids.items() if path in cordoned])
 
     def _listener_security(self) -> ListenerSecurity | None:
         if self.security is None:

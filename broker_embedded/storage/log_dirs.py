@@ -59,6 +59,8 @@ class LogDirs:
         self._dirs: dict[str, LogDir] = {}
         self.offline: dict[str, str] = {}
         """Directories whose disk failed while the broker ran, and why. They are not used until the next start."""
+        self.cordoned: frozenset[str] = frozenset()
+        """Directories that get no new partitions while there are others (KIP-1066)."""
         try:
             for path in paths:
                 self._dirs[path.rstrip("/")] = LogDir.open(fs, path.rstrip("/"))
@@ -131,13 +133,16 @@ class LogDirs:
                 self.refused(path, error)
 
     def make_partition_dir(self, name: str, *, logs: Iterable[Log]) -> str:
-        """The directory of a new partition, where the fewest are; a log directory whose disk fails is passed over."""
+        """The directory of a new partition, where the fewest are; a log directory whose disk fails is passed over, and
+        so is one that is cordoned, if there is another one: the controller may have chosen this broker before it knew.
+        """
         while True:
             online = [path for path in self._dirs if path not in self.offline]
             if not online:
                 raise BrokerError(
                     ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline: replace the disks, restart"
                 )
+            online = [path for path in online if path not in self.cordoned] or online
             path = online[0]
             if len(online) > 1:
                 counts = Counter(parent(log.directory) for log in logs)

@@ -8,7 +8,7 @@ periodic work, `retired_logs` has the logs that are served no more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 
 from broker_embedded.common.clock import Clock
@@ -101,6 +101,17 @@ class LogManager:
     def offline_dirs(self) -> dict[str, str]:
         """Directories whose disk failed while the broker ran, and why."""
         return self._dirs.offline
+
+    @property
+    def cordoned_dirs(self) -> frozenset[str]:
+        """Directories that get no new partitions while there are others."""
+        return self._dirs.cordoned
+
+    def cordon(self, wanted: Collection[str]) -> frozenset[str]:
+        """From now on these directories, "*" for all, and no others. Returns those of them that there are not."""
+        named = frozenset(path.rstrip("/") for path in wanted) - {"*"}
+        self._dirs.cordoned = frozenset(self.dirs) if "*" in wanted else named & frozenset(self.dirs)
+        return named - frozenset(self.dirs)
 
     def add_dir_listener(self, listener: DirListener) -> None:
         """Tell `listener` which directory went offline, with the logs in it: they serve nothing from now on."""

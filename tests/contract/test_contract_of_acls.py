@@ -311,6 +311,35 @@ def test_an_acl_of_another_address_is_nobodys_here(admin: Admin, bob: UserClient
 # --- a part of a request
 
 
+@pytest.fixture
+def _needs_networks() -> None:
+    if (version := wanted()) is not None and version < "4.4":
+        pytest.skip(f"Apache Kafka {version} has no networks in ACLs")
+
+
+@pytest.mark.usefixtures("_needs_networks")
+@pytest.mark.parametrize("network", ["127.0.0.0/8", "127.0.0.1/32", "127.9.9.9/8", "0.0.0.0/0"])
+def test_an_acl_of_a_network_is_for_its_addresses(admin: Admin, bob: UserClient, network: str) -> None:
+    topic = admin.create_topic()
+    admin.grant(on_topic(READ, topic, host="10.0.0.0/8"), on_topic(READ, topic, host="::/0"))
+    assert denials_in(bob.call(ApiKey.LIST_OFFSETS, 5, list_offsets(topic))) == {DENIED}
+    admin.grant(on_topic(READ, topic, host=network))
+    admin.until(lambda: not denials_in(bob.call(ApiKey.LIST_OFFSETS, 5, list_offsets(topic))))
+    admin.grant(on_topic(DESCRIBE, topic, host="127.0.0.0/16", permission=DENY))
+    admin.until(lambda: denials_in(bob.call(ApiKey.LIST_OFFSETS, 5, list_offsets(topic))) == {DENIED})
+
+
+@pytest.mark.usefixtures("_needs_networks")
+@pytest.mark.parametrize(
+    "host", ["", "/", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0/8", "ten/8", "fd00::/129", "10.0.0.0/8/8"]
+)
+def test_what_is_no_network_is_refused(admin: Admin, host: str) -> None:
+    body = {"creations": [on_topic(READ, "orders", host=host).creation()]}
+    (result,) = admin.call(ApiKey.CREATE_ACLS, 3, body).results
+    assert result.error_code == INVALID
+    assert not admin.describe_acls()
+
+
 def test_records_of_topics_that_may_not_be_written_to_are_refused_alone(admin: Admin, bob: UserClient) -> None:
     mine, other = admin.create_topic(), admin.create_topic()
     admin.grant(on_topic(WRITE, mine))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(ctx: RequestContext[HasController], request: Message) -> Response:
+    cordoned = request.cordoned_log_dirs
     heartbeat = Heartbeat(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -25,6 +26,8 @@ def handle(ctx: RequestContext[HasController], request: Message) -> Response:
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
         offline_log_dirs=tuple(request.offline_log_dirs),
+        # Null, or a version without the field, which reads as an empty tuple then: the broker says nothing of them.
+        cordoned_log_dirs=tuple(cordoned) if isinstance(cordoned, list) else None,
     )
     ctx.services.controller.deaths.heard_over(heartbeat.broker_id, ctx.connection)
     return then(ctx.services.controller.lives.heartbeat(heartbeat), _answer)

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-5: sizes of the logs on this broker, per log directory.
 
-A copy of a log that is being moved to a directory is listed there as "future", with what it still lacks. Not done:
-cordoned directories.
+A copy of a log that is being moved to a directory is listed there as "future", with what it still lacks. A directory is
+cordoned if `cordoned.log.dirs` names it and metadata.version is at least 4.3-IV0.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.types import TopicPartition
+from broker_embedded.controller.features import has_cordoned_log_dirs
 from broker_embedded.server.requests.context import Body, RequestContext, Response
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_dirs import LogDirView
@@ -16,9 +17,9 @@ from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.services import HasLogs, HasReplicas
+    from broker_embedded.server.requests.services import HasLogs, HasMetadata, HasReplicas
 
-    class Needs(HasReplicas, HasLogs, Protocol): ...
+    class Needs(HasReplicas, HasLogs, HasMetadata, Protocol): ...
 
 
 Wanted = set[TopicPartition] | None
@@ -50,6 +51,8 @@ def _directory(ctx: RequestContext[Needs], view: LogDirView, wanted: Wanted) -> 
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
         "total_bytes": view.total_bytes,
         "usable_bytes": view.usable_bytes,
+        "is_cordoned": view.path in ctx.services.logs.cordoned_dirs
+        and has_cordoned_log_dirs(ctx.services.metadata.image),
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.controller.requests import ConfigOperation
-from broker_embedded.server.handling.config_changes import change_configs, refuse_all
+from broker_embedded.server.handling.config_changes import change_configs, refuse_all, refuse_unknown_dirs
 from broker_embedded.server.requests.context import RequestContext, Response
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.services import HasController
 
 on_error = refuse_all
+check_here = refuse_unknown_dirs
 
 
 def handle(ctx: RequestContext[HasController], request: Message) -> Response:

@@ -55,6 +55,7 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,
     ApiKey.WRITE_TXN_MARKERS: on_cluster(_O.ALTER, _O.CLUSTER_ACTION),
     # --- the cluster
+    ApiKey.ADD_RAFT_VOTER: on_cluster(_O.ALTER),
     ApiKey.ALTER_CLIENT_QUOTAS: on_cluster(_O.ALTER_CONFIGS),
     ApiKey.ALTER_CONFIGS: settings.alter_configs,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: on_cluster(_O.ALTER),
@@ -72,7 +73,9 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: settings.incremental_alter_configs,
     ApiKey.LIST_CONFIG_RESOURCES: on_cluster(_O.DESCRIBE_CONFIGS),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: on_cluster(_O.DESCRIBE),
+    ApiKey.REMOVE_RAFT_VOTER: on_cluster(_O.ALTER),
     ApiKey.UNREGISTER_BROKER: on_cluster(_O.ALTER),
+    ApiKey.UNREGISTER_CONTROLLER: on_cluster(_O.ALTER),
     ApiKey.UPDATE_FEATURES: on_cluster(_O.ALTER),
     # --- what brokers and controllers ask each other
     ApiKey.ALLOCATE_PRODUCER_IDS: _between_brokers,

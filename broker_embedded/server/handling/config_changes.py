@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.errors import BrokerError
 from broker_embedded.common.promises import then
+from broker_embedded.controller.configs import CORDONED
 from broker_embedded.controller.requests import ConfigChange, ConfigOperation
 from broker_embedded.metadata.records import ResourceType
 from broker_embedded.server.requests.context import Body, RequestContext, Response
@@ -14,7 +15,10 @@ from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 
 if TYPE_CHECKING:
-    from broker_embedded.server.requests.services import HasController
+    from broker_embedded.server.requests.services import HasController, HasLogs, HasNodeId
+
+    class HasOwnDirs(HasNodeId, HasLogs, Protocol): ...
+
 
 Operations = list[tuple[str, ConfigOperation, str | None]]
 
@@ -45,6 +49,25 @@ def change_configs(
 
     changed = ctx.services.controller.change_configs(list(changes.values()), validate_only=request.validate_only)
     return then(changed, answer)
+
+
+def refuse_unknown_dirs(ctx: RequestContext[HasOwnDirs], request: Message) -> None:
+    """Before the request goes to the controller, which does not know the log directories of this broker."""
+    for resource in request.resources:
+        if resource.resource_type != ResourceType.BROKER or resource.resource_name != str(ctx.services.node_id):
+            continue
+        for config in resource.configs:
+            if config.name != CORDONED:
+                continue
+            known = (*ctx.services.logs.dirs, "*")
+            given = (config.value or "").split(",")
+            unknown = [path for path in map(str.strip, given) if path and path.rstrip("/") not in known]
+            if unknown:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries :"
+                    f" {', '.join(unknown)}; wanted some of {', '.join(known)}",
+                )
 
 
 def refuse_all(request: Message, version: int, error: BrokerError) -> Body:

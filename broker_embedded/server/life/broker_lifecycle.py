@@ -25,7 +25,7 @@ from ottla_wire.protocol.message import Message
 log = logging.getLogger(__name__)
 
 REGISTRATION_VERSION = 4
-HEARTBEAT_VERSION = 1
+HEARTBEAT_VERSION = 2
 START_TIMEOUT_MS = 60_000
 """As Kafka's initial.broker.registration.timeout.ms."""
 _PLAINTEXT = 0
@@ -59,6 +59,7 @@ class BrokerLifecycle:
         self._rack = rack
         self._log_dirs = list(log_dirs)
         self._offline_log_dirs: list[bytes] = []
+        self._cordoned_log_dirs: list[bytes] = []
         self._life = BrokerLife(heartbeat_interval_ms=config.broker_heartbeat_interval_ms)
         self._request_timeout_ms = max(config.broker_session_timeout_ms // 2, 1)
         self._timer: asyncio.TimerHandle | None = None
@@ -131,6 +132,13 @@ class BrokerLifecycle:
                 self._life.has_storage = False
             self._step()
 
+    def cordon(self, directory_ids: Sequence[bytes]) -> None:
+        """Tell the controller which log directories shall get no new replicas."""
+        if list(directory_ids) != self._cordoned_log_dirs:
+            self._cordoned_log_dirs = list(directory_ids)
+            if self._life.state is BrokerState.RUNNING:
+                self._step()
+
     # --- one step after the other
 
     def _step(self) -> None:
@@ -187,6 +195,7 @@ class BrokerLifecycle:
             "want_fence": step.want_fence,
             "want_shut_down": step.want_shut_down,
             "offline_log_dirs": list(self._offline_log_dirs),
+            "cordoned_log_dirs": list(self._cordoned_log_dirs),
         }
         return self._controller.send(
             ApiKey.BROKER_HEARTBEAT, HEARTBEAT_VERSION, body, timeout_ms=self._request_timeout_ms

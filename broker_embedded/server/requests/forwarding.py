@@ -13,7 +13,7 @@ would do so for ever. It is told NOT_CONTROLLER, and the first node asks again.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from broker_embedded.server.requests.context import Body, Handler, RequestContext, Response
     from broker_embedded.server.requests.services import Services
 
+    Check = Callable[[RequestContext[Any], Message], None]
+
 PATIENCE_MS = 20_000
 """How long a request waits for a controller, unless its own timeout is shorter. An election takes that long only on a
 machine that is very busy. Most clients give up after 30 s: they should hear why before.
@@ -45,12 +47,16 @@ _PEER = re.compile(r"broker-\d+(\n.*)?")
 """How nodes name themselves in requests to each other; behind that may stand who has asked them."""
 
 
-def to_controller(key: ApiKey, handler: Handler) -> Handler:
-    """`handler`, called on the node whose controller is active."""
+def to_controller(key: ApiKey, handler: Handler, *, check_here: Check | None = None) -> Handler:
+    """`handler`, called on the node whose controller is active. `check_here` looks at a client's request before that,
+    on the node that was asked; it raises BrokerError.
+    """
 
     @wraps(handler)
     def handle(ctx: RequestContext[Services], request: Message) -> Response:
         if ctx.client_id is None or not _PEER.fullmatch(ctx.client_id):
+            if check_here is not None:
+                check_here(ctx, request)
             return _Forwarded(key, handler, ctx, request).answer
         if not ctx.services.controller.is_active:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, "the controller is on another node")
@@ -123,6 +129,8 @@ class _Forwarded:
             self.answer.set_result(answer)
 
     def _done_here(self, done: Later[Body]) -> None:
+        if self.answer.done():  # the client has gone
+            return
         error = None if done.cancelled() else done.exception()
         if isinstance(error, BrokerError) and error.code == ErrorCode.NOT_CONTROLLER:
             self._problem = "the controller is moving"

@@ -40,7 +40,11 @@ class Api:
             raise AttributeError(name)
         module = import_module(f"broker_embedded.server.apis.{self.key.name.lower()}")
         self.on_error = getattr(module, "on_error", None)
-        self.handler = forwarded(self.key, module.handle) if self.to_controller else module.handle
+        self.handler = (
+            forwarded(self.key, module.handle, check_here=getattr(module, "check_here", None))
+            if self.to_controller
+            else module.handle
+        )
         return getattr(self, name)
 
 

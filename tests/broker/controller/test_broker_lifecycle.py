@@ -26,7 +26,7 @@ def test_three_brokers_are_in_after_a_few_messages_and_no_heartbeat_interval(mak
 
 def test_a_cluster_starts_with_the_newest_feature_levels(make_world: Any) -> None:
     features = make_world(1).active.controller.image.features
-    assert features[METADATA_VERSION] == 29
+    assert features[METADATA_VERSION] == 33
     assert features["transaction.version"] == 2
     assert features["group.version"] == 1
 

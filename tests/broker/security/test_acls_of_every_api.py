@@ -101,6 +101,7 @@ def partitions(**fields: Any) -> list[dict[str, Any]]:
 
 ORDERS = [{"name": "orders", "partition_indexes": [0]}]
 PRODUCER = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
+VOTER = {"cluster_id": None, "voter_id": 77, "voter_directory_id": bytes(16)}
 OF_BROKER = {"broker_id": 77, "broker_epoch": 1}
 EPOCH: dict[str, Any] = {"cluster_id": None, "topics": []}
 REGISTRATION = {
@@ -467,6 +468,9 @@ CASES: list[Case] = [
         [Grant(ALTER)],
     ),
     (A.UNREGISTER_BROKER, 0, {"broker_id": 77}, CLUSTER_DENIED, [Grant(ALTER)]),
+    (A.UNREGISTER_CONTROLLER, 0, {"controller_id": 77}, CLUSTER_DENIED, [Grant(ALTER)]),
+    (A.ADD_RAFT_VOTER, 1, {**VOTER, "timeout_ms": 1, "listeners": []}, CLUSTER_DENIED, [Grant(ALTER)]),
+    (A.REMOVE_RAFT_VOTER, 0, VOTER, CLUSTER_DENIED, [Grant(ALTER)]),
     (A.UPDATE_FEATURES, 1, {"timeout_ms": 1, "feature_updates": []}, CLUSTER_DENIED, [Grant(ALTER)]),
     # --- between brokers
     (A.WRITE_TXN_MARKERS, 1, MARKERS, CLUSTER_DENIED, [Grant(ALTER)]),

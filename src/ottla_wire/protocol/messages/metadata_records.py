@@ -5,7 +5,7 @@ from __future__ import annotations
 # Name: (versions, first flexible version, fields)
 RECORDS: dict[str, tuple[str, str | None, str]] = {
     "RegisterBrokerRecord": (
-        "0-3",
+        "0-4",
         "0+",
         """
         broker_id                  int32
@@ -25,6 +25,7 @@ RECORDS: dict[str, tuple[str, str | None, str]] = {
         fenced                     bool    =true
         in_controlled_shutdown     bool    1+
         log_dirs                   [uuid]  3+ @0
+        cordoned_log_dirs          [uuid]?  4+ =null @1
         """,
     ),
     "UnregisterBrokerRecord": (
@@ -167,7 +168,7 @@ RECORDS: dict[str, tuple[str, str | None, str]] = {
         """,
     ),
     "BrokerRegistrationChangeRecord": (
-        "0-2",
+        "0-3",
         "0+",
         """
         broker_id               int32
@@ -175,6 +176,7 @@ RECORDS: dict[str, tuple[str, str | None, str]] = {
         fenced                  int8    @0
         in_controlled_shutdown  int8    1+ @1
         log_dirs                [uuid]  2+ @2
+        cordoned_log_dirs       [uuid]?  3+ =null @3
         """,
     ),
     "AccessControlEntryRecord": (
