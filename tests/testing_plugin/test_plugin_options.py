@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 
@@ -12,6 +14,21 @@ from ottla.testing import SecureKafka, secure_kafka
 from ottla.testing import kafka as kafka_module
 
 pytest_plugins = "pytester"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_imported_later() -> None:
+    """`pytester` forgets each module that was imported while it was there. A broker that an earlier file started in
+    this process loads its handlers in the background: those would be there twice, and not know each other's events.
+    """
+    import broker_embedded
+    import ottla_wire
+
+    for package in (broker_embedded, ottla_wire):
+        for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+
 
 USES_KAFKA = """
 def test_one_record(kafka, kafka_topic):

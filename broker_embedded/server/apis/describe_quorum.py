@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55), versions 0-2: leader, epoch, high watermark and how far each voter and observer is.
 
 Answered by the leader of the metadata quorum, whichever node is asked. Directory ids are zero: the voters are static
-(AddRaftVoter and RemoveRaftVoter are not served).
+(AddRaftVoter and RemoveRaftVoter are refused).
 """
 
 from __future__ import annotations

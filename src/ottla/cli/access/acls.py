@@ -31,8 +31,20 @@ _RESOURCES = (
 _WHO = (
     click.option("--allow-principal", "allowed", multiple=True, metavar="KIND:NAME", help="Who may."),
     click.option("--deny-principal", "denied", multiple=True, metavar="KIND:NAME", help="Who may not, whatever else."),
-    click.option("--allow-host", "allowed_hosts", multiple=True, metavar="IP", help="Only from here.  [default: *]"),
-    click.option("--deny-host", "denied_hosts", multiple=True, metavar="IP", help="Only from here.  [default: *]"),
+    click.option(
+        "--allow-host",
+        "allowed_hosts",
+        multiple=True,
+        metavar="IP",
+        help="Only from here: an address, or a network as in 10.0.0.0/8.  [default: *]",
+    ),
+    click.option(
+        "--deny-host",
+        "denied_hosts",
+        multiple=True,
+        metavar="IP",
+        help="Only from here: an address, or a network as in 10.0.0.0/8.  [default: *]",
+    ),
     click.option("--operation", "operations", type=click.Choice(OPERATIONS, case_sensitive=False), multiple=True),
 )
 _ROLES = (
