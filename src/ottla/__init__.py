@@ -67,7 +67,9 @@ if TYPE_CHECKING:
     from ottla.failures import RetryPolicy as RetryPolicy
     from ottla.failures import RetryTopics as RetryTopics
     from ottla.failures import Skip as Skip
+    from ottla.once.exactly_once import ExactlyOnce as ExactlyOnce
     from ottla.once.inbox import Inbox as Inbox
+    from ottla.once.outputs import Out as Out
     from ottla.producer.bulk import Outgoing as Outgoing
     from ottla.producer.deliveries import DeliveryReport as DeliveryReport
     from ottla.records import Header as Header
@@ -132,7 +134,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "StoreUnavailable",
             "UnknownTopic",
         ],
+        "ottla.once.exactly_once": ["ExactlyOnce"],
         "ottla.once.inbox": ["Inbox"],
+        "ottla.once.outputs": ["Out"],
         "ottla.producer.bulk": ["Outgoing"],
         "ottla.producer.deliveries": ["DeliveryReport"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],

@@ -31,6 +31,7 @@ from typing import NamedTuple, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from exactly_once_handlers import handlers_in_threads, handlers_on_asyncio, transactional_ids
 from exactly_once_pulled import in_threads, on_asyncio
 
 from ottla import BrokerUnavailable, FencedError, OttlaError, Producer
@@ -52,7 +53,7 @@ def serve(options: argparse.Namespace) -> int:
 
     def reached(point: str, transactions: int) -> None:
         if point == options.crash_at and transactions == options.crash_in:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSTOP if options.stops else signal.SIGKILL)
 
     work = Work(
         options.servers,
@@ -130,7 +131,13 @@ def _at(reached: Callable[[str, int], None], number: int) -> Callable[[str], Non
     return lambda point: reached(point, number)
 
 
-CLIENTS = {"confluent": with_confluents_consumer, "threads": in_threads, "asyncio": on_asyncio}
+CLIENTS = {
+    "confluent": with_confluents_consumer,
+    "threads": in_threads,
+    "asyncio": on_asyncio,
+    "handlers": handlers_in_threads,
+    "async-handlers": handlers_on_asyncio,
+}
 
 
 def batches(consumer: Consumer, size: int, is_over: Callable[[], bool]) -> Iterator[list[Message]]:
@@ -177,9 +184,21 @@ def rewind(consumer: Consumer) -> None:
 class Service:
     """One process of the service."""
 
-    def __init__(self, trial: Trial, number: int, *, crash_at: str = "", crash_in: int = 0) -> None:
-        self.transactional_id = f"{trial.name}-{number}"
-        trial.transactional_ids.add(self.transactional_id)
+    def __init__(
+        self,
+        trial: Trial,
+        number: int,
+        *,
+        crash_at: str = "",
+        crash_in: int = 0,
+        stops: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.transactional_id = f"{name or trial.name}-{number}"
+        if trial.client.endswith("handlers"):
+            trial.transactional_ids.update(transactional_ids(trial.name, self.transactional_id))
+        else:
+            trial.transactional_ids.add(self.transactional_id)
         arguments = {
             "servers": trial.bootstrap_servers,
             "group": trial.name,
@@ -191,7 +210,7 @@ class Service:
             "crash-in": str(crash_in),
             "client": trial.client,
         }
-        command = [sys.executable, str(Path(__file__))]
+        command = [sys.executable, str(Path(__file__)), *(["--stops"] if stops else [])]
         for name, value in arguments.items():
             command += [f"--{name}", value]
         self.process = subprocess.Popen(command)
@@ -301,6 +320,15 @@ class Trial:
                 for value in self.inputs(partition):
                     producer.send(self.source, value, partition=partition)
 
+    def refill(self) -> None:
+        """As many inputs again."""
+        first = self.records // self.partitions
+        self.records *= 2
+        with Producer(self.bootstrap_servers) as producer:
+            for partition in range(self.partitions):
+                for value in self.inputs(partition)[first:]:
+                    producer.send(self.source, value, partition=partition)
+
     @contextmanager
     def fleet(self, services: int) -> Iterator[Fleet]:
         fleet = Fleet(self, services)
@@ -394,6 +422,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     for option in ("servers", "group", "id", "source", "target", "crash-at", "client"):
         parser.add_argument(f"--{option}", required=True)
+    parser.add_argument("--stops", action="store_true", help="stop at the crash point, to be continued")
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--crash-in", type=int, required=True)
     sys.exit(serve(parser.parse_args()))

@@ -39,6 +39,7 @@ from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.inbox import Inbox
 from ottla.producer.later import checked_schedule
 from ottla.producer.signature import Key, ProducerOptions
@@ -187,7 +188,7 @@ class App:
         columns: bool | Sequence[str] = False,
         max_batch: int | None = None,
         linger_ms: int = 0,
-        quantum: int = DEFAULT_QUANTUM_RECORDS,
+        quantum: int | None = None,
         fair_by: FairBy = "records",
         weight_of: Callable[[TopicPartition], int] | None = None,
         budget: DeadLetterBudget | None = None,
@@ -197,6 +198,7 @@ class App:
         reserve: Mapping[str, int] | None = None,
         inbox: Inbox | None = None,
         offsets: TransactionStore | None = None,
+        exactly_once: ExactlyOnce | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
         """Declare a handler for `topics`. Raises `ConfigError` at once for what cannot work.
@@ -225,6 +227,9 @@ class App:
         has. If the store is a database, a parameter named `transaction` is the open transaction in which it is marked.
         ``offsets=store`` keeps the partition's offset in that transaction: what the handler does through it happens
         exactly once per record, in order.
+
+        With ``exactly_once=ExactlyOnce()`` a parameter named `out` sends records: they, the record's offset and a dead
+        letter are written in one Kafka transaction. `read_committed` consumers see each result exactly once, in order.
         """
         for topic in topics:
             if not isinstance(topic, str):
@@ -258,7 +263,7 @@ class App:
                 is_batch=batch or columns is not False,
                 columns=None if columns is False else () if columns is True else tuple(columns),
                 linger_ms=linger_ms,
-                quantum=_most_records(batch, columns, max_batch, quantum),
+                quantum=_most_records(batch, columns, max_batch, _quantum(quantum, exactly_once)),
                 is_fair_by_bytes=fair_by == "bytes",
                 weight_of=weight_of,
                 budget=budget or self._budget,
@@ -269,6 +274,7 @@ class App:
                 reserve=reserve,
                 inbox=inbox,
                 offsets=offsets,
+                exactly_once=exactly_once,
                 hooks=self.hooks,
             )
             self._add(route)
@@ -485,6 +491,12 @@ def _most_records(batch: bool, columns: bool | Sequence[str], max_batch: int | N
     if batch:
         return DEFAULT_BATCH_RECORDS if max_batch is None else max_batch
     return quantum
+
+
+def _quantum(given: int | None, exactly_once: ExactlyOnce | None) -> int:
+    if given is not None:
+        return given
+    return DEFAULT_QUANTUM_RECORDS if exactly_once is None else getattr(exactly_once, "max_records", 1)
 
 
 def _refuse_redelivery(place: str, **given: object) -> None:

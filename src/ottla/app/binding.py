@@ -1,7 +1,7 @@
 """Binds a handler's parameters to a record's parts, once, when it is decorated (C8).
 
-A parameter is bound by its name (`value`, `key`, `record`, `headers`, `context`, `transaction`), else by its annotation
-(`Record`, `Record[Order]`, `Context`), and the one that is left, if it is only one, is the value:
+A parameter is bound by its name (`value`, `key`, `record`, `headers`, `context`, `transaction`, `out`), else by its
+annotation (`Record`, `Record[Order]`, `Context`), and the one that is left, if it is only one, is the value:
 
     def on_order(order: Order) -> None: ...
     def on_order(order: Order, key: str, context: Context) -> Outcome | None: ...
@@ -32,6 +32,9 @@ Call = Callable[[Any, Context], Any]
 TRANSACTION: Final = "context.transaction"
 """Where a parameter named `transaction` comes from. Only a handler with a store may have one."""
 
+OUT: Final = "context.out"
+"""Where a parameter named `out` comes from. Only a handler with `exactly_once=` has one."""
+
 _SINGLE: Final = {
     "value": "subject.value",
     "key": "subject.key",
@@ -39,6 +42,7 @@ _SINGLE: Final = {
     "headers": "subject.headers",
     "context": "context",
     "transaction": TRANSACTION,
+    "out": OUT,
 }
 _BATCH: Final = {
     "values": "[record.value for record in subject]",
@@ -46,6 +50,7 @@ _BATCH: Final = {
     "records": "subject",
     "context": "context",
     "transaction": TRANSACTION,
+    "out": OUT,
 }
 
 _COLUMNS: Final = {
@@ -78,6 +83,8 @@ class Binding:
     """It has a parameter named `transaction`."""
     frame_hint: Any = Any
     """What the annotation says of the batch that a handler of columns gets."""
+    wants_out: bool = False
+    """It has a parameter named `out`."""
 
 
 def bind(handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = False) -> Binding:
@@ -123,6 +130,7 @@ def bind(handler: Callable[..., Any], *, is_batch: bool, is_columnar: bool = Fal
         value_hint=value_hint,
         key_hint=key_hint,
         wants_transaction=TRANSACTION in said,
+        wants_out=OUT in said,
         is_async=_is_async(handler),
         frame_hint=said.get(_COLUMNS["values"], Any),
         wants_malformed=any(_mentions_malformed(hint) for key, hint in hints.items() if key != "return"),

@@ -13,7 +13,8 @@ class Context:
     """One delivery. Made once per run; of a single record it says only how much time it has left.
 
     `attempt` is 1 for the first delivery; `state` is the app's own dictionary, shared by all its handlers.
-    `transaction` is the open transaction of a handler with `offsets=` or `inbox=` in a database, else None.
+    `transaction` is the open transaction of a handler with `offsets=` or `inbox=` in a database, else None. `out` is
+    what a handler with `exactly_once=` sends with, else None.
     """
 
     __slots__ = (
@@ -23,6 +24,8 @@ class Context:
         "expires_ms",
         "group",
         "handler",
+        "out",
+        "outputs",
         "state",
         "topic_partition",
         "transaction",
@@ -49,6 +52,8 @@ class Context:
         self._clock = clock
         self._run = run
         self.transaction: Any = None if run is None else run.transaction
+        self.outputs: Any = None if run is None else run.outputs
+        self.out: Any = None
 
     def time_left_s(self) -> float | None:
         """Seconds until the record expires, not less than 0; None for a record that does not. Call it in the handler:

@@ -13,6 +13,7 @@ from random import Random
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from ottla.app.exactly_once import TransactionalLetters, TransactionOptions, passes
 from ottla.app.once_settings import OnceSettings
 from ottla.app.stored_starts import StoredStarts
 from ottla.clock import Clock, SystemClock
@@ -27,6 +28,7 @@ from ottla.consumer.model.effects import (
     FindStarts,
     Notice,
     OnWritten,
+    PassInTransaction,
     PassOffsets,
     Write,
     WriteDeadLetter,
@@ -38,6 +40,7 @@ from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unr
 from ottla.consumer.session import Session
 from ottla.errors import RetriableError
 from ottla.failures.dead_letter import Form
+from ottla.once.works import Work
 from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks, Throttling, log_event
@@ -74,6 +77,8 @@ class MemberOptions:
     random: Random | None = None
     stores: Mapping[str, OnceSettings] = field(default_factory=dict)
     """By topic, of handlers whose offsets are in a store."""
+    transactions: TransactionOptions | None = None
+    """Of handlers whose offsets are committed in transactions."""
 
 
 class Letters(Protocol):
@@ -93,6 +98,10 @@ class Member(ABC):
         self._servers: str = options.settings["bootstrap.servers"]
         self.asking = Asking(principal=principal_of(options.settings), topics=self._topics, group=options.group)
         self._letters = letters
+        if options.transactions is not None:
+            self._letters = TransactionalLetters(letters, options.transactions, self._submit)
+            for handler in options.transactions.handlers:
+                handler.submit = self._submit
         self._drain_s = options.drain_s
         self._start_timeout_s = START_TIMEOUT_S if options.start_timeout_s is None else options.start_timeout_s
         self._answer_s = min(ANSWER_S, max(_LEAST_ANSWER_S, self._start_timeout_s))
@@ -194,6 +203,19 @@ class Member(ABC):
 
     # For the shells
 
+    def _submit(self, work: Work) -> None:
+        """Have it committed in a transaction."""
+        raise AssertionError("a member whose handlers have no transactions")
+
+    def _holds(self, topic_partition: TopicPartition, epoch: int) -> bool:
+        """Whether a partition is this member's, without interruption since `epoch`."""
+        with self._guard:
+            return self._session.epoch_of(topic_partition) == epoch
+
+    def _tell_of_transactions(self, event: str, level: str, fields: Mapping[str, object]) -> None:
+        log_event(event, level, {"group": self.group, **fields})
+        self._watch.noticed(event, fields)
+
     def _seek(self, topic_partition: TopicPartition, offset: int) -> None:
         self._step(events.SeekRequested(topic_partition, offset))
 
@@ -250,6 +272,9 @@ class Member(ABC):
                 self._starts.find(epochs)
             case PassOffsets(offsets):
                 self._starts.passed(offsets)
+            case PassInTransaction():
+                for work in passes(effect):
+                    self._submit(work)
             case Notice(event, level, fields):
                 ids = self._attempts.noted(event, fields) if self._attempts else {}
                 log_event(event, level, {"group": self.group, **ids, **fields})

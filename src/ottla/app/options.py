@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.app.annotations import chosen_serde
 from ottla.app.binding import BindingError, bind
+from ottla.app.exactly_once import AnyInvoker, ExactlyOnceInvoker, ExactlyOnceSettings, with_outputs
 from ottla.app.invoke import Invoker
 from ottla.app.middleware import Middleware, wrap
 from ottla.app.once import OnceInvoker
@@ -27,6 +28,7 @@ from ottla.failures.failure import FailurePolicy
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.inbox import Inbox
 from ottla.records import TopicPartition, topic_problem
 from ottla.serdes import Serde, as_serde
@@ -73,9 +75,12 @@ class Route:
     reserve: Mapping[str, int] | None = None
     inbox: Inbox | None = None
     offsets: TransactionStore | None = None
+    exactly_once: ExactlyOnce | None = None
     hooks: Hooks | None = None
     once: OnceSettings | None = field(init=False)
     """What counts once, where that was declared."""
+    exactly: ExactlyOnceSettings | None = field(init=False)
+    """What is written in transactions, where that was declared."""
     value_serde: Serde[Any] = field(init=False)
     """The serde that was given, or the one that the handler's annotation asks for."""
     key_serde: Serde[Any] = field(init=False)
@@ -126,6 +131,7 @@ class Route:
         binding = bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar)
         if self.is_columnar:
             self._check_columns()
+        object.__setattr__(self, "exactly", self._exactly(wants_out=binding.wants_out))
         object.__setattr__(self, "once", self._once(wants_transaction=binding.wants_transaction))
         object.__setattr__(self, "value_serde", self._serde("value", self.value, binding.value_hint))
         object.__setattr__(self, "key_serde", self._serde("key", self.key, binding.key_hint))
@@ -182,6 +188,7 @@ class Route:
             weight_of=self.weight_of,
             priorities=self._priority_plan(),
             keeps_offsets=self.offsets is not None,
+            commits_in_transactions=self.exactly_once is not None,
         )
 
     def _priority_plan(self) -> PriorityPlan | None:
@@ -203,7 +210,7 @@ class Route:
 
     def invoker(
         self, middlewares: list[Middleware], state: dict[str, Any], *, clock: Clock | None = None
-    ) -> Invoker | OnceInvoker:
+    ) -> AnyInvoker:
         """The handler, ready to be called with runs. `clock` (the system's if not given) says what has expired."""
         if self.is_columnar:
             # By name: only who has handlers of columns needs pyarrow.
@@ -214,6 +221,8 @@ class Route:
         is_outage = once.is_outage if once is not None and once.is_transactional else None
         exceptions = ExceptionTable(self.on_error, is_outage=is_outage)
         invoker = self._invoker(middlewares, state, clock, exceptions)
+        if self.exactly is not None:
+            return ExactlyOnceInvoker(invoker, self.exactly, is_batch=self.is_batch, exceptions=exceptions, clock=clock)
         if once is None:
             return invoker
         return OnceInvoker(invoker, once, ordering=self.ordering, is_batch=self.is_batch, exceptions=exceptions)
@@ -222,10 +231,14 @@ class Route:
         self, middlewares: list[Middleware], state: dict[str, Any], clock: Clock | None, exceptions: ExceptionTable
     ) -> Invoker:
         binding = wrap(bind(self.handler, is_batch=self.is_batch), middlewares)
+        if self.retry_lines:
+            binding = with_originals(binding, is_batch=self.is_batch)
+        if self.exactly is not None:
+            binding = with_outputs(binding, is_batch=self.is_batch)
         return Invoker(
             name=self.name,
             group=self.group,
-            binding=with_originals(binding, is_batch=self.is_batch) if self.retry_lines else binding,
+            binding=binding,
             value=self.value_serde,
             key=self.key_serde,
             exceptions=exceptions,
@@ -237,6 +250,31 @@ class Route:
             expiry=self.expiry,
             clock=clock,
         )
+
+    def _exactly(self, *, wants_out: bool) -> ExactlyOnceSettings | None:
+        if self.exactly_once is None:
+            if wants_out:
+                raise BindingError(f"{self.name}: it has a parameter named out, which needs exactly_once=")
+            return None
+        if self.is_columnar:
+            raise ConfigError(f"{self.name}: exactly_once= is for handlers of records, not for columns=")
+        if self.is_at_most_once:
+            raise ConfigError(f"{self.name}: commit=AtMostOnce() commits before it handles; leave out exactly_once=")
+        if self.inbox is not None or self.offsets is not None:
+            raise ConfigError(
+                f"{self.name}: exactly_once= commits in Kafka, inbox= and offsets= in a store: no transaction has both"
+            )
+        if self.ordering is not Ordering.PARTITION:
+            raise ConfigError(
+                f"{self.name}: exactly_once= commits one offset per partition, which needs ordering='partition', found "
+                f"{self.ordering.value!r}"
+            )
+        if self.retry_topics is not None and self.retry_topics.keep_key_order:
+            raise ConfigError(
+                f"{self.name}: exactly_once= needs RetryTopics(keep_key_order=False): records that wait for an earlier "
+                "one of their key are passed on outside of the order of offsets"
+            )
+        return ExactlyOnceSettings(self.exactly_once, name=self.name)
 
     def _once(self, *, wants_transaction: bool) -> OnceSettings | None:
         if self.inbox is None and self.offsets is None:

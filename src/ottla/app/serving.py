@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from ottla.app.app import App
-from ottla.app.invoke import Invoker
+from ottla.app.exactly_once import AnyInvoker, TransactionOptions
 from ottla.app.member import Member, MemberOptions
-from ottla.app.once import OnceInvoker
 from ottla.app.options import Route
 from ottla.app.retry_settings import group_settings
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
@@ -45,6 +44,22 @@ def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptio
             if route.once is not None and route.offsets is not None
             for topic in route.topics
         },
+        transactions=_transactions(app, group, routes),
+    )
+
+
+def _transactions(app: App, group: str, routes: Sequence[Route]) -> TransactionOptions | None:
+    handlers = [route for route in routes if route.exactly is not None]
+    if not handlers:
+        return None
+    return TransactionOptions.of(
+        [route.exactly for route in handlers if route.exactly is not None],
+        topics=frozenset(topic for route in handlers for topic in route.subscribed),
+        group=group,
+        bootstrap_servers=app.bootstrap_servers,
+        producer_settings=app.producer_settings,
+        hooks=app.hooks,
+        isolation_level=group_settings(app, group, routes)["isolation.level"],
     )
 
 
@@ -75,7 +90,7 @@ class Serving(ABC, Generic[M]):
         self._is_stop_asked = False
 
     @abstractmethod
-    def _executor(self, invoker: Invoker | OnceInvoker) -> Callable[..., Any]:
+    def _executor(self, invoker: AnyInvoker) -> Callable[..., Any]:
         """What runs a handler's code."""
 
     def _executors(self, routes: Sequence[Route]) -> dict[str, Callable[..., Any]]:

@@ -23,6 +23,7 @@ from ottla.failures.budget import DeadLetterBudget
 from ottla.failures.outcomes import Dead, Outcome, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
+from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.inbox import Inbox
 from ottla.records import Header, Malformed, Record, TopicPartition
 from ottla.stores.protocols import TransactionStore
@@ -88,6 +89,7 @@ class HandlerOptions(TypedDict, total=False):
     reserve: Mapping[str, int] | None
     inbox: Inbox | None
     offsets: TransactionStore | None
+    exactly_once: ExactlyOnce | None
     name: str | None
 
 

@@ -19,7 +19,7 @@ class PartOfRun(Run):
     So it has a `done` of its own: what a handler returned from is not done while its transaction is open.
     """
 
-    __slots__ = ("_owns", "_whole", "transaction")
+    __slots__ = ("_owns", "_whole", "outputs", "transaction")
 
     def __init__(self, whole: Run, records: list[AnyRecord], *, transaction: Any, owns: Callable[[], bool]) -> None:
         self._whole = whole
@@ -33,6 +33,7 @@ class PartOfRun(Run):
             started_ms=whole.started_ms,
         )
         self.transaction = transaction
+        self.outputs: Any = None
 
     @property
     def is_owner(self) -> bool:

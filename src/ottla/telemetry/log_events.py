@@ -192,6 +192,20 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
         _row(
+            "transaction_failed",
+            "warning",
+            "A transaction of results and offsets was aborted. The same results are written again.",
+            "group error",
+            repeats=True,
+        ),
+        _row(
+            "transaction_outcome_open",
+            "warning",
+            "The answer to a commit was lost. It is asked for until it comes.",
+            "group error",
+            repeats=True,
+        ),
+        _row(
             "inbox_mark_failed",
             "warning",
             "Messages were handled and could not be marked. It is tried again without handling them.",

@@ -15,13 +15,13 @@ import asyncio
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 from ottla.app import App
 from ottla.app.context import Context
-from ottla.app.invoke import Invoker
-from ottla.app.once import OnceInvoker
+from ottla.app.exactly_once import AnyInvoker
 from ottla.app.options import Route
 from ottla.clock import ManualClock
 from ottla.consumer.model import events
@@ -43,14 +43,15 @@ from ottla.failures.dead_letter import build_dead_letter
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.outcomes import Outcome, Skip
 from ottla.failures.retry_headers import original_of
+from ottla.once.works import Work
 from ottla.records import Headers, Record, TopicPartition
 from ottla.serdes import SerdeContext, as_serde
-from ottla.testing.captured import Boundary
+from ottla.testing.captured import Boundary, Captured
 
 GIVE_UP_AFTER_S: Final = 3_600.0
 """Clock time after which a record that is still retried (`max_attempts=None`, an outage) is reported, not awaited."""
 
-_Work: TypeAlias = Generator[tuple[Invoker | OnceInvoker, Run], RunResult, None]
+_Work: TypeAlias = Generator[tuple[AnyInvoker, Run], RunResult, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class OfflineConsumer:
         self.clock = clock or ManualClock()
         self.calls: list[Call] = []
         self.sent: list[Record[Any]] = []
-        """What handlers sent with the app's producers, with the bytes it had on its way."""
+        """What handlers sent with the app's producers and with `out`, with the bytes it had on its way."""
         self.dead_letters: list[DeadLetter] = []
         self.notices: list[Notice] = []
         self._routes = app.routes
@@ -153,6 +154,10 @@ class OfflineConsumer:
             )
             for group, routes in app.routes_by_group().items()
         }
+        captured = Captured(self.sent, {}, self.clock)
+        for route in app.routes:
+            if route.exactly is not None:
+                route.exactly.submit = partial(_commit_now, captured)
         self._offsets: dict[TopicPartition, int] = {}
         self._started_ms: dict[tuple[TopicPartition, int], int] = {}
         self._retries: dict[tuple[TopicPartition, int], int] = {}
@@ -447,7 +452,14 @@ def _encode(part: Any, serde: Any, ctx: SerdeContext) -> bytes | None:
     return part if part is None or isinstance(part, bytes) else as_serde(serde).serialize(part, ctx)
 
 
-def _call_now(invoker: Invoker | OnceInvoker, run: Run) -> RunResult:
+def _commit_now(captured: Captured, work: Work) -> None:
+    """The transaction of one run."""
+    for topic, record, _ in work.outputs:
+        captured.send_many(topic, [record])
+    work.committed()
+
+
+def _call_now(invoker: AnyInvoker, run: Run) -> RunResult:
     if not invoker.binding.is_async:
         result = invoker.deliver(run)
         return result if isinstance(result, RunResult) else result.wait()
@@ -458,7 +470,7 @@ def _call_now(invoker: Invoker | OnceInvoker, run: Run) -> RunResult:
     raise LifecycleError(f"{invoker.name} is async and a loop is running: use `await consumer.deliver_async(...)`")
 
 
-async def _deliver_and_confirm(invoker: Invoker | OnceInvoker, run: Run) -> RunResult:
+async def _deliver_and_confirm(invoker: AnyInvoker, run: Run) -> RunResult:
     result = await invoker.deliver_async(run, _breathe)
     return result if isinstance(result, RunResult) else await result.wait()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ def trial(cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> Iterator[
     [
         *(("confluent", point) for point in CRASH_POINTS),
         *((client, point) for client in ("threads", "asyncio") for point in PULLED_CRASH_POINTS),
+        *((client, point) for client in ("handlers", "async-handlers") for point in CRASH_POINTS),
     ],
 )
 def test_a_service_that_is_killed_anywhere_in_a_transaction_loses_and_repeats_nothing(
@@ -61,6 +63,27 @@ def test_services_that_are_killed_again_and_again_lose_and_repeat_nothing(trial:
         fleet.kill_and_restart(random.randrange(2))
 
     trial.under(kill_one, blows=4, services=2, seed=7)
+    trial.judge()
+
+
+@pytest.mark.parametrize("client", ["handlers", "async-handlers"])
+@pytest.mark.parametrize("point", ["after the records", "after the offsets"])
+def test_a_service_that_hangs_until_others_have_its_partitions_writes_nothing_when_it_goes_on(
+    trial: Trial, client: str, point: str
+):
+    trial.client = client
+    # Nameless: nobody fences it by name. Its own timeout and the generation of the group have to.
+    hanging = Service(trial, 0, crash_at=point, crash_in=3, stops=True, name="nameless")
+    try:
+        assert os.WIFSTOPPED(os.waitpid(hanging.process.pid, os.WUNTRACED)[1])
+        with trial.fleet(services=1) as fleet:
+            trial.wait_until_done(fleet)
+            hanging.process.send_signal(signal.SIGCONT)
+            more = trial.records
+            trial.refill()
+            trial.wait_until_done(fleet, inputs=2 * more)
+    finally:
+        hanging.kill()
     trial.judge()
 
 

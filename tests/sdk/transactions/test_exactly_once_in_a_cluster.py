@@ -61,10 +61,13 @@ def leader_of(cluster: EmbeddedCluster, trial: Trial, what: str) -> int:
     return cluster.wait_for_leader(trial.target)
 
 
+@pytest.mark.parametrize("client", ["confluent", "handlers", "async-handlers"])
 @pytest.mark.parametrize(
     "what", ["the coordinator of the transaction", "the coordinator of the group", "a leader that is written to"]
 )
-def test_nothing_is_lost_or_repeated_when_a_broker_dies(cluster: EmbeddedCluster, trial: Trial, what: str):
+def test_nothing_is_lost_or_repeated_when_a_broker_dies(cluster: EmbeddedCluster, trial: Trial, what: str, client: str):
+    trial.client = client
+
     def strike(fleet: Fleet, random: Random) -> None:
         replace(cluster, trial, leader_of(cluster, trial, what))
 

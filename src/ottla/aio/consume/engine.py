@@ -37,6 +37,7 @@ from ottla.aio.consume.lookups import (
 )
 from ottla.aio.consume.messages import slices_of, to_batches
 from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics, find_again
+from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
 from ottla.app.member import Member, MemberOptions
@@ -56,6 +57,7 @@ from ottla.consumer.model.effects import (
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.errors import RetriableError
+from ottla.once.works import Work
 from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
@@ -88,7 +90,7 @@ class Engine(Member):
             instance_id, session_timeout_ms=settings["session.timeout.ms"]
         )
         self._on_stop = on_stop
-        self._joins_transactions = isinstance(options.commits, InTransactions)
+        self._joins_transactions = isinstance(options.commits, InTransactions) or options.transactions is not None
         self._changed = asyncio.Event()
         self._is_assigned = asyncio.Event()
         """Not while the session has yet to hear of an assignment that the client has begun to fetch for."""
@@ -119,6 +121,15 @@ class Engine(Member):
             hooks=self._hooks,
             clock=self._clock,
         )
+        self._transactions: Transactions | None = None
+        if options.transactions is not None:
+            self._transactions = Transactions(
+                options.transactions,
+                holds=self._holds,
+                join=self.membership,
+                tell=self._tell_of_transactions,
+                end=self._end,
+            )
 
     # Life
 
@@ -145,9 +156,13 @@ class Engine(Member):
                 servers=self._servers,
                 should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
             )
+            if self._transactions is not None:
+                await self._transactions.start()
             self._unreadable.guard(self._client)
             self._client.subscribe(topics=self._topics, listener=_Listener(self))
         except BaseException:
+            if self._transactions is not None:
+                await self._transactions.stop()
             await self._client.stop()
             raise
         self._work.client = self._client
@@ -324,6 +339,8 @@ class Engine(Member):
             self.error = self.error or error
         finally:
             await self._workers.stop()
+            if self._transactions is not None:
+                await self._transactions.stop()
             await self._work.stop()
             self._looks.stop()
             self._no_more_is_told()
@@ -416,6 +433,10 @@ class Engine(Member):
                 self._loop.call_soon_threadsafe(self._step, seen)
 
     # Small parts
+
+    def _submit(self, work: Work) -> None:
+        assert self._transactions is not None
+        self._transactions.submit(work)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         try:

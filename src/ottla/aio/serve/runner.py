@@ -15,9 +15,8 @@ from ottla.aio.consume.engine import Engine
 from ottla.aio.consume.workers import Execute
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App
+from ottla.app.exactly_once import AnyInvoker, InTransaction
 from ottla.app.hooks import StopHooks
-from ottla.app.invoke import Invoker
-from ottla.app.once import OnceInvoker
 from ottla.app.pending import Confirming
 from ottla.app.raised import is_being_cancelled
 from ottla.app.serving import Serving, member_options
@@ -163,7 +162,7 @@ class AppRunner(Serving[Engine]):
         log_event("app_stopped", "info", {"app": self._app.group})
         return called.error
 
-    def _executor(self, invoker: Invoker | OnceInvoker) -> Execute:
+    def _executor(self, invoker: AnyInvoker) -> Execute:
         if invoker.binding.is_async:
 
             async def deliver(run: Run) -> RunResult | UnconfirmedOnLoop:
@@ -178,7 +177,7 @@ class AppRunner(Serving[Engine]):
 
         async def deliver_in_thread(run: Run) -> RunResult | UnconfirmedOnLoop:
             # A whole run of a synchronous handler goes to a thread at once: one hop per run, not per record.
-            result: RunResult | Confirming = await self._in_thread(invoker.deliver, run)
+            result: RunResult | Confirming | InTransaction = await self._in_thread(invoker.deliver, run)
             return result if isinstance(result, RunResult) else _ConfirmedThere(result)
 
         return deliver_in_thread
@@ -193,7 +192,7 @@ class AppRunner(Serving[Engine]):
 class _ConfirmedThere:
     """A run whose acknowledgements come in another thread: those of a synchronous handler's producer."""
 
-    def __init__(self, confirming: Confirming) -> None:
+    def __init__(self, confirming: Confirming | InTransaction) -> None:
         self._confirming = confirming
 
     async def wait(self) -> RunResult:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ottla.consumer.commit.claims import Claims
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy, CommitTimer, InTransactions
 from ottla.consumer.commit.positions import Offsets, Positions
-from ottla.consumer.model.effects import Commit, Dispatch, Effect, Notice
+from ottla.consumer.model.effects import Commit, Dispatch, Effect, Notice, PassInTransaction
 from ottla.consumer.model.events import CommitFailed
 from ottla.consumer.partitions.flow import FlowControl
 from ottla.consumer.partitions.partition import PartitionState
@@ -62,6 +62,9 @@ class Committer:
         if not is_wanted and not self._timer.is_due(now_ms):
             return
         self.claims.sent()
+        passed = self._positions.passes(self._partitions.values())
+        if passed:
+            effects.append(PassInTransaction(passed))
         offsets = self.collect(now_ms)
         if offsets:
             effects.append(Commit(offsets))

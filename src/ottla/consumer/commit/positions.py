@@ -28,12 +28,26 @@ class Positions:
         """The positions that changed since they were named last. `is_final`: the partitions go away."""
         offsets: Offsets = {}
         for state in states:
+            if state.plan.commits_in_transactions:
+                continue
             state.account_progress()
             committed = self._claimed(state, is_final=is_final) if self._is_at_most_once else self._done(state)
             if committed is not None and committed != state.committed:
                 state.committed = committed
                 offsets[state.topic_partition] = committed
         return offsets
+
+    def passes(self, states: Iterable[PartitionState]) -> dict[TopicPartition, tuple[int, int]]:
+        """The positions of partitions that are committed in transactions, where they changed: epoch and offset."""
+        passed: dict[TopicPartition, tuple[int, int]] = {}
+        for state in states:
+            position = state.tracker.position
+            if not state.plan.commits_in_transactions or position is None or not state.tracker.finished_count:
+                continue
+            if state.committed != (position, ""):
+                state.committed = (position, "")
+                passed[state.topic_partition] = (state.epoch, position)
+        return passed
 
     def take_notices(self) -> list[Notice]:
         """What there is to say since the last time."""

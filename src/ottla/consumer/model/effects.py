@@ -139,6 +139,13 @@ class PassOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class PassInTransaction:
+    """The same for partitions whose offsets are committed in Kafka transactions: partition → epoch and offset."""
+
+    offsets: Mapping[TopicPartition, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtLogs:
     """Look up where the logs of these partitions begin and end, and of which topic they are; answer `LogsSeen`."""
 
@@ -173,6 +180,7 @@ Effect: TypeAlias = (
     | FindRetryPositions
     | FindStarts
     | PassOffsets
+    | PassInTransaction
     | LookAtLogs
     | Expired
     | Notice

@@ -45,6 +45,9 @@ class Run:
     transaction: Any = None
     """The database transaction in which the handler works, where there is one."""
 
+    outputs: Any = None
+    """What the handler sends with the transaction of its offsets, where there is one."""
+
     def __init__(
         self,
         *,

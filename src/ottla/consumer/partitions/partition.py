@@ -184,6 +184,8 @@ class PartitionState:
     def is_eligible(self) -> bool:
         """Whether a run may be taken now."""
         is_held_back = self.is_draining or self.stopped is not None or self.has_failing_dead_letter
+        if self.dead_letters and self.plan.commits_in_transactions:
+            return False  # what follows would be committed over a record whose dead letter is not written
         if self.stage is not None and not self.stage.is_open:
             return False
         return not is_held_back and self.lanes.is_ready

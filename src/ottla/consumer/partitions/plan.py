@@ -56,6 +56,8 @@ class RoutePlan:
     weight_of: Callable[[TopicPartition], int] | None = None
     keeps_offsets: bool = False
     """Where its partitions go on is in a store of the handler's. The group's offsets only follow."""
+    commits_in_transactions: bool = False
+    """Its offsets are committed by the Kafka transactions that write its results, and in no other way."""
     priorities: PriorityPlan | None = None
 
     def __post_init__(self) -> None:

@@ -36,6 +36,7 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
+from ottla.once.works import Work
 from ottla.processes import forks, lookups
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
@@ -50,6 +51,7 @@ from ottla.sync.consume.lookups import check_reachable, close_client, committed_
 from ottla.sync.consume.messages import to_batches
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
+from ottla.sync.consume.transactions import Transactions
 from ottla.telemetry import log_event
 
 T = TypeVar("T")
@@ -97,6 +99,15 @@ class Engine(ThreadedMember):
             clock=self._clock,
             look=self._looks.ask,
         )
+        self._transactions: Transactions | None = None
+        if options.transactions is not None:
+            self._transactions = Transactions(
+                options.transactions,
+                holds=self._holds,
+                check=self._check_still_has,
+                tell=self._tell_of_transactions,
+                end=self._end,
+            )
         forks.owns(self)
 
     # Life
@@ -131,10 +142,14 @@ class Engine(ThreadedMember):
                 servers=self._servers,
                 should_give_up=lambda: self._is_stopping.is_set() or should_give_up(),
             )
+            if self._transactions is not None:
+                self._transactions.start()
             self._client.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
         except BaseException:
+            if self._transactions is not None:
+                self._transactions.stop()
             self._client.close()
             raise
         self._work.client = self._client
@@ -232,6 +247,8 @@ class Engine(ThreadedMember):
         self._calls.run()
         self._work.serve()  # and what those calls want of the client, before it gives more
         self._measure_if_due()
+        if self._transactions is not None:
+            self._transactions.look(self._client)
         self._poll_once()
 
     def _poll_once(self) -> None:
@@ -291,6 +308,8 @@ class Engine(ThreadedMember):
             while not self._is_quiet() and self._clock.monotonic_ms() < deadline_ms:
                 self._work.serve()
                 self._client.poll(0.01)
+                if self._transactions is not None:
+                    self._transactions.look(self._client)
             self._step(events.Closed())
             self._work.serve()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
@@ -300,6 +319,8 @@ class Engine(ThreadedMember):
             self.error = self.error or error
         finally:
             self._workers.stop()
+            if self._transactions is not None:
+                self._transactions.stop()
             self._looks.stop()
             self._no_more_is_told()
             self._is_stopped.set()
@@ -321,6 +342,8 @@ class Engine(ThreadedMember):
     # The client's callbacks, on the poll thread
 
     def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
+        if self._transactions is not None:
+            self._transactions.look(self._client, is_new=True)
         committed = committed_offsets(self._client, partitions, group=self.group) if partitions else None
         self._step(events.Assigned([TopicPartition(p.topic, p.partition) for p in partitions], committed))
         self._watch.assigned(len(partitions), self._clock.monotonic_ms())
@@ -383,3 +406,9 @@ class Engine(ThreadedMember):
                 self._work.commit_last(offsets)  # `_close` waits for the answer, and not for ever
         else:
             self._work.commit_and_wait(offsets)
+
+    # Small parts
+
+    def _submit(self, work: Work) -> None:
+        assert self._transactions is not None
+        self._transactions.submit(work)

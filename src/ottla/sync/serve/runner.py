@@ -14,9 +14,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from ottla.app.app import App
+from ottla.app.exactly_once import AnyInvoker, InTransactionOnLoop
 from ottla.app.hooks import StopHooks
-from ottla.app.invoke import Invoker
-from ottla.app.once import OnceInvoker
 from ottla.app.options import Route
 from ottla.app.pending import ConfirmingOnLoop
 from ottla.app.serving import Serving, member_options
@@ -135,13 +134,13 @@ class AppRunner(Serving[ThreadedMember]):
             with contextlib.suppress(Empty):
                 self._wake.get(timeout=0.5)
 
-    def _executor(self, invoker: Invoker | OnceInvoker) -> Callable[[Run], RunResult | Unconfirmed]:
+    def _executor(self, invoker: AnyInvoker) -> Callable[[Run], RunResult | Unconfirmed]:
         if not invoker.binding.is_async:
             return invoker.deliver
 
         # All async handlers share one loop, as they would under `serve`: what they open belongs to one loop.
         def deliver(run: Run) -> RunResult | Unconfirmed:
-            result: RunResult | ConfirmingOnLoop = self._loop.run(invoker.deliver_async(run, _yield_now))
+            result = self._loop.run(invoker.deliver_async(run, _yield_now))
             return result if isinstance(result, RunResult) else _ConfirmedThere(self._loop, run, result)
 
         return deliver
@@ -211,7 +210,7 @@ class _LoopThread:
 class _ConfirmedThere:
     """A run whose acknowledgements are awaited on the handlers' loop."""
 
-    def __init__(self, loop: _LoopThread, run: Run, confirming: ConfirmingOnLoop) -> None:
+    def __init__(self, loop: _LoopThread, run: Run, confirming: ConfirmingOnLoop | InTransactionOnLoop) -> None:
         self._loop = loop
         self._run = run
         self._confirming = confirming

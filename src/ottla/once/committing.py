@@ -1,0 +1,222 @@
+"""How works become transactions: together first, then with an eye on each record, until every one has its answer.
+
+    begin → send what the handlers sent → the offsets → commit
+
+While a transaction is being committed more runs end, and the next transaction takes them all: the cost of a commit is
+shared by what waited for it. The code is a generator of calls, so that threads and event loops carry out the same.
+
+- What no record is to blame for, such as a topic that may not be written, ends the member with its error.
+- A record that cannot be written fails alone: what its run did before it is committed, what it did after it comes
+  again. To find it, the transaction is done once more with each record watched.
+- A partition that was taken away meanwhile is left out. Its new owner begins at what is committed.
+- An answer to a commit that was lost is asked for again, as long as it takes. Nothing is guessed.
+- While no coordinator or leader answers, the same results are written again and again; handlers are not called again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from ottla.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    DeliveryError,
+    FencedError,
+    InputError,
+    LifecycleError,
+    OttlaError,
+    RetriableError,
+)
+from ottla.once.outputs import Output
+from ottla.once.works import Work
+from ottla.records import TopicPartition
+
+T = TypeVar("T")
+Steps = Generator[Callable[[], Any], Any, T]
+
+MOST_OUTPUTS: Final = 10_000
+"""Of one transaction, unless a single run sends more."""
+
+_FIRST_WAIT_S: Final = 0.05
+_LONGEST_WAIT_S: Final = 5.0
+
+
+class Refusal(Exception):
+    """An output cannot be written, whatever is tried."""
+
+    def __init__(self, work: Work, at: int, error: Exception) -> None:
+        super().__init__(str(error))
+        self.work, self.at, self.error = work, at, error
+
+
+class OutcomeUnknown(BrokerUnavailable):
+    """The answer to a commit was lost, and nobody can be asked for it. What is committed says it to the next start."""
+
+
+class Transactional(Protocol):
+    """A shell's transactional producer. Every call may be awaitable."""
+
+    has_name: bool
+    """Its transactional.id is one that another process may have as well."""
+
+    def begin(self) -> Any: ...
+
+    def send_all(self, outputs: Sequence[Output]) -> Any: ...
+
+    def send(self, output: Output) -> Any:
+        """Send one. Returns its delivery."""
+
+    def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> Any:
+        """Commit these offsets with the transaction. Raises `RetriableError` if a partition is somebody else's."""
+
+    def commit(self) -> Any:
+        """Commit, or ask again for the outcome of a commit."""
+
+    def abort(self) -> Any:
+        """Abort what is open. Never raises."""
+
+    def renew(self) -> Any:
+        """Begin anew with another client."""
+
+    def pause(self, seconds: float) -> Any:
+        """Wait. Returns False when it is over, and nothing more is to be tried."""
+
+
+class Committing:
+    """The transactions of one member. `holds` says whether a partition is still its own since an epoch."""
+
+    def __init__(
+        self,
+        *,
+        holds: Callable[[TopicPartition, int], bool],
+        tell: Callable[[str, str, Mapping[str, object]], None],
+    ) -> None:
+        self._holds = holds
+        self._event = tell
+        self._passed: dict[TopicPartition, tuple[int, int]] = {}
+
+    def settle(self, works: Sequence[Work], client: Transactional) -> Steps[None]:
+        """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
+        is_careful, wait_s = False, _FIRST_WAIT_S
+        left = list(works)
+        while left := self._wanted(left):
+            try:
+                yield from self._transaction(left, client, is_careful=is_careful)
+            except Refusal as refusal:
+                rest = refusal.work.refused(refusal.at, refusal.error)
+                others = [work for work in left if work is not refusal.work]
+                left = others if rest is None else [rest, *others]
+                continue
+            except OutcomeUnknown:
+                raise
+            except FencedError as error:
+                if client.has_name:
+                    raise
+                # Nobody else has its transactional.id: the coordinator has aborted a transaction that took too long.
+                problem: Exception = error
+                yield client.renew
+            except LifecycleError as error:
+                problem = error
+                yield client.renew
+            except (RetriableError, DeliveryError) as error:
+                is_careful = is_careful or isinstance(error, DeliveryError)
+                problem = error
+            except OttlaError:
+                if is_careful:
+                    raise
+                is_careful = True
+                continue
+            else:
+                for work in left:
+                    self._passed[work.name] = (work.epoch, work.next_offset)
+                    work.committed()
+                return
+            self._event("transaction_failed", "warning", {"error": f"{type(problem).__name__}: {problem}"})
+            if not (yield partial(client.pause, wait_s)):
+                return
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _transaction(self, works: Sequence[Work], client: Transactional, *, is_careful: bool) -> Steps[None]:
+        sent: list[tuple[Work, int, Any]] = []
+        try:
+            yield client.begin
+            if is_careful:
+                yield from self._send_watched(works, client, sent)
+            else:
+                yield partial(client.send_all, [output for work in works for output in work.outputs])
+            positions: dict[TopicPartition, int] = {}
+            for work in works:
+                positions[work.name] = max(work.next_offset, positions.get(work.name, 0))
+            yield partial(client.offsets, positions, {work.name: work.epoch for work in works})
+            yield from self._commit(client)
+        except Exception as error:
+            yield client.abort
+            if isinstance(error, DeliveryError):
+                for work, at, delivery in sent:
+                    reason = delivery.exception() if delivery.done() else None
+                    if isinstance(reason, ConfigError):
+                        raise reason from error
+                    if isinstance(reason, InputError):
+                        raise Refusal(work, at, reason) from error
+            raise
+
+    def _send_watched(
+        self, works: Sequence[Work], client: Transactional, sent: list[tuple[Work, int, Any]]
+    ) -> Steps[None]:
+        for work in works:
+            for at, output in enumerate(work.outputs):
+                try:
+                    delivery = yield partial(client.send, output)
+                except (RetriableError, FencedError, LifecycleError, ConfigError):
+                    raise
+                except Exception as error:
+                    raise Refusal(work, at, error) from error
+                sent.append((work, at, delivery))
+
+    def _commit(self, client: Transactional) -> Steps[None]:
+        wait_s, is_open = _FIRST_WAIT_S, False
+        while True:
+            try:
+                yield client.commit
+                return
+            except BrokerUnavailable as error:
+                is_open = True
+                self._event("transaction_outcome_open", "warning", {"error": str(error)})
+                if not (yield partial(client.pause, wait_s)):
+                    raise
+            except OttlaError as error:
+                if not is_open:
+                    raise
+                text = f"a transaction may be committed or not, and its producer ended: {error}"
+                raise OutcomeUnknown(text) from error
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _wanted(self, works: Iterable[Work]) -> list[Work]:
+        """Those whose partitions are the member's, and whose offsets are not committed yet."""
+        wanted: list[Work] = []
+        for work in works:
+            epoch, offset = self._passed.get(work.name, (-1, -1))
+            if not self._holds(work.name, work.epoch):
+                self._passed.pop(work.name, None)
+                work.let_go()
+            elif not work.outputs and epoch == work.epoch and work.next_offset <= offset:
+                work.committed()  # a later offset is
+            else:
+                wanted.append(work)
+        return wanted
+
+
+def together(works: Sequence[Work]) -> Iterator[list[Work]]:
+    """Which works share a transaction, in their order."""
+    group: list[Work] = []
+    outputs = 0
+    for work in works:
+        if group and (work.is_alone or group[-1].is_alone or outputs + len(work.outputs) > MOST_OUTPUTS):
+            yield group
+            group, outputs = [], 0
+        group.append(work)
+        outputs += len(work.outputs)
+    if group:
+        yield group

@@ -1,0 +1,153 @@
+"""What a handler with ``exactly_once=`` sends: kept until its run was handled, then written in one transaction.
+
+Nothing reaches a broker before that. So a handler may be slow without holding a transaction open, and what a record
+sent before it failed is dropped without an abort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.errors import InputError, LifecycleError
+from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.producer.bulk import Outgoing
+from ottla.producer.encoded import as_bytes, header_list
+from ottla.producer.message_ids import with_message_id
+from ottla.producer.serializing import Serializer
+from ottla.records import Headers, topic_problem
+
+
+class Output(NamedTuple):
+    """One record to write. `offset` is that of the record whose handler sent it; None for that of a batch."""
+
+    topic: str
+    record: Outgoing
+    offset: int | None
+
+
+class Outputs:
+    """What the handler sends for the records of one run, in the order of its calls."""
+
+    __slots__ = ("_is_over", "_may_wait", "_now_ms", "_serializer", "sent", "unprepared")
+
+    def __init__(self, serializer: Serializer, *, now_ms: int, may_wait: bool) -> None:
+        self.sent: list[Output] = []
+        self.unprepared: set[str] = set()
+        """Topics whose schemas must be registered before their values can be encoded."""
+        self._serializer = serializer
+        self._now_ms = now_ms
+        self._may_wait = may_wait
+        self._is_over = False
+
+    def of(self, offset: int | None) -> Out:
+        """What a handler sends with, for the record at `offset`."""
+        return Out(self, offset)
+
+    def end(self) -> list[Output]:
+        """The run was handled: nothing more is taken."""
+        self._is_over = True
+        return self.sent
+
+    def add(
+        self,
+        offset: int | None,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> None:
+        if self._is_over:
+            raise LifecycleError(f"{topic}: out.send was called after the handler had returned; it is not sent")
+        if topic not in self.unprepared:
+            if self._may_wait or self._is_prepared(topic):
+                key, value = self._encoded(topic, key, value)
+            else:
+                self.unprepared.add(topic)
+        self.sent.append(Output(topic, Outgoing(value, key, headers, partition, timestamp_ms), offset))
+
+    def expiring(self, topic: str, headers: Headers, expires_after: Span | None, expires_at: Moment | None) -> Headers:
+        return with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=self._now_ms)
+
+    def prepare(self) -> None:
+        """Register what is to be registered. May wait for a registry."""
+        for topic in self.unprepared:
+            key_context, value_context = self._serializer.contexts_of(topic)
+            if self._serializer.key is not None:
+                self._serializer.key.prepare(key_context)
+            if self._serializer.value is not None:
+                self._serializer.value.prepare(value_context)
+
+    def encode(self, number: int) -> None:
+        """Encode one that was sent before its topic was prepared."""
+        topic, record, offset = self.sent[number]
+        if topic in self.unprepared:
+            key, value = self._encoded(topic, record.key, record.value)
+            self.sent[number] = Output(topic, record._replace(key=key, value=value), offset)
+
+    def _is_prepared(self, topic: str) -> bool:
+        serializer = self._serializer
+        if not serializer.has_serdes:
+            return True
+        key_context, value_context = serializer.contexts_of(topic)
+        return (serializer.key is None or serializer.key.is_prepared(key_context)) and (
+            serializer.value is None or serializer.value.is_prepared(value_context)
+        )
+
+    def _encoded(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
+        if self._serializer.has_serdes:
+            key, value = self._serializer.serialize(topic, key, value)
+        if value is not None and value.__class__ is not bytes:
+            value = as_bytes(topic, "value", value)
+        if key is not None and key.__class__ is not bytes:
+            key = as_bytes(topic, "key", key)
+        return key, value
+
+
+class Out:
+    """The parameter `out` of a handler with ``exactly_once=ExactlyOnce(...)``.
+
+    `send` returns nothing to wait for: what is sent is written, with the record's offset, after the handler returned.
+    """
+
+    __slots__ = ("_offset", "_outputs")
+
+    def __init__(self, outputs: Outputs, offset: int | None) -> None:
+        self._outputs = outputs
+        self._offset = offset
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        message_id: str | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
+    ) -> None:
+        """Send a record with the transaction. The arguments are those of `Producer.send`.
+
+        Raises `SerializationError` for a value that cannot be encoded. What a broker refuses later (a record that is
+        too large, a topic that does not exist) fails the record whose handler sent it.
+        """
+        problem = topic_problem(topic) if isinstance(topic, str) else f"a topic is text, got {topic!r}"
+        if problem is not None:
+            raise InputError(problem)
+        if expires_after is not None or expires_at is not None:
+            headers = self._outputs.expiring(topic, headers, expires_after, expires_at)
+        if message_id is not None:
+            headers = with_message_id(topic, headers, message_id, None)
+        if headers:
+            headers = header_list(topic, headers)[0]
+        self._outputs.add(self._offset, topic, value, key, headers, partition, timestamp_ms)
+
+
+def of_records(outputs: Sequence[Output], offsets: set[int]) -> list[Output]:
+    """Those that were sent for these records."""
+    return [output for output in outputs if output.offset is None or output.offset in offsets]

@@ -1,0 +1,167 @@
+"""What joins a Kafka transaction of a group's member: a handled run, a dead letter, or an offset alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ottla.consumer.model.effects import OnWritten, Write
+from ottla.consumer.model.run import AnyRecord, Run, RunResult
+from ottla.failures.exceptions import ExceptionTable
+from ottla.once.outputs import Output, of_records
+from ottla.producer.bulk import Outgoing
+from ottla.records import TopicPartition
+
+Then = Callable[[RunResult], None]
+
+
+class Work(Protocol):
+    """One partition's part of a transaction: everything before `next_offset` is done when it is committed."""
+
+    name: TopicPartition
+    epoch: int
+    next_offset: int
+    outputs: Sequence[Output]
+    is_alone: bool
+    """It goes in a transaction of its own."""
+
+    def committed(self) -> None: ...
+
+    def refused(self, at: int, error: Exception) -> Work | None:
+        """The output with this number cannot be written. Returns what is left to commit, if anything is."""
+
+    def let_go(self) -> None:
+        """The partition is somebody else's by now: nothing of it was written."""
+
+
+class RunWork:
+    """A handled run. `then` is told its result when that is committed, or cannot be."""
+
+    is_alone = False
+
+    def __init__(
+        self, run: Run, result: RunResult, outputs: Sequence[Output], *, exceptions: ExceptionTable, then: Then
+    ) -> None:
+        self._run = run
+        self._result = result
+        self._exceptions = exceptions
+        self._then = then
+        done = run.records if result.done is None else result.done
+        self.name, self.epoch = run.topic_partition, run.epoch
+        self.next_offset = done[-1].offset + 1
+        self.outputs = outputs
+
+    def committed(self) -> None:
+        self._then(self._result)
+
+    def refused(self, at: int, error: Exception) -> Work | None:
+        failure = self._exceptions.failure_of(error)
+        offset = self.outputs[at].offset
+        records = self._run.records
+        if offset is None:  # a batch sent it: which record is to blame is not known
+            every = [(record, failure) for record in records]
+            self._then(RunResult(done=(), failures=every, is_batch_failure=True))
+            return None
+        bad = next(record for record in records if record.offset == offset)
+        done = [record for record in self._done() if record.offset < offset]
+        expired = [record for record in self._result.expired if record.offset < offset]
+        untouched = [record for record in records if record.offset > offset]
+        result = RunResult(
+            done=done,
+            failures=[(bad, failure)],
+            untouched=untouched,
+            expired=expired,
+            skipped=min(self._result.skipped, len(done)),
+        )
+        if not done:
+            self._then(result)
+            return None
+        kept = of_records(self.outputs, {record.offset for record in done})
+        return RunWork(self._run, result, kept, exceptions=self._exceptions, then=self._then)
+
+    def let_go(self) -> None:
+        self._then(RunResult(done=(), untouched=self._run.records))
+
+    def _done(self) -> Sequence[AnyRecord]:
+        return self._run.records if self._result.done is None else self._result.done
+
+
+class LetterWork:
+    """A dead letter, or a record for a retry topic: written with the offset behind its record."""
+
+    is_alone = True
+
+    def __init__(self, letter: Write, on_written: OnWritten) -> None:
+        self._letter = letter
+        self._on_written = on_written
+        self._forms = letter.forms()
+        self._form, built = next(self._forms)
+        self.name, self.epoch = letter.topic_partition, letter.epoch
+        self.next_offset = letter.record.offset + 1
+        self.outputs: Sequence[Output] = [self._output(built.value, built.key, built.headers)]
+
+    def committed(self) -> None:
+        self._on_written(self._letter, None, form=self._form)
+
+    def refused(self, at: int, error: Exception) -> Work | None:
+        is_too_large = bool(getattr(error, "is_too_large", False))
+        following = next(self._forms, None) if is_too_large else None
+        if following is None:
+            self._on_written(self._letter, f"{type(error).__name__}: {error}", fits=not is_too_large)
+            return None
+        self._form, built = following
+        self.outputs = [self._output(built.value, built.key, built.headers)]
+        return self
+
+    def let_go(self) -> None:
+        self._on_written(self._letter, "the partition was given to another member")
+
+    def _output(self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Output:
+        target, partition = self._letter.target, self._letter.target_partition
+        return Output(target, Outgoing(value, key, list(headers), partition), self._letter.record.offset)
+
+
+class PassWork:
+    """Records that were passed over without a result: only the offset."""
+
+    is_alone = False
+    outputs: Sequence[Output] = ()
+
+    def __init__(self, name: TopicPartition, epoch: int, next_offset: int) -> None:
+        self.name, self.epoch, self.next_offset = name, epoch, next_offset
+
+    def committed(self) -> None:
+        """Nobody waits for it."""
+
+    def refused(self, at: int, error: Exception) -> Work | None:
+        raise AssertionError("it has no outputs")
+
+    def let_go(self) -> None:
+        """Nobody waits for it."""
+
+
+def contiguous(records: Sequence[AnyRecord], result: RunResult) -> RunResult:
+    """The result, as far as one offset can say it: what is done behind a record that is not comes again."""
+    if result.done is None:
+        return result
+    if result.is_batch_failure:
+        own = {record.offset: failure for record, failure in result.failures}
+        shared = result.failures[0][1]
+        every = [(record, own.get(record.offset, shared)) for record in records]
+        return RunResult(done=(), failures=every, is_batch_failure=True, malformed=result.malformed)
+    done = {record.offset for record in result.done}
+    count = next((at for at, record in enumerate(records) if record.offset not in done), len(records))
+    if count == len(records):
+        return RunResult(expired=result.expired, skipped=result.skipped)
+    head, tail = records[:count], records[count:]
+    failures = [(record, failure) for record, failure in result.failures if record is tail[0]]
+    kept = {record.offset for record in head}
+    return RunResult(
+        done=head,
+        failures=failures,
+        untouched=tail[len(failures) :],
+        expired=[record for record in result.expired if record.offset in kept],
+        skipped=min(result.skipped, count),
+        malformed=sum(failure.kind == "malformed" for _, failure in failures),
+        fatal=result.fatal,
+    )
