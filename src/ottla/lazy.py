@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used (PEP 562).
+"""Public names of a package, and modules, that are imported when they are first used (PEP 562).
 
 `import ottla` loads no Kafka client, a service that only consumes never loads what only producers need, and what plans
 a Spark stream never loads what writes to a topic.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 
@@ -35,3 +36,15 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *public})
 
     return get, names, public
+
+
+class LazyModule(ModuleType):
+    """A module that is imported when one of its names is first used: `steps = LazyModule("ottla.admin.groups")`.
+
+    Type checkers read an ordinary import of it under `TYPE_CHECKING`.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(importlib.import_module(self.__name__), name)
+        setattr(self, name, found)
+        return found

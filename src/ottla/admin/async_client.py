@@ -8,26 +8,35 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.admin import groups as group_steps
-from ottla.admin import replicas as replica_steps
-from ottla.admin import resets as reset_steps
-from ottla.admin import settings as setting_steps
-from ottla.admin import topics as topic_steps
 from ottla.admin.asking import Asking
 from ottla.admin.carrying import Carrier
 from ottla.admin.client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
 from ottla.admin.facts_file import read_bounded, write_whole
-from ottla.admin.lag import GroupLag
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, read_facts
-from ottla.admin.replicas import ReplicaMove
-from ottla.admin.resets import ResetPlan, dump_undo, load_undo
-from ottla.admin.settings import SettingChange
 from ottla.config import TopicSpec
+from ottla.lazy import LazyModule
 from ottla.records import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.admin import groups as group_steps
+    from ottla.admin import replicas as replica_steps
+    from ottla.admin import resets as reset_steps
+    from ottla.admin import settings as setting_steps
+    from ottla.admin import topics as topic_steps
+    from ottla.admin.lag import GroupLag
+    from ottla.admin.replicas import ReplicaMove
+    from ottla.admin.resets import ResetPlan
+    from ottla.admin.settings import SettingChange
+else:  # a command lists topics, and has no use for what changes them
+    group_steps = LazyModule("ottla.admin.groups")
+    replica_steps = LazyModule("ottla.admin.replicas")
+    reset_steps = LazyModule("ottla.admin.resets")
+    setting_steps = LazyModule("ottla.admin.settings")
+    topic_steps = LazyModule("ottla.admin.topics")
 
 T = TypeVar("T")
 
@@ -183,13 +192,13 @@ class AsyncAdmin:
 
     async def plan_restore(self, file: str | Path) -> ResetPlan:
         """As `Admin.plan_restore`."""
-        saved = load_undo(await asyncio.to_thread(read_bounded, Path(file)), source=str(file))
+        saved = reset_steps.load_undo(await asyncio.to_thread(read_bounded, Path(file)), source=str(file))
         return await self._carrier.run_async(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
 
     async def apply_reset(self, plan: ResetPlan, *, undo_file: str | Path | None = None) -> None:
         """As `Admin.apply_reset`."""
         if undo_file is not None:
-            await asyncio.to_thread(write_whole, Path(undo_file), dump_undo(plan))
+            await asyncio.to_thread(write_whole, Path(undo_file), reset_steps.dump_undo(plan))
         await self._carrier.run_async(reset_steps.apply_reset(plan))
 
     async def delete_groups(self, *names: str) -> None:

@@ -7,27 +7,36 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ottla.admin import groups as group_steps
-from ottla.admin import replicas as replica_steps
-from ottla.admin import resets as reset_steps
-from ottla.admin import settings as setting_steps
-from ottla.admin import topics as topic_steps
 from ottla.admin.asking import Asking
 from ottla.admin.carrying import Carrier
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
 from ottla.admin.facts_file import read_bounded, write_whole
-from ottla.admin.lag import GroupLag
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, Wanted, read_facts
-from ottla.admin.replicas import ReplicaMove
-from ottla.admin.resets import ResetPlan, dump_undo, load_undo
-from ottla.admin.settings import SettingChange
 from ottla.config import TopicSpec, admin_settings
 from ottla.errors import ConfigError
+from ottla.lazy import LazyModule
 from ottla.records import TopicPartition
 from ottla.wire_client.settings import WireSettings, connection_settings
+
+if TYPE_CHECKING:
+    from ottla.admin import groups as group_steps
+    from ottla.admin import replicas as replica_steps
+    from ottla.admin import resets as reset_steps
+    from ottla.admin import settings as setting_steps
+    from ottla.admin import topics as topic_steps
+    from ottla.admin.lag import GroupLag
+    from ottla.admin.replicas import ReplicaMove
+    from ottla.admin.resets import ResetPlan
+    from ottla.admin.settings import SettingChange
+else:  # a command lists topics, and has no use for what changes them
+    group_steps = LazyModule("ottla.admin.groups")
+    replica_steps = LazyModule("ottla.admin.replicas")
+    reset_steps = LazyModule("ottla.admin.resets")
+    setting_steps = LazyModule("ottla.admin.settings")
+    topic_steps = LazyModule("ottla.admin.topics")
 
 T = TypeVar("T")
 
@@ -233,7 +242,7 @@ class Admin:
 
         Raises `InputError` for a file that is none, of another cluster, or of topics that were created anew since.
         """
-        saved = load_undo(read_bounded(Path(file)), source=str(file))
+        saved = reset_steps.load_undo(read_bounded(Path(file)), source=str(file))
         return self._carrier.run(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
 
     def apply_reset(self, plan: ResetPlan, *, undo_file: str | Path | None = None) -> None:
@@ -243,7 +252,7 @@ class Admin:
         was made; nothing is changed then.
         """
         if undo_file is not None:
-            write_whole(Path(undo_file), dump_undo(plan))
+            write_whole(Path(undo_file), reset_steps.dump_undo(plan))
         self._carrier.run(reset_steps.apply_reset(plan))
 
     def delete_groups(self, *names: str) -> None:

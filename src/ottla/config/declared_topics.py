@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from ottla.errors import ConfigError
 from ottla.records import topic_problem
-from ottla.telemetry import log_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +56,8 @@ def declared_topics(given: CreateTopics, *, used: Collection[str]) -> dict[str, 
 
 def warn_of_other_partitions(declared: Mapping[str, TopicSpec], before: Mapping[str, int | None]) -> None:
     """Say which topics were there already with another number of partitions. Nothing changes it: keys would move."""
+    from ottla.telemetry import log_event  # a command has no use for it, nor for `logging`
+
     for name, spec in declared.items():
         found = before.get(name)
         if found is not None and spec.partitions is not None and found != spec.partitions:

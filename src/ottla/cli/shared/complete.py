@@ -7,7 +7,6 @@ named cluster, and nothing at all where something is wrong.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
@@ -85,5 +84,7 @@ def _cache_folder() -> Path:
 
 
 def _key(kafka: Settings) -> str:
+    import hashlib  # not needed where nothing is completed
+
     told: list[Any] = [kafka.get("bootstrap.servers"), kafka.get("sasl.username"), kafka.get("security.protocol")]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]

@@ -15,10 +15,11 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar
+from itertools import chain, islice, repeat
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
@@ -27,6 +28,8 @@ from ottla.cli.shared.visible import visible, width
 F = TypeVar("F", bound=Callable[..., Any])
 
 Item: TypeAlias = Mapping[str, Any]
+
+_LINES_AT_ONCE: Final = 500
 
 
 class Format(Enum):
@@ -110,14 +113,14 @@ class Output:
         if self.format is Format.JSON:
             _json_items(schema, fields, items)
         elif self.format is Format.PLAIN:
-            count = 0
-            for item in items:
-                if self._header and not count:
-                    click.echo("\t".join(column.name for column in columns))
-                count += 1
-                click.echo("\t".join(plain(item.get(column.name)) for column in columns))
-            if not count:
+            lines = (f"{_plain_line(columns, item)}\n" for item in items)
+            first = next(lines, None)
+            if first is None:
                 say(empty)
+                return
+            if self._header:
+                click.echo("\t".join(column.name for column in columns))
+            _echo_lines(chain((first,), lines))
         else:
             rows = [[_cell(column, item.get(column.name)) for column in columns] for item in items]
             if rows:
@@ -196,9 +199,22 @@ def _aligned(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[s
 
 def _json_items(schema: str, fields: Item, items: Iterable[Item]) -> None:
     start = json.dumps({"schema": f"ottla.{schema}", **fields}, ensure_ascii=False)
+    separators = chain(("\n",), repeat(",\n"))
+    found = (
+        separator + json.dumps(item, ensure_ascii=False) for separator, item in zip(separators, items, strict=False)
+    )
     click.echo(start[:-1] + ', "items": [', nl=False)
-    is_first = True
-    for item in items:
-        click.echo(("\n" if is_first else ",\n") + json.dumps(item, ensure_ascii=False), nl=False)
-        is_first = False
-    click.echo("]}" if is_first else "\n]}")
+    click.echo("\n]}" if _echo_lines(found) else "]}")
+
+
+def _plain_line(columns: Sequence[Column], item: Item) -> str:
+    return "\t".join([plain(item.get(column.name)) for column in columns])
+
+
+def _echo_lines(lines: Iterator[str]) -> bool:
+    """Print lines, many by one write: each is flushed. Returns whether there were any."""
+    count = 0
+    while written := list(islice(lines, _LINES_AT_ONCE)):
+        count += len(written)
+        click.echo("".join(written), nl=False)
+    return count > 0
