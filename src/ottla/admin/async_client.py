@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.admin.asking import Asking
-from ottla.admin.carrying import Carrier
+from ottla.admin.carrying import Carrier, OnWait
 from ottla.admin.client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
 from ottla.admin.facts_file import read_bounded, write_whole
@@ -20,6 +20,7 @@ from ottla.admin.read import EVERYTHING, read_facts
 from ottla.config import TopicSpec
 from ottla.lazy import LazyModule
 from ottla.records import TopicPartition
+from ottla.wire_client.settings import OnExchange
 
 if TYPE_CHECKING:
     from ottla.admin import groups as group_steps
@@ -54,8 +55,12 @@ class AsyncAdmin:
         settings: Mapping[str, Any] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        on_wait: OnWait | None = None,
+        on_exchange: OnExchange | None = None,
     ) -> None:
-        self._carrier = Carrier(wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s))
+        self._carrier = Carrier(
+            wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s, on_exchange=on_exchange), on_wait=on_wait
+        )
         self._now_ms = now_ms
 
     async def __aenter__(self) -> AsyncAdmin:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.admin.asking import Again, Answer, Ask, Asking
 from ottla.errors import AuthenticationError, BrokerUnavailable, LifecycleError, OttlaError
@@ -25,6 +25,12 @@ _THREADS = 16
 
 _IDLE_S = 1.0
 """A connection that was not used for so long is tried before something is asked on it that may be asked once only."""
+
+_TICK_S = 0.2
+
+OnWait: TypeAlias = Callable[[int, int], None]
+"""Called a few times a second while an operation waits, with how many questions were answered of how many; at its end
+once with the same number twice."""
 
 _Address = tuple[str, int]
 
@@ -82,8 +88,10 @@ class Carrier:
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        on_wait: OnWait | None = None,
     ) -> None:
         self.settings = settings
+        self._on_wait = on_wait
         self._now = now
         self._sleep = sleep
         self._lock = threading.Lock()
@@ -108,11 +116,16 @@ class Carrier:
     def run(self, asking: Asking[T]) -> T:
         """Carry an operation out in this thread."""
         deadline = self._deadline()
+        answered: list[int] = []
+        asked = 0
         try:
             step = next(asking)
             while True:
                 if not isinstance(step, Again):
-                    step = asking.send(_in_order(step, [future.result() for future in self._futures(step)]))
+                    asked += len(step)
+                    futures = self._futures(step, answered)
+                    self._watch(futures, answered, asked)
+                    step = asking.send(_in_order(step, [future.result() for future in futures]))
                 elif self._now() >= deadline:
                     step = asking.throw(self._gave_up(step))
                 else:
@@ -122,18 +135,25 @@ class Carrier:
             return end.value  # type: ignore[no-any-return]
         finally:
             asking.close()
+            if self._on_wait is not None:
+                self._on_wait(asked, asked)
 
     async def run_async(self, asking: Asking[T]) -> T:
         """Carry an operation out, awaiting each step. After a cancel no further question is asked."""
         import asyncio  # a fifth of the imports of a command, which has no use for it
 
         deadline = self._deadline()
+        answered: list[int] = []
+        asked = 0
         try:
             step = next(asking)
             while True:
                 if not isinstance(step, Again):
-                    answers = await asyncio.gather(*map(asyncio.wrap_future, self._futures(step)))
-                    step = asking.send(_in_order(step, answers))
+                    asked += len(step)
+                    futures = [asyncio.wrap_future(each) for each in self._futures(step, answered)]
+                    while self._on_wait is not None and (await asyncio.wait(futures, timeout=_TICK_S))[1]:
+                        self._on_wait(min(len(answered), asked - 1), asked)
+                    step = asking.send(_in_order(step, await asyncio.gather(*futures)))
                 elif self._now() >= deadline:
                     step = asking.throw(self._gave_up(step))
                 else:
@@ -143,6 +163,8 @@ class Carrier:
             return end.value  # type: ignore[no-any-return]
         finally:
             asking.close()
+            if self._on_wait is not None:
+                self._on_wait(asked, asked)
 
     def _deadline(self) -> float:
         return self._now() + self.settings.api_timeout_ms / 1000
@@ -151,7 +173,11 @@ class Carrier:
         seconds = self.settings.api_timeout_ms / 1000
         return type(step.reason)(f"gave up after {seconds:g} s (default.api.timeout.ms): {step.reason}")
 
-    def _futures(self, step: Sequence[Ask]) -> list[Future[list[tuple[int, Answer]]]]:
+    def _watch(self, futures: Sequence[Future[Any]], answered: Sequence[int], asked: int) -> None:
+        while self._on_wait is not None and wait(futures, timeout=_TICK_S).not_done:
+            self._on_wait(min(len(answered), asked - 1), asked)
+
+    def _futures(self, step: Sequence[Ask], answered: list[int]) -> list[Future[list[tuple[int, Answer]]]]:
         """One for each broker: its questions go one after the other over one connection."""
         groups: dict[int | None, list[int]] = {}
         for position, ask in enumerate(step):
@@ -162,11 +188,13 @@ class Carrier:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ottla-admin")
             return [
-                self._threads.submit(self._ask_in_turn, [(position, step[position]) for position in positions])
+                self._threads.submit(
+                    self._ask_in_turn, [(position, step[position]) for position in positions], answered
+                )
                 for positions in groups.values()
             ]
 
-    def _ask_in_turn(self, asks: list[tuple[int, Ask]]) -> list[tuple[int, Answer]]:
+    def _ask_in_turn(self, asks: list[tuple[int, Ask]], answered: list[int]) -> list[tuple[int, Answer]]:
         answers: list[tuple[int, Answer]] = []
         gone: BrokerUnavailable | None = None
         for position, ask in asks:
@@ -182,6 +210,7 @@ class Carrier:
                 answers.append((position, error))
             except OttlaError as error:
                 answers.append((position, error))
+            answered.append(position)
         return answers
 
     def _ask(self, ask: Ask) -> Answer:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.admin.asking import Asking
-from ottla.admin.carrying import Carrier
+from ottla.admin.carrying import Carrier, OnWait
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
 from ottla.admin.facts_file import read_bounded, write_whole
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -19,7 +19,7 @@ from ottla.config import TopicSpec, admin_settings
 from ottla.errors import ConfigError
 from ottla.lazy import LazyModule
 from ottla.records import TopicPartition
-from ottla.wire_client.settings import WireSettings, connection_settings
+from ottla.wire_client.settings import OnExchange, WireSettings, connection_settings
 
 if TYPE_CHECKING:
     from ottla.admin import groups as group_steps
@@ -48,7 +48,10 @@ class Admin:
 
     `settings` are Kafka's dotted names for how to connect (`security.protocol`, `sasl.username`, ...), or all settings
     with `bootstrap.servers` among them; the environment (OTTLA_ADMIN_*, OTTLA_CLIENT_*) counts as for every client.
-    `timeout_s` bounds one operation: its questions, and waiting for leaders and coordinators.
+    `timeout_s` bounds one operation: its questions, and waiting for leaders and coordinators. `on_wait` is called while
+    an operation waits, with how many questions were answered of how many, and at its end once with the same number
+    twice. `on_exchange` is called after each answer with the broker's address, the API and the seconds it took, from
+    whatever thread asked.
 
     Every method raises `BrokerUnavailable` when no broker answers, `AuthenticationError` when none lets this client in,
     and `BrokerRefused` for what a broker refuses; what else it raises stands in its docstring.
@@ -61,8 +64,12 @@ class Admin:
         settings: Mapping[str, Any] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        on_wait: OnWait | None = None,
+        on_exchange: OnExchange | None = None,
     ) -> None:
-        self._carrier = Carrier(wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s))
+        self._carrier = Carrier(
+            wire_settings_of(bootstrap_servers, settings, timeout_s=timeout_s, on_exchange=on_exchange), on_wait=on_wait
+        )
         self._now_ms = now_ms
 
     def __enter__(self) -> Admin:
@@ -287,7 +294,11 @@ def wanted_of(
 
 
 def wire_settings_of(
-    bootstrap_servers: str | None, settings: Mapping[str, Any] | None, *, timeout_s: float
+    bootstrap_servers: str | None,
+    settings: Mapping[str, Any] | None,
+    *,
+    timeout_s: float,
+    on_exchange: OnExchange | None = None,
 ) -> WireSettings:
     """How an administrator connects."""
     if timeout_s <= 0:
@@ -298,4 +309,4 @@ def wire_settings_of(
     resolved = admin_settings(servers, settings=given)
     names = {"client.id": "ottla-admin", **resolved}
     timeout_ms = round(timeout_s * 1000)
-    return connection_settings(names, api_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+    return connection_settings(names, api_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms, on_exchange=on_exchange)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections import deque
 from typing import Any
 
 from ottla.errors import BrokerUnavailable, ConfigError, OttlaError
@@ -35,6 +36,7 @@ class Connection:
         self.host = host
         self.port = port
         self._settings = settings
+        self._asked: deque[tuple[ApiKey, float]] = deque()
         self._pipeline = Pipeline(address=self.address, client_id=settings.client_id)
         self._socket: socket.socket | None = self._open()
         try:
@@ -86,6 +88,8 @@ class Connection:
             sock.sendall(frame)
         except OSError as error:
             raise self._lost(error) from error
+        if expects_response and self._settings.on_exchange is not None:
+            self._asked.append((api_key, time.monotonic()))
 
     def receive(self) -> Any:
         """The response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are slices of
@@ -96,10 +100,14 @@ class Connection:
         try:
             frame = bytearray(self._pipeline.frame_size(prefix))
             self._read_into(memoryview(frame), deadline)
-            return self._pipeline.response(frame)
+            response = self._pipeline.response(frame)
         except OttlaError:
             self.close()
             raise
+        if self._settings.on_exchange is not None and self._asked:
+            api_key, sent_at = self._asked.popleft()
+            self._settings.on_exchange(self.address, api_key, time.monotonic() - sent_at)
+        return response
 
     def fileno(self) -> int:
         """The socket's number, for a selector; -1 when it is closed."""
@@ -113,6 +121,7 @@ class Connection:
     def close(self) -> None:
         """Give the socket back. Safe to repeat."""
         self._pipeline.clear()
+        self._asked.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -8,15 +8,19 @@ is often shared; a name that nobody knows is refused, with the nearest known one
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
+from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType
+
+OnExchange: TypeAlias = Callable[[str, ApiKey, float], None]
+"""Called with the address of a broker, what was asked there, and after how many seconds it answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,8 @@ class WireSettings:
     max_request_size: int = 1024 * 1024
     delivery_timeout_ms: int = 120_000
     max_in_flight: int = 5
+    # seeing what is asked
+    on_exchange: OnExchange | None = field(default=None, repr=False, compare=False)
 
     def with_changes(self, **changes: Any) -> WireSettings:
         """The same settings with some fields replaced."""

@@ -12,7 +12,7 @@ from ottla.cli.operations.notes import wait
 from ottla.cli.operations.outcome import fail
 from ottla.cli.shared.amounts import milliseconds, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
-from ottla.cli.shared.output import Column, Format, Output, prints, say
+from ottla.cli.shared.output import Column, Format, Output, prints, say, warn
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError, InputError
 
@@ -244,7 +244,7 @@ def _say_rest(report: Report) -> None:
     for each in report.not_checked:
         by_reason.setdefault(each.reason, []).append(each.id)
     for reason, ids in by_reason.items():
-        say(f"not checked: {', '.join(ids)}: {visible(reason)}")
+        warn(f"not checked: {', '.join(ids)}: {visible(reason)}")
 
 
 def _item(each: Finding) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.shared.output import say
+from ottla.cli.shared.output import warn
 from ottla.cli.shared.progress import Progress
 from ottla.cli.shared.visible import visible
 
@@ -23,9 +23,9 @@ def say_not_read(facts: ClusterFacts) -> None:
         by_reason.setdefault((each.part, each.reason), []).append(each.subject)
     for (part, reason), subjects in list(by_reason.items())[:_SHOWN]:
         more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
-        say(f"not read: {part} of {visible(subjects[0])}{more}: {visible(reason)}")
+        warn(f"not read: {part} of {visible(subjects[0])}{more}: {visible(reason)}")
     if len(by_reason) > _SHOWN:
-        say(f"not read: {len(by_reason) - _SHOWN} things more")
+        warn(f"not read: {len(by_reason) - _SHOWN} things more")
 
 
 def wait(seconds: float, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from ottla.cli.shared.output import say
+from ottla.cli.shared.output import say, warn
 from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError, RetriableError
 
@@ -38,7 +38,7 @@ def changing() -> Iterator[None]:
 
 def complain(error: OttlaError) -> None:
     """One line about an error on stderr, as commands that end with it write it."""
-    say(f"ottla: {type(error).__name__}: {visible(str(error))}")
+    warn(f"ottla: {type(error).__name__}: {visible(str(error))}")
 
 
 def fail() -> NoReturn:

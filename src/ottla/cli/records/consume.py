@@ -12,7 +12,7 @@ import click
 from ottla.cli.records.options import schema_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
-from ottla.cli.shared.output import is_terminal, say
+from ottla.cli.shared.output import is_terminal, say, warn
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -173,9 +173,9 @@ class _Sink:
         if self._budget is not None and self._budget.left_out > self._said:
             count = self._budget.left_out - self._said
             self._said = self._budget.left_out
-            say(f"{count:,} records were left out: more than {_MOST_A_SECOND:,} a second")
+            warn(f"{count:,} records were left out: more than {_MOST_A_SECOND:,} a second")
 
 
 def _say_failures(decoder: Decoder, what: str) -> None:
     if decoder.failures:
-        say(f"{decoder.failures:,} {what} could not be decoded, and are shown as they are: {decoder.first_failure}")
+        warn(f"{decoder.failures:,} {what} could not be decoded, and are shown as they are: {decoder.first_failure}")

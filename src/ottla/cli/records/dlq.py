@@ -23,7 +23,7 @@ from ottla.cli.shared.cluster_options import (
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import Column, Format, Output, plain, prints, say
+from ottla.cli.shared.output import Column, Format, Output, plain, prints, say, warn
 from ottla.cli.shared.progress import Progress
 from ottla.errors import InputError
 
@@ -255,9 +255,9 @@ def redrive(
 
 def _say_what_stays(report: RedriveReport) -> None:
     if report.refused:
-        say(f"{report.refused:,} not sent where their headers say, the first because {report.first_refusal}")
+        warn(f"{report.refused:,} not sent where their headers say, the first because {report.first_refusal}")
     if report.gone:
-        say(f"{report.gone:,} not sent: the dead letter has no value, and its record is not in its topic any more")
+        warn(f"{report.gone:,} not sent: the dead letter has no value, and its record is not in its topic any more")
     if report.homeless:
         say("records without an origin have no dead letter headers: give --to TOPIC to send them as well")
 

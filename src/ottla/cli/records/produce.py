@@ -16,7 +16,7 @@ from ottla.cli.records.options import encoding_options
 from ottla.cli.shared.cluster_options import open_cluster, reaches_a_cluster, timeout_s
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import refuse_if_read_only
-from ottla.cli.shared.output import discard_stdout, say
+from ottla.cli.shared.output import discard_stdout, is_quiet, say, warn
 from ottla.errors import InputError, OttlaError
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ _CHUNK_BYTES: Final = 1024 * 1024
               show_default=True, help="Of the batches.")  # fmt: skip
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records a second.")
 @click.option("--keep-going", is_flag=True, help="Leave out lines that are wrong, and end with 1.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no offsets.")
 def produce(
     topic: str,
     file: Path | None,
@@ -63,11 +62,11 @@ def produce(
     compression: str,
     per_second: float | None,
     keep_going: bool,
-    quiet: bool,
 ) -> None:
     """Write a record to TOPIC for each line of FILE or stdin, and print where each is: PARTITION@OFFSET.
 
     A line that is wrong is named, and ends the command: what came before it is written, what comes after it is not.
+    With -q no places are printed.
 
     \b
     Examples:
@@ -103,7 +102,7 @@ def produce(
     }
     failures = 0
     with stream as source, open_cluster(kafka, **changes) as cluster:
-        writer = RecordWriter(cluster, topic, acknowledged=_ignored if quiet else _OffsetPrinter())
+        writer = RecordWriter(cluster, topic, acknowledged=_ignored if is_quiet() else _OffsetPrinter())
         try:
             if is_null:
                 writer.add(OutRecord(0, given.key, None, given.headers, partition, None))
@@ -114,14 +113,14 @@ def produce(
             writer.abandon()
             if not isinstance(error, OttlaError) or not writer.written:
                 if writer.written:
-                    say(_written(writer.written, topic))
+                    warn(_written(writer.written, topic))
                 raise
-            say(f"ottla: {type(error).__name__}: {error}")
-            say(_written(writer.written, topic))
+            warn(f"ottla: {type(error).__name__}: {error}")
+            warn(_written(writer.written, topic))
             raise click.exceptions.Exit(1) from None
     say(_written(writer.written, topic))
     if failures:
-        say(f"{failures:,} lines were left out")
+        warn(f"{failures:,} lines were left out")
         raise click.exceptions.Exit(1)
 
 
@@ -149,7 +148,7 @@ def _write_lines(
                     if not keep_going:
                         writer.flush()  # what came before the line is written
                         raise
-                    say(str(error))
+                    warn(str(error))
                     failures += 1
             progress.advance(len(lines))
             if not _is_more_waiting(stream):

@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from ottla.cli.shared.output import be_quiet, warn
+from ottla.cli.shared.progress import waiting
+from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.cli.shared.clusters_file import NamedCluster
     from ottla.config import Settings
     from ottla.wire_client import Cluster
+    from ottla.wire_client.settings import OnExchange
+    from ottla_wire.protocol import ApiKey
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,6 +48,7 @@ _ANSWER_S: Final = 5.0
 _TIMEOUT_S: Final = 30.0
 _CLUSTER: Final = "ottla.cluster"
 _TIMEOUT: Final = "ottla.timeout_s"
+_VERBOSE: Final = "ottla.verbose"
 _MOST_FILE_BYTES: Final = 1024 * 1024
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Facts are tens of thousands of objects that all stay: with 700, looking for cycles is a sixth of `topics list`."""
@@ -81,11 +87,16 @@ def reaches_a_cluster(command: F) -> F:
         config_file: Path | None,
         settings: dict[str, str],
         timeout_s: float,
+        quiet: bool,
+        verbose: bool,
         **options: Any,
     ) -> Any:
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         ctx = click.get_current_context()
         ctx.meta[_TIMEOUT] = timeout_s
+        ctx.meta[_VERBOSE] = verbose
+        if quiet:
+            be_quiet()
         named = choose_cluster(bootstrap_servers, cluster)
         ctx.meta[_CLUSTER] = named
         given = {} if config_file is None else read_properties(config_file)
@@ -93,6 +104,8 @@ def reaches_a_cluster(command: F) -> F:
         return command(*args, kafka=kafka, **options)
 
     for option in (
+        click.option("-v", "--verbose", is_flag=True, help="Say what is asked of which broker, and how long it takes."),
+        click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong; no progress."),
         click.option(
             "--timeout",
             "timeout_s",
@@ -136,7 +149,7 @@ def open_admin(kafka: Settings) -> Admin:
     from ottla.admin import Admin
 
     check_reachable(kafka)
-    return Admin(settings=dict(kafka), timeout_s=timeout_s())
+    return Admin(settings=dict(kafka), timeout_s=timeout_s(), on_wait=waiting(), on_exchange=_exchange_teller(kafka))
 
 
 def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
@@ -146,6 +159,7 @@ def open_cluster(kafka: Settings, **changes: Any) -> Cluster:
 
     timeout_ms = round(timeout_s() * 1000)
     limits: dict[str, Any] = {"api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+    limits["on_exchange"] = _exchange_teller(kafka)
     cluster = Cluster(connection_settings({"client.id": "ottla-cli", **kafka}, **{**limits, **changes}))
     try:
         cluster.any_broker()
@@ -160,6 +174,22 @@ def check_reachable(kafka: Settings) -> None:
     from ottla.wire_client.listening import check_answering
 
     check_answering(kafka["bootstrap.servers"], kafka, timeout_s=min(_ANSWER_S, timeout_s()))
+
+
+def _exchange_teller(kafka: Settings) -> OnExchange | None:
+    """What says each exchange with a broker on stderr, with `--verbose`; it says first how the cluster is reached."""
+    if not click.get_current_context().meta.get(_VERBOSE):
+        return None
+    protocol = kafka.get("security.protocol", "PLAINTEXT")
+    user = kafka.get("sasl.username")
+    cluster = chosen_cluster()
+    whose = "" if cluster is None else f", cluster {cluster.name} of {cluster.file}"
+    warn(visible(f"{kafka['bootstrap.servers']}: {protocol}{f' as {user}' if user else ''}{whose}"))
+
+    def tell(address: str, api: ApiKey, seconds: float) -> None:
+        warn(f"{address}: {api.name} in {seconds * 1000:,.0f} ms")
+
+    return tell
 
 
 def cluster_settings(

@@ -30,6 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Item: TypeAlias = Mapping[str, Any]
 
 _LINES_AT_ONCE: Final = 500
+_QUIET: Final = "ottla.quiet"
 
 
 class Format(Enum):
@@ -153,8 +154,25 @@ def discard_stdout() -> None:
 
 
 def say(text: str) -> None:
-    """Say something beside the results, on stderr."""
+    """Say something beside the results, on stderr; nothing with `--quiet`."""
+    if not is_quiet():
+        click.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """Say on stderr what is wrong, or missing in the results: also with `--quiet`."""
     click.echo(text, err=True)
+
+
+def be_quiet() -> None:
+    """From now on this command says only what is wrong."""
+    click.get_current_context().meta[_QUIET] = True
+
+
+def is_quiet() -> bool:
+    """Whether the command was asked to say only what is wrong."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.meta.get(_QUIET))
 
 
 def plain(value: Any) -> str:

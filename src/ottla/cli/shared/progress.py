@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
-from ottla.cli.shared.output import is_terminal
+from ottla.cli.shared.output import is_quiet, is_terminal
 
 _FIRST_AFTER_S = 1.0
 _EVERY_S = 0.5
@@ -36,7 +36,7 @@ class Progress:
         self._now = now
         self._started_at = now()
         self._next_at = self._started_at + _FIRST_AFTER_S
-        self._is_watched = is_shown and is_terminal(self._stream)
+        self._is_watched = is_shown and is_terminal(self._stream) and not is_quiet()
         self._is_shown = False
         self.done = 0
 
@@ -71,6 +71,23 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def waiting() -> Callable[[int, int], None] | None:
+    """`on_wait` of an `Admin`: says how many answers have come, where a person watches; else None."""
+    if is_quiet() or not is_terminal(sys.stderr):
+        return None
+    shown: list[Progress] = []
+
+    def on_wait(answered: int, asked: int) -> None:
+        if not shown and answered < asked:
+            shown.append(Progress("answers", total=asked))
+        if shown:
+            shown[0].set(answered, asked)
+        if answered == asked and shown:
+            shown.pop().close()
+
+    return on_wait
 
 
 def line(what: str, done: int, total: int | None, seconds: float) -> str:

@@ -13,7 +13,7 @@ from ottla.cli.operations.outcome import fail
 from ottla.cli.shared.amounts import moment
 from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups
-from ottla.cli.shared.output import Column, Format, Output, prints, say
+from ottla.cli.shared.output import Column, Format, Output, prints, warn
 from ottla.cli.shared.progress import Progress
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def lag(
             time.sleep(watch)
     behind = [each for each in found if above is not None and each.total > above]
     for each in behind:
-        say(f"{each.group_id} is {each.total:,} records behind, more than {above:,}")
+        warn(f"{each.group_id} is {each.total:,} records behind, more than {above:,}")
     if behind:
         fail()
 

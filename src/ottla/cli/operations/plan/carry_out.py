@@ -15,7 +15,7 @@ from ottla.cli.operations.outcome import fail
 from ottla.cli.shared.amounts import bytes_of, bytes_text
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
-from ottla.cli.shared.output import Column, Output, is_terminal, prints, say
+from ottla.cli.shared.output import Column, Output, is_terminal, prints, say, warn
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
         with opened(file, admin, moves) as book:
             outcome = Executor(admin.carry_out, moves, book, replace(options, throttle=None)).cancel()
         for refused in outcome.refused:
-            say(f"problem: {refused}")
+            warn(f"problem: {refused}")
         if outcome.refused or outcome.throttles_left:
             _end(outcome)
         if not revert:
@@ -240,7 +240,7 @@ def moves_of_file(admin: Admin, file: Path, options: RunOptions, *, is_new_run: 
     if is_new_run is not None:
         judged = judge(wanted, model, goals=Goals(max_fill=options.max_fill, pace=options.pace))
         for warning in judged.warnings:
-            say(f"warning: {warning}")
+            warn(f"warning: {warning}")
         if judged.problems:
             raise InputError(f"{file}: not begun: {'; '.join(judged.problems[:5])} (ottla plan check {file})")
     return moves
@@ -299,18 +299,18 @@ def _interruptible(file: Path, command: str = "") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("")
-        say("interrupted: what is under way goes on by itself, with its throttle")
-        say(f"  go on:  {command or f'ottla plan run {file}'}")
-        say(f"  cancel: ottla plan cancel {file}")
+        warn("")
+        warn("interrupted: what is under way goes on by itself, with its throttle")
+        warn(f"  go on:  {command or f'ottla plan run {file}'}")
+        warn(f"  cancel: ottla plan cancel {file}")
         raise
 
 
 def _end(outcome: Outcome) -> None:
     for each in outcome.not_done:
-        say(f"not done: {each.move.place}: {each.state.value}{f': {each.why}' if each.why else ''}")
+        warn(f"not done: {each.move.place}: {each.state.value}{f': {each.why}' if each.why else ''}")
     for left in outcome.throttles_left:
-        say(f"a throttle is left: {left}; the same command takes it away when the broker is back")
+        warn(f"a throttle is left: {left}; the same command takes it away when the broker is back")
     if not outcome.is_complete:
         fail()
     say(f"done: {len(outcome.statuses):,} partitions are where the plan wants them")

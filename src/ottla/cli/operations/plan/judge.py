@@ -10,7 +10,7 @@ import click
 from ottla.cli.operations.outcome import fail
 from ottla.cli.operations.plan.options import Wishes, plans
 from ottla.cli.operations.plan.showing import show_plan
-from ottla.cli.shared.output import Output, prints, say
+from ottla.cli.shared.output import Output, prints, warn
 
 if TYPE_CHECKING:
     from ottla.config import Settings
@@ -40,8 +40,8 @@ def check(file: Path, wishes: Wishes, kafka: Settings, out: Output) -> None:
         out, "plan.check/1", judged.plan, problems=list(judged.problems), warnings=list(judged.warnings), file=str(file)
     )
     for warning in judged.warnings:
-        say(f"warning: {warning}")
+        warn(f"warning: {warning}")
     for problem in judged.problems:
-        say(f"problem: {problem}")
+        warn(f"problem: {problem}")
     if judged.problems:
         fail()

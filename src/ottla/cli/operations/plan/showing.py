@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.shared.amounts import bytes_text
-from ottla.cli.shared.output import Column, Format, Output, say
+from ottla.cli.shared.output import Column, Format, Output, say, warn
 
 if TYPE_CHECKING:
     from ottla.admin.placement.plan import BrokerLoad, Plan
@@ -24,7 +24,7 @@ def show_plan(out: Output, schema: str, plan: Plan, **fields: Any) -> None:
     for note in plan.notes:
         say(f"note: {note}")
     for each in plan.left_out[:10]:
-        say(f"left out: {each.topic}-{each.partition}: {each.why}")
+        warn(f"left out: {each.topic}-{each.partition}: {each.why}")
     if plan.is_cut_short:
         say("the time for the search was over: this is the best that was found (--search-time)")
     say(summary_line(plan))
