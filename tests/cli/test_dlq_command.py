@@ -280,6 +280,17 @@ def test_redrive_sends_the_original_bytes_back_once(ottla, kafka: Kafka, dead: s
     }
 
 
+def test_a_redrive_waits_for_a_coordinator(ottla, kafka: Kafka, dead: str, origin: str):
+    """The first group of a cluster meets one that is not there yet."""
+    if kafka.cluster is None:
+        pytest.skip("only the embedded broker fails on demand")
+    with kafka.cluster.faults.add(
+        api="OFFSET_FETCH", group=f"ottla-redrive.{dead}", error="NOT_COORDINATOR", count=3
+    ) as fault:
+        assert ottla("redrive", dead, "--yes").exit_code == 0
+        assert fault.hits == 3
+
+
 def test_a_redrive_can_take_off_when_records_expire(ottla, kafka: Kafka, dead: str, origin: str):
     expired = build_dead_letter(
         topic=origin,

@@ -18,7 +18,7 @@ from ottla.cli import main
 from ottla.testing import Kafka
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "records.md").read_text(encoding="utf-8")
-COMMANDS = ("consume", "produce", "dlq list", "dlq show", "dlq redrive")
+COMMANDS = ("consume", "produce", "dlq list", "dlq show", "dlq redrive", "dlq purge", "topics copy")
 LETTER = [("ottla-dlq-topic", b"orders"), ("ottla-dlq-partition", b"0"), ("ottla-dlq-offset", b"0")]
 
 
@@ -74,8 +74,8 @@ def test_the_options_that_the_page_names_are_there(path: str) -> None:
 
 def test_every_option_of_the_page_is_one() -> None:
     known = set()
-    for name in ("consume", "produce"):
-        known |= set(re.findall(r"--[a-z][\w-]+", CliRunner().invoke(main, [name, "--help"]).output))
+    for name in ("consume", "produce", "topics copy"):
+        known |= set(re.findall(r"--[a-z][\w-]+", CliRunner().invoke(main, [*name.split(), "--help"]).output))
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", PAGE)) - {"--include_imports"}
     assert named
     assert named <= known

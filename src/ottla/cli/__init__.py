@@ -34,7 +34,7 @@ COMMANDS = {
     "console": ("ottla.console.command:console", "See a cluster in the browser; change it with --write."),
     "consume": ("ottla.cli.records.consume:consume", "Print the records of a topic, decoded and filtered."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
-    "dlq": ("ottla.cli.records.dlq:dlq", "Look into dead letter topics, and send dead letters back."),
+    "dlq": ("ottla.cli.records.dlq:dlq", "Look into dead letter topics; send dead letters back, or delete them."),
     "doctor": ("ottla.cli.operations.doctor:doctor", "Find what will hurt: on a cluster, or between it and a service."),
     "groups": ("ottla.cli.operations.groups:groups", "Consumer groups: lag, offsets and how to undo a change."),
     "offsets": ("ottla.cli.operations.offsets:offsets", "Offsets that a group keeps in its own database."),
@@ -44,7 +44,7 @@ COMMANDS = {
     "quotas": ("ottla.cli.access.quotas:quotas", "Show and change how much clients may use."),
     "schedule": ("ottla.cli.services.schedule:schedule", "Delayed messages: see and cancel them."),
     "scheduler": ("ottla.cli.services.scheduler:scheduler", "Deliver delayed messages when they are due."),
-    "topics": ("ottla.cli.operations.topics:topics", "See, create, change, empty and delete topics."),
+    "topics": ("ottla.cli.operations.topics:topics", "See, create, change, copy, empty and delete topics."),
     "run": ("ottla.cli.services.run:run", "Run a service: ottla run module:app."),
 }
 

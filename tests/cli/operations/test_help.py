@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,14 +12,31 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
+from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.testing import Kafka
 
-NOUNS = ("topics", "groups", "cluster", "doctor", "completion")
+NOUNS = (
+    *("topics", "groups", "cluster", "clusters", "doctor", "plan", "completion"),
+    *("consume", "produce", "dlq", "acls", "quotas"),
+)
+LIGHT = tuple(noun for noun in NOUNS if noun not in ("clusters", "acls", "quotas"))
+"""Those whose help needs no settings and no client."""
+AUTHORIZED = {
+    "offsets.topic.replication.factor": "1",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+CLUSTERS = """
+[clusters.prod]
+bootstrap.servers = "{servers}"
+[clusters.dev]
+bootstrap.servers = "localhost:9092"
+"""
 
 
 def commands_of(noun: str) -> Iterator[tuple[str, click.Command]]:
@@ -26,7 +44,10 @@ def commands_of(noun: str) -> Iterator[tuple[str, click.Command]]:
     assert command is not None
     yield noun, command
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield f"{noun} {name}", below
 
 
@@ -43,31 +64,58 @@ def test_a_command_explains_itself_with_examples(path: str, command: click.Comma
     assert shown.exit_code == 0
     examples = examples_of(shown.stdout)
     assert examples, "an example is what people read first"
-    assert all(example.startswith(f"ottla {path}") for example in examples)
+    assert all(f"ottla {path}" in example for example in examples)
     for parameter in command.params:
         assert not isinstance(parameter, click.Option) or parameter.help, f"{parameter.name} says nothing"
 
 
 def restored(cluster: EmbeddedCluster, admin: Admin) -> None:
-    """What the examples speak of: topics, a group, and its undo file."""
+    """What the examples speak of: topics with records, dead letters, a group, and files."""
     for name in [each.name for each in admin.list_topics()]:
         admin.delete_topics(name)
-    for group in ("billing", "billing-2"):
-        if group in {each.group_id for each in admin.list_groups()}:
-            admin.delete_groups(group)
-    admin.create_topics({"orders": TopicSpec(partitions=3)})
-    Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster).produce("orders", [b"1", b"2"], partition=0)
+    for group in admin.list_groups():
+        admin.delete_groups(group.group_id)
+    for name in ("orders", "copy", "orders.to-repair"):
+        admin.create_topics({name: TopicSpec(partitions=3, replication_factor=2)})
+    admin.create_topics({"orders.dead-letters": TopicSpec(partitions=1)})
+    kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+    kafka.produce("orders", [b'{"total": 101}', b'{"total": 2}'], partition=0)
+    for kind in ("malformed", "invalid"):
+        letter = build_dead_letter(
+            topic="orders",
+            partition=0,
+            offset=0,
+            timestamp_ms=1_700_000_000_000,
+            key=None,
+            value=b"1",
+            headers=[],
+            reason=DeadLetterReason(
+                kind=kind,
+                error_type="TimeoutError",
+                message="no answer",
+                stack_trace="",
+                attempts=1,
+                group="billing",
+                dead_lettered_ms=1_700_000_000_000,
+            ),
+        )
+        kafka.produce("orders.dead-letters", [letter.value], headers=letter.headers)
     admin.apply_reset(admin.plan_reset("billing", to="earliest", topics={"orders": None}))
     plan = admin.plan_reset("billing", to="latest")
     admin.apply_reset(plan, undo_file="billing-offsets.json")
+    Path("order.json").write_text('{"total": 7}\n')
+    Path("lines.txt").write_text("a:1\nb:2\n")
+    Path("clusters.toml").write_text(CLUSTERS.format(servers=cluster.bootstrap_servers))
+    Path("clusters.toml").chmod(0o600)
 
 
 EXAMPLES = [(path, example) for path, command in ALL for example in examples_of(command.help or "")]
+WITH_A_PLAN = ("plan check", "plan run", "plan status", "plan cancel")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster() as running:
+    with EmbeddedCluster(brokers=3, config=AUTHORIZED) as running:
         yield running
 
 
@@ -82,17 +130,35 @@ def test_the_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     restored(cluster, admin)
-    line, _, _ = example.partition(" >")
-    environment = {"OTTLA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "OTTLA_CLUSTERS": str(tmp_path / "none.toml")}
-    ended = CliRunner().invoke(main, shlex.split(line)[1:], env=environment)
+    environment = {"OTTLA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "OTTLA_CLUSTERS": "clusters.toml"}
+
+    def run(line: str) -> Result:
+        return CliRunner().invoke(main, shlex.split(line)[1:], env=environment)
+
+    if example.startswith(tuple(f"ottla {each}" for each in WITH_A_PLAN)):
+        assert run("ottla plan replication-factor orders 3 --sample 0s -o rebalance.json").exit_code == 0
+        if "run" not in example:
+            assert run("ottla plan run rebalance.json --yes --poll 0.05").exit_code == 0
+    if re.search(r" [|<] ", example):
+        path_with_ottla = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        in_a_shell = subprocess.run(
+            ["sh", "-c", example],
+            env={**os.environ, **environment, "PATH": path_with_ottla},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert in_a_shell.returncode == 0, in_a_shell.stderr
+        return
+    ended = run(re.sub(r" >+ [^ ']+$", "", example))
     if path == "doctor":
-        assert ended.exit_code in (0, 1), ended.output  # it finds what one broker of a test is
+        assert ended.exit_code in (0, 1), ended.output  # it finds what a small cluster of a test is
     else:
         assert ended.exit_code == 0, ended.output
     assert "Traceback" not in ended.output
 
 
-@pytest.mark.parametrize("noun", NOUNS)
+@pytest.mark.parametrize("noun", LIGHT)
 def test_help_loads_neither_a_client_nor_the_admin_library(noun: str) -> None:
     program = (
         "import sys\nsys.argv = ['ottla', *sys.argv[1:], '--help']\nfrom ottla.cli import main\n"

@@ -45,7 +45,13 @@ _WHO = (
         metavar="IP",
         help="Only from here: an address, or a network as in 10.0.0.0/8.  [default: *]",
     ),
-    click.option("--operation", "operations", type=click.Choice(OPERATIONS, case_sensitive=False), multiple=True),
+    click.option(
+        "--operation",
+        "operations",
+        type=click.Choice(OPERATIONS, case_sensitive=False),
+        multiple=True,
+        help="What may be done, or not; repeatable.  [default: all]",
+    ),
 )
 _ROLES = (
     click.option("--producer", is_flag=True, help="What a producer needs of its topics and transactional ids."),
@@ -76,7 +82,14 @@ def _pattern(*choices: str, default: str) -> Callable[[F], F]:
 
 @click.group(cls=CommandGroup)
 def acls() -> None:
-    """Show, grant and take away permissions."""
+    """Show, grant and take away permissions.
+
+    \b
+    Examples:
+      ottla acls list --topic orders
+      ottla acls create --allow-principal User:billing --consumer --topic orders --group billing --dry-run
+      ottla acls delete --topic orders --dry-run
+    """
 
 
 @acls.command("list")
@@ -86,7 +99,14 @@ def acls() -> None:
 @click.option("--principal", "principals", multiple=True, metavar="KIND:NAME", help="Only of this one.")
 @_pattern("any", "match", "literal", "prefixed", default="any")
 def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **options: Any) -> None:
-    """Show the ACLs: all of them, or those of what is named. `match` shows all that concern it."""
+    """Show the ACLs: all of them, or those of what is named. `match` shows all that concern it.
+
+    \b
+    Examples:
+      ottla acls list
+      ottla acls list --topic orders --resource-pattern-type match
+      ottla acls list --principal User:billing --format json
+    """
     wanted = what_to_find(Options(**options, allowed=principals), by_name_only=True)
     check_reachable(kafka)
     found = sorted({acl for each in wanted for acl in Acls(kafka).find(each)})
@@ -101,7 +121,14 @@ def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **optio
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("literal", "prefixed", default="literal")
 def create(kafka: Settings, consent: Consent, **options: Any) -> None:
-    """Grant or deny something to somebody. Without --operation it is everything."""
+    """Grant or deny something to somebody. Without --operation it is everything.
+
+    \b
+    Examples:
+      ottla acls create --allow-principal User:billing --consumer --topic orders --group billing
+      ottla acls create --allow-principal User:web --producer --topic orders --dry-run
+      ottla acls create --deny-principal User:guest --operation write --topic orders --yes
+    """
     wanted = what_to_create(Options(**options))
     _show(wanted, "would be created" if consent.is_dry_run else "to create")
     if consent.is_dry_run:
@@ -117,7 +144,13 @@ def create(kafka: Settings, consent: Consent, **options: Any) -> None:
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("any", "match", "literal", "prefixed", default="literal")
 def delete(kafka: Settings, consent: Consent, **options: Any) -> None:
-    """Take away the ACLs that match: of what is named, of those who are named."""
+    """Take away the ACLs that match: of what is named, of those who are named.
+
+    \b
+    Examples:
+      ottla acls delete --topic orders --dry-run
+      ottla acls delete --allow-principal User:billing --yes
+    """
     chosen = Options(**options)
     wanted = what_to_find(chosen, by_name_only=not chosen.has_role)
     check_reachable(kafka)

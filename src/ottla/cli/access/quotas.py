@@ -36,14 +36,27 @@ def _options(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def quotas() -> None:
-    """Show and change what clients may use: bytes and requests per second and broker."""
+    """Show and change what clients may use: bytes and requests per second and broker.
+
+    \b
+    Examples:
+      ottla quotas list
+      ottla quotas set producer_byte_rate=1048576 --client-id reports
+      ottla quotas remove producer_byte_rate --client-id reports
+    """
 
 
 @quotas.command("list")
 @_options
 @prints
 def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
-    """Show the quotas there are: all of them, or those of a user, client id or address."""
+    """Show the quotas there are: all of them, or those of a user, client id or address.
+
+    \b
+    Examples:
+      ottla quotas list
+      ottla quotas list --client-id reports --format json
+    """
     from ottla.cli.access.quota_requests import describe  # with what it takes to speak Kafka's protocol
 
     check_reachable(kafka)
@@ -66,6 +79,11 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **ent
 
     QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate; of an address
     connection_creation_rate.
+
+    \b
+    Examples:
+      ottla quotas set producer_byte_rate=1048576 --client-id reports
+      ottla quotas set consumer_byte_rate=10485760 request_percentage=50 --user reports --dry-run
     """
     from ottla.cli.access.quota_requests import alter
 
@@ -88,7 +106,13 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **ent
 @_options
 @changes
 def remove(names: tuple[str, ...], consent: Consent, kafka: Settings, **entity: Any) -> None:
-    """Remove quotas of a user, a client id, both together, or an address."""
+    """Remove quotas of a user, a client id, both together, or an address.
+
+    \b
+    Examples:
+      ottla quotas remove producer_byte_rate --client-id reports
+      ottla quotas remove producer_byte_rate --client-id reports --dry-run
+    """
     from ottla.cli.access.quota_requests import alter
 
     concerned = _entity(**entity)

@@ -48,7 +48,13 @@ def clusters() -> None:
 @clusters.command("list")
 @prints
 def list_clusters(out: Output) -> None:
-    """Show all named clusters; `*` marks the one of commands that name none."""
+    """Show all named clusters; `*` marks the one of commands that name none.
+
+    \b
+    Examples:
+      ottla clusters list
+      ottla clusters list --format json
+    """
     found = read_clusters(clusters_path())
     items = [_item(cluster, is_used=cluster.name == found.use) for cluster in found.clusters.values()]
     columns = (
@@ -65,7 +71,13 @@ def list_clusters(out: Output) -> None:
 @click.argument("name")
 @prints
 def check(name: str, out: Output) -> None:
-    """Connect to cluster NAME, log in, and say who answered."""
+    """Connect to cluster NAME, log in, and say who answered.
+
+    \b
+    Examples:
+      ottla clusters check prod
+      ottla clusters check prod --format json
+    """
     from ottla.cli.shared.cluster_options import open_cluster
 
     cluster = read_clusters(clusters_path()).named(name)
@@ -77,7 +89,12 @@ def check(name: str, out: Output) -> None:
 @clusters.command()
 @click.argument("name")
 def use(name: str) -> None:
-    """Let commands that name no cluster reach cluster NAME."""
+    """Let commands that name no cluster reach cluster NAME.
+
+    \b
+    Examples:
+      ottla clusters use dev
+    """
     path = clusters_path()
     read_clusters(path).named(name)
     text = path.read_text("utf-8")
@@ -103,7 +120,13 @@ def add(
     password_env: str | None,
     read_only: bool,
 ) -> None:
-    """Add cluster NAME to the file, which only its owner may read then."""
+    """Add cluster NAME to the file, which only its owner may read then.
+
+    \b
+    Examples:
+      ottla clusters add test -b test-1:9092,test-2:9092
+      ottla clusters add live -b live:9093 --set security.protocol=SSL --read-only
+    """
     import json
 
     from ottla.config.pairs import parse_pairs

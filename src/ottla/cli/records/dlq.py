@@ -37,9 +37,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _KINDS: Final = ("malformed", "invalid", "failed", "expired")
 
-_SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch_bytes": 256 * 1024}
-"""Dead letters compress well: a megabyte of a fetch may be a hundred of them in memory."""
-
 _MOST_DESTINATIONS: Final = 1_000
 
 
@@ -64,9 +61,16 @@ def _filter(
     return DeadLetterFilter(kind=kind, origin_topic=origin, error=error, group=group, since_ms=since_ms)
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, late={"purge": "ottla.cli.records.purge:purge"})
 def dlq() -> None:
-    """Look into dead letter topics, and redrive what is in them."""
+    """Look into dead letter topics, redrive what is in them, delete what is done with.
+
+    \b
+    Examples:
+      ottla dlq list
+      ottla dlq show orders.dead-letters 0:0
+      ottla dlq redrive orders.dead-letters --dry-run
+    """
 
 
 @dlq.command("list")
@@ -93,6 +97,7 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
 
         list_topics(kafka, out)
         return
+    from ottla.cli.records.letter_reading import SMALL_FETCHES
     from ottla.cli.records.letters import Summary
     from ottla.cli.records.reading import read_blocks, size_of
     from ottla.cli.records.spans import parse_place, resolved
@@ -100,7 +105,7 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
     found = Summary(last=last, wanted=_filter(**criteria))
     now_ms = time.time_ns() // 1_000_000
     begin = parse_place(start, option="--from", now_ms=now_ms)
-    with open_cluster(kafka, **_SMALL_FETCHES) as cluster:
+    with open_cluster(kafka, **SMALL_FETCHES) as cluster:
         end = parse_place("latest", option="--until", now_ms=now_ms)
         spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)
         with Progress("read", total=size_of(spans)) as progress, closing(read_blocks(cluster, spans)) as blocks:
@@ -141,7 +146,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
       ottla dlq show orders.dead-letters 0:0
       ottla dlq show orders.dead-letters 0:0 --format json
     """
-    from ottla.cli.records.letter_reading import record_at
+    from ottla.cli.records.letter_reading import SMALL_FETCHES, record_at
     from ottla.cli.records.letters import for_people, header_lines, whole
     from ottla.cli.shared.visible import visible
     from ottla.failures.foreign import describe_dead_letter
@@ -149,7 +154,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
     partition, _, offset = place.partition(":")
     if not (partition.isdecimal() and offset.isdecimal() and len(partition) < 10 and len(offset) < 19):
         raise InputError(f"expected PARTITION:OFFSET as `ottla dlq list` prints it, as in 0:42, got {place!r}")
-    with open_cluster(kafka, **_SMALL_FETCHES) as cluster:
+    with open_cluster(kafka, **SMALL_FETCHES) as cluster:
         row = record_at(cluster, topic, int(partition), int(offset))
     if row is None:
         raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")

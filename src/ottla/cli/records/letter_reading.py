@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 from ottla.admin.read import is_dead_letter_name
 from ottla.cli.records.reading import read_blocks
@@ -15,6 +15,9 @@ from ottla.config import Settings
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 from ottla_wire.records import Row
+
+SMALL_FETCHES: Final = {"fetch_max_bytes": 2 * 1024 * 1024, "max_partition_fetch_bytes": 256 * 1024}
+"""Dead letters compress well: a megabyte of a fetch may be a hundred of them in memory."""
 
 _NEWEST_TIMESTAMP = -3
 """In ListOffsets: the record with the largest timestamp (KIP-734)."""

@@ -46,7 +46,8 @@ class _Batch:
 
 class RecordWriter:
     """`add` records, `flush` to have them acknowledged. Raises `InputError` that names a record's line, and
-    `RefusedRecord` where the broker refused it: then what was not acknowledged is given up."""
+    `RefusedRecord` where the broker refused it: then what was not acknowledged is given up. `what` is what the number
+    of a record is called, where that is no line."""
 
     def __init__(
         self,
@@ -54,9 +55,11 @@ class RecordWriter:
         topic: str,
         *,
         acknowledged: Acknowledged,
+        what: str = "line",
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._topic = topic
+        self._what = what
         self._partitions = sorted(cluster.topic(topic).leaders)
         self._there = frozenset(self._partitions)
         self._limit, self._setting = max_message_bytes(cluster, topic)
@@ -113,7 +116,7 @@ class RecordWriter:
         if partition is not None:
             if partition not in self._there:
                 raise InputError(
-                    f"line {line}: found partition {partition}, but {self._topic} has {len(partitions)}"
+                    f"{self._what} {line}: found partition {partition}, but {self._topic} has {len(partitions)}"
                     " (--repartition lets the key decide)"
                 )
             return partition
@@ -150,7 +153,7 @@ class RecordWriter:
             reason = error.undelivered[0].error if error.undelivered else str(error)
             hint = f" ({self._setting}={self._limit:,})" if "MESSAGE_TOO_LARGE" in reason else ""
             more = f"; {error.total:,} records are not acknowledged" if error.total > 1 else ""
-            raise RefusedRecord(f"{_named(self._suspects)}{self._topic}: {reason}{hint}{more}") from None
+            raise RefusedRecord(f"{_named(self._what, self._suspects)}{self._topic}: {reason}{hint}{more}") from None
 
     def _acknowledged(self, key: TopicPartition, lines: Any, base_offset: int) -> None:
         self.written += len(lines)
@@ -160,7 +163,9 @@ class RecordWriter:
         self._suspects = [lines[row] for row in rows] or list(lines)
 
 
-def _named(lines: Sequence[int]) -> str:
+def _named(what: str, lines: Sequence[int]) -> str:
     if not lines:
         return ""
-    return f"line {lines[0]}: " if len(lines) == 1 else f"one of {len(lines):,} lines, {lines[0]} to {lines[-1]}: "
+    if len(lines) == 1:
+        return f"{what} {lines[0]}: "
+    return f"one of {len(lines):,} {what}s, {lines[0]} to {lines[-1]}: "

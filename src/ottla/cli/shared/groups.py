@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+import importlib
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import click
 
@@ -20,7 +22,24 @@ _FEW = 40
 
 
 class CommandGroup(click.Group):
-    """`@click.group(cls=CommandGroup)`. Groups and commands below it suggest as well."""
+    """`@click.group(cls=CommandGroup)`. Groups and commands below it suggest as well.
+
+    `late` are commands of other rooms, `module:attribute` by their names: each is imported when it is asked for.
+    """
+
+    def __init__(self, *args: Any, late: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._late = dict(late or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._late})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._late:
+            return super().get_command(ctx, cmd_name)
+        module_name, _, attribute = self._late[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

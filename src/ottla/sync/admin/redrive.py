@@ -31,6 +31,13 @@ from ottla.sync.produce.producer import Producer
 COMMIT_EVERY: Final = 500
 _TELL_EVERY: Final = 50
 _TIMEOUT_S: Final = 10.0
+_COORDINATOR_S: Final = 30.0
+_AGAIN_S: Final = 0.1
+_NO_COORDINATOR_YET: Final = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 SHORT_QUEUE: Final[Mapping[str, Any]] = {
     "queued.min.messages": 2_000,
     "queued.max.messages.kbytes": 4_096,
@@ -199,7 +206,7 @@ def _unread(
         ) from error
     if found.error is not None or not found.partitions:
         raise UnknownTopic(f"{topic}: the cluster at {bootstrap_servers} has no such topic")
-    committed = consumer.committed([ClientPartition(topic, number) for number in found.partitions], timeout=_TIMEOUT_S)
+    committed = _committed(consumer, [ClientPartition(topic, number) for number in found.partitions])
     ends: dict[int, int] = {}
     starts = []
     total = 0
@@ -211,6 +218,23 @@ def _unread(
             starts.append(ClientPartition(topic, partition.partition, start if start > low else OFFSET_BEGINNING))
             total += high - start
     return starts, ends, total
+
+
+def _committed(consumer: Consumer, partitions: list[ClientPartition]) -> list[ClientPartition]:
+    """What the group has committed. A cluster whose first group this is has to make a topic for it first."""
+    deadline = time.monotonic() + _COORDINATOR_S
+    while True:
+        try:
+            return consumer.committed(partitions, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            problem: KafkaError = error.args[0]
+            if problem.code() not in _NO_COORDINATOR_YET:
+                raise
+            if time.monotonic() > deadline:
+                raise BrokerUnavailable(
+                    f"no coordinator of the group within {_COORDINATOR_S:g} s ({problem.str()})"
+                ) from error
+            time.sleep(_AGAIN_S)
 
 
 def _messages(

@@ -25,9 +25,9 @@ def plan() -> None:
 
     \b
     Examples:
-      ottla plan rebalance -o rebalance.json
-      ottla plan check rebalance.json
-      ottla plan run rebalance.json --throttle 50MB
+      ottla plan rebalance --sample 0s -o rebalance.json
+      ottla plan check rebalance.json --sample 0s
+      ottla plan run rebalance.json --throttle 50MB --yes
     """
 
 

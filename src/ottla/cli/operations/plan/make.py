@@ -76,7 +76,7 @@ def remove_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Setting
 
     \b
     Examples:
-      ottla plan remove-brokers 1 --exclude orders --exclude '__*' --sample 0s
+      ottla plan remove-brokers 1 --sample 0s
     """
     from ottla.admin.placement import planners
 

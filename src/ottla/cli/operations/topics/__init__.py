@@ -1,4 +1,4 @@
-"""`ottla topics`: seen, created, changed, emptied and deleted."""
+"""`ottla topics`: seen, created, changed, copied, emptied and deleted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ottla.cli.operations.topics.remove import delete, trim
 from ottla.cli.shared.groups import CommandGroup
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, late={"copy": "ottla.cli.records.copy:copy"})
 def topics() -> None:
-    """Topics: see them, create, change, empty and delete them.
+    """Topics: see them, create, change, copy, empty and delete them.
 
     \b
     Examples:

@@ -1,0 +1,76 @@
+"""`ottla dlq purge`: dead letters that nobody needs any more are deleted, after a look at what they are."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
+from ottla.cli.shared.complete import complete_topics
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.errors import InputError
+
+if TYPE_CHECKING:
+    from ottla.config import Settings
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--before", default="latest", metavar="WHERE", help="The first to stay, as `consume` takes it: -7d, -100"
+              " (the last of each partition), 2026-11-22T10:00, 0:42.  [default: none stays]")  # fmt: skip
+@reaches_a_cluster
+@prints
+@changes
+def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consent) -> None:
+    """Delete the oldest dead letters of TOPIC: all there are now, or those before a time or an offset.
+
+    Counts them by origin, kind and error first, and wants the name typed. Kafka deletes from the front of a partition
+    only, so nothing can be picked out. A topic that has other records as well is refused: `ottla topics trim` is for
+    those.
+
+    \b
+    Examples:
+      ottla dlq purge orders.dead-letters --dry-run
+      ottla dlq purge orders.dead-letters --before -7d --yes
+      ottla dlq purge orders.dead-letters --before 0:1 --yes
+    """
+    from ottla.cli.records.letter_reading import SMALL_FETCHES
+    from ottla.cli.records.letters import Summary
+    from ottla.cli.records.reading import read_blocks, size_of
+    from ottla.cli.records.spans import parse_place, resolved
+    from ottla.cli.shared.progress import Progress
+
+    now_ms = time.time_ns() // 1_000_000
+    begin = parse_place("earliest", option="--from", now_ms=now_ms)
+    end = parse_place(before, option="--before", now_ms=now_ms)
+    found = Summary(last=0)
+    with open_cluster(kafka, **SMALL_FETCHES) as cluster:
+        spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)
+        with Progress("read", total=size_of(spans)) as progress, closing(read_blocks(cluster, spans)) as blocks:
+            for block in blocks:
+                if block is not None:
+                    found.add_block(block)
+                    progress.advance(len(block.rows))
+    if found.others:
+        raise InputError(
+            f"{topic}: {found.others:,} of {found.others + found.letters:,} records have no dead letter headers: they"
+            " are no dead letters, and ottla topics trim deletes any records"
+        )
+    columns = (Column("count", right=True), Column("origin"), Column("kind"), Column("error"))
+    partitions = [
+        {"partition": place.partition, "first_offset": first, "new_first_offset": stop}
+        for place, (first, stop) in sorted(spans.items())
+    ]
+    empty = f"{topic}: no dead letters to delete"
+    out.items(
+        "dlq.purge/1", columns, found.by_cause(), empty=empty, topic=topic, letters=found.letters, partitions=partitions
+    )
+    if not spans or not consent.agree(f"Delete {found.letters:,} dead letters of {topic}?", name=topic):
+        return
+    with open_admin(kafka) as admin:
+        admin.delete_records({place: stop for place, (_, stop) in spans.items()})
+    say(f"{topic}: {found.letters:,} dead letters deleted")
