@@ -11,7 +11,7 @@ FLIGHTS ?= 20000
 # compiles all of them again, and pytest rewrites 400 files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check lint docs docs-serve release-check torture contract spark-oldest clients bench bench-page soak clean client-suites
+.PHONY: help setup demo test check lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
@@ -24,6 +24,7 @@ help:
 	@echo "make lint     ruff, mypy and import contracts alone"
 	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real or KAFKA=4.1.0: on Apache Kafka (needs Maven)"
 	@echo "make clients  Kafka clients of other languages on the embedded broker (needs their tools and registries)"
+	@echo "make browser  the console's pages in a real Chromium (installs Playwright; needs: apt-get install chromium)"
 	@echo "make bench    Ottla beside its peers, a quarter of an hour (ONLY=broker|cluster|sdk|columnar|spark|connector|growth QUICK=1)"
 	@echo "make spark-oldest  the Spark tests on the oldest PySpark, with Spark Connect and Spark's own connector (needs Maven)"
 	@echo "make soak     the demo's services under load and faults (MINUTES=30): flat memory, nothing lost"
@@ -102,6 +103,11 @@ contract: $(STAMP)
 # Kafka clients of other languages, one after another; a client that cannot be had is skipped, and said why.
 clients: $(STAMP)
 	@$(PY) -m pytest tests/clients -m "clients or not clients"
+
+# The console's pages in the system's own Chromium; PICTURES=folder keeps a picture of each page.
+browser: $(STAMP)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	@OTTLA_CONSOLE_PICTURES=$(PICTURES) $(PY) -m pytest tests/console/test_console_in_a_browser.py
 
 # A client's own tests on the embedded broker: make client-suites SUITE=librdkafka SOURCE=its/checkout ARGS="--only 0012"
 client-suites: SUITE ?= librdkafka

@@ -7,7 +7,7 @@ const figure = (title, value, more) => h("div", { class: "figure" }, h("dt", nul
 const notRead = (state) => state && state.not_read && state.not_read.length
   ? h("details", { class: "note" }, h("summary", null, "Some of it could not be read"), h("ul", null, state.not_read.map((each) => h("li", null, each)))) : null;
 
-export const crumbs = (context, ...parts) => h("nav", { class: "crumbs", "aria-label": "Where" }, parts);
+export const crumbs = (context, ...parts) => h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, parts);
 
 export function clusterPage(context) {
   let found = null;

@@ -1,0 +1,287 @@
+"""The pages in a real Chromium: every flow, failing on any message of the browser's console and any foreign request."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from console_kit import HOSTILE, TOKEN, Running, Write, running_console
+
+from ottla.admin import Admin, TopicSpec
+from ottla.config import Settings
+from ottla.console.desk import Choices
+from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
+
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ottla[browser]'")
+expect = playwright.expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+PATIENCE_MS = 60_000
+PAGES = ("/", "/topics", "/groups", "/letters", "/doctor", "/moves", "/nothing-here")
+PICTURES = os.environ.get("OTTLA_CONSOLE_PICTURES")
+"""A folder that gets a picture of each page."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((found for found in map(shutil.which, names) if found), None)
+    if path is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=path, args=["--no-sandbox", rules])
+        yield started
+        started.close()
+
+
+Opened = Callable[..., Any]
+
+
+@pytest.fixture
+def opened(browser: Any) -> Opened:
+    """`with opened(console, "/topics") as page`: a tab that has the token. It must say nothing and ask nobody else."""
+
+    @contextmanager
+    def open_page(console: Running, path: str = "/", **options: Any) -> Iterator[Any]:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        said: list[str] = []
+        page.on("console", lambda message: said.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"error: {error}"))
+        page.on(
+            "request",
+            lambda request: None if request.url.startswith((console.url, "data:")) else said.append(request.url),
+        )
+        try:
+            page.goto(f"{console.url}{path}#token={TOKEN}")
+            yield page
+            assert said == []
+        finally:
+            context.close()
+
+    return open_page
+
+
+def shows(page: Any, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("main")).to_contain_text(text, timeout=PATIENCE_MS)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_every_page_opens_and_nothing_is_wider_than_the_screen(
+    console: Running, opened: Opened, orders: str, billing: str, width: int, scheme: str
+) -> None:
+    with opened(console, viewport={"width": width, "height": 850}, color_scheme=scheme) as page:
+        for path in (*PAGES, f"/topic?name={orders}", f"/topic?name={orders}&tab=partitions", f"/group?name={billing}"):
+            page.goto(console.url + path)
+            expect(page.locator("main .page")).to_be_visible(timeout=PATIENCE_MS)
+            widest = page.locator("html").evaluate("(html) => html.scrollWidth - html.clientWidth")
+            assert widest <= 0, path
+            if PICTURES:
+                name = re.sub(r"[^a-z]+", "-", path.partition("?")[0]).strip("-") or "cluster"
+                page.screenshot(path=f"{PICTURES}/console-{name}-{width}-{scheme}.png")
+
+
+def test_the_token_leaves_the_address_and_the_page_stays_open(console: Running, opened: Opened) -> None:
+    with opened(console, "/topics") as page:
+        shows(page, "orders")
+        assert TOKEN not in page.url
+        page.reload()
+        shows(page, "orders")
+        cookies = page.context.cookies()
+        assert all(each["httpOnly"] and each["sameSite"] == "Strict" for each in cookies)
+
+
+def test_without_the_token_there_is_a_form_for_it(console: Running, browser: Any) -> None:
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    page.goto(f"{console.url}/topics")
+    page.get_by_label("Token").fill("wrong-wrong-wrong-wrong")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("alert")).to_contain_text("not that of this console", timeout=PATIENCE_MS)
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Open").click()
+    shows(page, "orders")
+    context.close()
+
+
+def test_under_another_name_the_console_answers_nothing(console: Running, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    answered = page.goto(f"http://evil.example:{console.port}/#token={TOKEN}")
+    assert answered is not None
+    assert answered.status == 400
+    assert page.locator("script").count() == 0
+    context.close()
+
+
+def test_hostile_records_groups_and_headers_stay_text(
+    console: Running, opened: Opened, admin: Admin, orders: str
+) -> None:
+    admin.apply_reset(admin.plan_reset(HOSTILE, to="latest", topics={orders: None}))
+    with opened(console, f"/topic?name={orders}&partitions=0&from=-3") as page:
+        row = page.locator("button.record").filter(has_text="onerror")
+        row.click()
+        shows(page, HOSTILE)
+        expect(page.locator(".opened pre").filter(has_text="onerror")).to_have_count(2, timeout=PATIENCE_MS)
+        page.goto(f"{console.url}/groups")
+        page.get_by_role("link", name=HOSTILE).click()
+        expect(page.locator("h1")).to_have_text(HOSTILE, timeout=PATIENCE_MS)
+        shows(page, "Partitions")
+        assert page.locator("main img, main script").count() == 0
+        assert page.title().startswith(HOSTILE)  # had one run, it would be 1 or 2
+
+
+def test_a_poison_record_is_found_by_an_expression(console: Running, opened: Opened, orders: str) -> None:
+    with opened(console, f"/topic?name={orders}") as page:
+        page.get_by_label("From").fill("earliest")
+        page.get_by_label("Where", exact=True).fill("value.total == 43.5")
+        page.get_by_role("button", name="Search", exact=True).click()
+        expect(page.locator("button.record")).to_have_count(1, timeout=PATIENCE_MS)
+        page.locator("button.record").click()
+        expect(page.locator(".opened pre:not(.hex)").filter(has_text='"id": 29')).to_have_count(1, timeout=PATIENCE_MS)
+        assert "where=value.total" in page.url  # the search can be sent to somebody
+
+
+def test_a_topic_is_followed_with_a_filter(console: Running, opened: Opened, admin: Admin, write: Write) -> None:
+    admin.create_topics({"followed": TopicSpec(partitions=1)})
+    with opened(console, "/topic?name=followed") as page:
+        page.get_by_label("Where", exact=True).fill('key == "mine"')
+        page.get_by_role("button", name="Follow").click()
+        expect(page.locator("main")).to_contain_text("following", timeout=PATIENCE_MS)
+        for _ in range(600):  # what is written before the tail has begun is not followed
+            write("followed", [(b"other", b"passed over", ()), (b"mine", b"shown at once", ())])
+            if page.locator("button.record").count():
+                break
+            page.wait_for_timeout(100)
+        shows(page, "shown at once")
+        expect(page.locator("main")).not_to_contain_text("passed over at all")
+        page.get_by_role("button", name="Stop").click()
+        assert page.locator("button.record").filter(has_text="other").count() == 0
+
+
+def test_a_group_is_reset_and_the_reset_undone(writing: Running, opened: Opened, admin: Admin, orders: str) -> None:
+    group = "reset-in-a-browser"
+    admin.apply_reset(admin.plan_reset(group, to="earliest", topics={orders: None}))
+    before = admin.describe_groups(group)[0].offsets
+    with opened(writing, f"/group?name={group}") as page:
+        page.get_by_role("button", name="Reset …").click()
+        page.get_by_label("To", exact=True).fill("latest")
+        page.get_by_role("button", name="Show what would change").click()
+        page.get_by_role("button", name="Set 3 offsets").click()
+        shows(page, "3 offsets are set")
+        assert admin.describe_groups(group)[0].offsets != before
+        page.get_by_role("button", name="Undo …").click()
+        page.get_by_role("button", name="Set 3 offsets").click()
+        shows(page, "3 offsets are set")
+        assert admin.describe_groups(group)[0].offsets == before
+
+
+def test_a_letter_is_looked_at_beside_its_record_and_redriven(
+    writing: Running, opened: Opened, admin: Admin, write: Write
+) -> None:
+    topic, dead = "browsed", "browsed.dead-letters"
+    admin.create_topics({topic: TopicSpec(partitions=1), dead: TopicSpec(partitions=1)})
+    write(topic, [(b"k", b'{"poison": true}', ())])
+    reason = DeadLetterReason(kind="failed", error_type="ValueError", message=HOSTILE, attempts=3, group="g")
+    letter = build_dead_letter(
+        topic=topic,
+        partition=0,
+        offset=0,
+        timestamp_ms=1,
+        key=b"k",
+        value=b'{"poison": true}',
+        headers=[],
+        reason=reason,
+    )
+    write(dead, [(letter.key, letter.value, tuple(letter.headers))])
+    with opened(writing, f"/letters/topic?name={dead}") as page:
+        shows(page, "ValueError")
+        page.locator("button.record").click()
+        values = page.locator(".opened pre:not(.hex)").filter(has_text="poison")
+        expect(values).to_have_count(2, timeout=PATIENCE_MS)
+        shows(page, f"The record it was: {topic}-0@0")
+        page.get_by_role("button", name="Dry run").click()
+        shows(page, "1 would be sent")
+        page.get_by_role("button", name="Redrive 1").click()
+        shows(page, "Done: 1 of 1 sent")
+    found = writing.get("records", topic=topic, **{"from": "earliest"})["records"]
+    assert len(found) == 2
+
+
+def test_a_record_is_edited_and_sent_again(writing: Running, opened: Opened, admin: Admin, write: Write) -> None:
+    admin.create_topics({"sent-again": TopicSpec(partitions=1)})
+    write("sent-again", [(b"k", b'{"total": 1}', (("h", b"1"),))])
+    with opened(writing, "/topic?name=sent-again") as page:
+        page.locator("button.record").click()
+        page.get_by_role("button", name="Edit and send again").click()
+        page.get_by_label("Value", exact=True).fill('{"total": 2}')
+        page.get_by_role("button", name="Write one record").click()
+        expect(page.locator("#said")).to_contain_text("offset 1", timeout=PATIENCE_MS)
+    record = writing.get("record", topic="sent-again", partition=0, offset=1)["record"]
+    assert (record["key"], record["value"], record["headers"]) == ("k", '{"total": 2}', [{"key": "h", "value": "1"}])
+
+
+def test_a_finding_is_accepted_until_a_day(kafka: Settings, opened: Opened, admin: Admin, tmp_path: Path) -> None:
+    admin.create_topics({"one-copy-only": TopicSpec(partitions=1, replication_factor=1)})
+    baseline = tmp_path / "baseline.json"
+    choices = Choices(may_write=True, folder=tmp_path, baseline=baseline, every_s=1.0)
+    with running_console(kafka, choices) as console, opened(console, "/doctor") as page:
+        finding = page.locator("li.finding").filter(has_text="one-copy-only has 1 replica")
+        finding.get_by_role("button", name="Accept until …").click()
+        finding.get_by_label("Why").fill("a scratch topic")
+        finding.get_by_label("Until").fill("2999-01-31")
+        finding.get_by_role("button", name="Accept", exact=True).click()
+        expect(finding).to_have_count(0, timeout=PATIENCE_MS)
+    assert json.loads(baseline.read_text())["accepted"][0]["subject"] == "one-copy-only"
+    admin.delete_topics("one-copy-only")
+
+
+def test_a_plan_is_looked_at(console: Running, opened: Opened, orders: str) -> None:
+    with opened(console, "/moves") as page:
+        page.get_by_role("button", name="Plan", exact=True).click()
+        shows(page, "the fullest broker")
+        expect(page.get_by_role("table", name="Brokers before and after")).to_be_visible(timeout=PATIENCE_MS)
+
+
+def test_a_console_that_only_reads_draws_no_buttons_of_changes(
+    console: Running, opened: Opened, orders: str, billing: str
+) -> None:
+    with opened(console, f"/topic?name={orders}") as page:
+        page.locator("button.record").first.click()
+        shows(page, "Copy as command")
+        assert page.get_by_role("button", name="Produce …").count() == 0
+        assert page.get_by_role("button", name="Edit and send again").count() == 0
+        page.goto(f"{console.url}/group?name={billing}")
+        page.get_by_role("button", name="Reset …").click()
+        page.get_by_label("To", exact=True).fill("latest")
+        page.get_by_role("button", name="Show what would change").click()
+        shows(page, "This console only reads")
+        assert page.get_by_role("button", name=re.compile("Set .* offsets")).count() == 0
+
+
+def test_the_keyboard_alone_finds_a_topic(console: Running, opened: Opened, orders: str) -> None:
+    with opened(console, "/groups") as page:
+        shows(page, "billing")
+        page.keyboard.press("Escape")
+        page.goto(f"{console.url}/")
+        shows(page, "Brokers")
+        page.keyboard.press("/")
+        page.keyboard.type("orders")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("link", name=orders, exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        page.get_by_role("link", name=orders, exact=True).focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_have_text(orders, timeout=PATIENCE_MS)
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("Topics", timeout=PATIENCE_MS)
