@@ -44,6 +44,7 @@ from ottla.consumer.settling.expiries import Expiries
 from ottla.consumer.settling.letters import Letters
 from ottla.consumer.settling.retry_lines import RetryLines
 from ottla.consumer.settling.settlement import Settlement
+from ottla.consumer.settling.stopping import stop_at
 from ottla.consumer.turns.dispatcher import Dispatcher
 from ottla.consumer.turns.route import RouteState
 from ottla.records import TopicPartition
@@ -264,6 +265,12 @@ class Session:
             state.late.append(event)
             return
         records = event.records
+        if state.stored_start is not None and records:
+            if records[0].offset < state.stored_start:
+                # The client found nothing there, and has begun where auto.offset.reset says.
+                self._stop_before_start(state, records[0].offset, effects)
+                return
+            state.stored_start = None
         end = state.tracker.end
         if end is not None and records and records[0].offset < end:
             # After a seek or a resume the client may repeat what it gave before.
@@ -369,6 +376,9 @@ class Session:
         if not event.partitions:
             self._is_drained = False
         for state in self._states(event.partitions or list(self._partitions)):
+            if state.stopped is not None and state.stored_start is not None:
+                self._find_start_again(state, now_ms, effects)
+                continue
             for reason in (PauseReason.USER, PauseReason.STOPPED, PauseReason.DRAIN):
                 self._flow.resume(state.topic_partition, reason)
             self._lines.release_due(state, now_ms)
@@ -392,7 +402,9 @@ class Session:
 
     def _logs_seen(self, event: events.LogsSeen, now_ms: int, effects: list[Effect]) -> None:
         for state, offset in self._watch.seen(event, now_ms, effects):
-            if self._partitions.get(state.topic_partition) is state:  # not begun anew for another one of its line
+            if state.plan.keeps_offsets:
+                self._stop_before_start(state, offset, effects)
+            elif self._partitions.get(state.topic_partition) is state:  # not begun anew for another one of its line
                 self._seek_requested(events.SeekRequested(state.topic_partition, offset), now_ms, effects)
 
     def _starts_found(self, event: events.StartsFound, now_ms: int, effects: list[Effect]) -> None:
@@ -400,15 +412,36 @@ class Session:
             state = self._current(name, epoch)
             if state is None:
                 continue
-            awaited, offset = state.awaited, event.starts.get(name)
+            awaited, stored = state.awaited, event.starts.get(name)
+            offset = stored
             if offset is None and awaited is not None:
                 offset = awaited.first_fetched if awaited.committed is None else awaited.committed
             if offset is not None:
-                self._begin_anew(state, offset, now_ms, effects)
+                fresh = self._begin_anew(state, offset, now_ms, effects)
+                fresh.stored_start = stored
             elif awaited is not None:
                 # Nothing of it was taken in, so the client is where it began.
                 state.awaited, state.is_draining = None, False
                 self._flow.resume(name, PauseReason.START)
+
+    def _stop_before_start(self, state: PartitionState, offset: int, effects: list[Effect]) -> None:
+        """The log is not the one that the store's offset is of. Where to go on instead is not for us to guess."""
+        start = state.stored_start if state.stored_start is not None else state.tracker.position
+        reason = (
+            f"its store says that it goes on at offset {start}, and the log has nothing there, but at {offset}: "
+            "the topic was made again, or its end was lost. Set the offset (ottla offsets reset --store), then resume"
+        )
+        state.stored_start = start
+        self._stop_work(state)
+        stop_at(state, [], reason, effects)
+        self._flow.pause(state.topic_partition, PauseReason.STOPPED)
+
+    def _find_start_again(self, state: PartitionState, now_ms: int, effects: list[Effect]) -> None:
+        fresh = self._begin_anew(state, None, now_ms, effects)
+        fresh.awaited = AwaitedStart(None)
+        fresh.is_draining = True
+        self._flow.pause(fresh.topic_partition, PauseReason.START)
+        effects.append(FindStarts({fresh.topic_partition: fresh.epoch}))
 
     def _stored(self, effects: list[Effect]) -> None:
         """What is committed of partitions whose offsets are in a store, the store is to know too."""

@@ -140,6 +140,7 @@ class PartitionState:
         "restored",
         "stage",
         "stopped",
+        "stored_start",
         "timestamps",
         "topic_partition",
         "tracker",
@@ -170,6 +171,8 @@ class PartitionState:
         self.head_since_ms = now_ms
         self.is_draining = False
         self.awaited: AwaitedStart | None = None
+        self.stored_start: int | None = None
+        """Where its store says that it goes on, until a record from there on has come."""
         self.committed: tuple[int, str] | None = None
         self.claimed: int | None = None
         """Behind the last record that was taken to be handled at most once."""

@@ -242,6 +242,128 @@ def test_a_database_that_is_away_is_waited_for(
     assert kafka.consume_all(dead) == []
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_an_offset_beyond_the_log_stops_its_partition_and_names_both_numbers(
+    reset: str, shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, wait: Any, tmp_path: Path
+) -> None:
+    """A topic that was made again has fewer records than the store remembers. Nothing of it is handled by a guess."""
+    store = sqlite_store(tmp_path)
+    ledger = Ledger(store, "beyond")
+    session = store.session()
+    session.claim_offsets(kafka_group, "before", [TopicPartition(kafka_topic, 0)])
+    session.transaction.execute("update ottla_offsets set next_offset = 100")
+    app = App(
+        kafka_group,
+        bootstrap_servers=kafka.bootstrap_servers,
+        commit=OFTEN,
+        settings={"auto.offset.reset": reset},
+        unready_after_s=2,
+    )
+    declare(app, kafka_topic, store, ledger, fail=lambda value: None)
+    kafka.produce(kafka_topic, range(5), value=Json())
+    try:
+        shell.start(app)
+        wait(lambda: any("offset 100" in problem for problem in app.health().problems), timeout_s=60)
+        assert not app.health().is_ready
+        kafka.produce(kafka_topic, [5], value=Json())
+        assert ledger.rows() == []
+        session.transaction.execute("update ottla_offsets set next_offset = 2")
+        shell.ask(app, lambda runner: runner.resume())
+        wait(lambda: ledger.rows() == [2, 3, 4, 5], timeout_s=60)
+        assert app.health().is_ready
+        shell.stop(app)
+    finally:
+        session.close()
+        ledger.close()
+
+
+def test_an_app_is_not_ready_while_its_database_is_away(
+    postgres: PostgresServer,
+    shell: Any,
+    kafka: Any,
+    kafka_topic: str,
+    kafka_group: str,
+    wait: Any,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    store = make_store("postgres", tmp_path, request)
+    ledger = Ledger(store, kafka_group)
+    ledger.close()
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, unready_after_s=1)
+    declare(app, kafka_topic, store, ledger, fail=lambda value: None)
+    kafka.produce(kafka_topic, [1], value=Json())
+    shell.start(app)
+    wait(lambda: saved(store, kafka_group, kafka_topic) == 1, timeout_s=30)
+    assert app.health().is_ready
+    postgres.kill()
+    try:
+        kafka.produce(kafka_topic, [2], value=Json())
+        wait(lambda: not app.health().is_ready, timeout_s=60)
+        assert app.health().is_alive
+    finally:
+        postgres.start()
+    wait(lambda: saved(store, kafka_group, kafka_topic) == 2, timeout_s=60)
+    wait(lambda: app.health().is_ready, timeout_s=30)
+    shell.stop(app)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
+def test_sessions_of_sqlalchemy_carry_the_work_and_the_offset(
+    is_async: bool,
+    postgres: PostgresServer,
+    shell: Any,
+    kafka: Any,
+    kafka_topic: str,
+    kafka_group: str,
+    make_topic: Any,
+    wait: Any,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pytest.importorskip("greenlet")
+    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+    from sqlalchemy.orm import sessionmaker
+
+    from ottla.stores import Sql
+
+    plain = make_store("postgres", tmp_path, request)
+    ledger = Ledger(plain, kafka_group)
+    dead = make_topic("dead")
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, dead_letter_topic=dead, retry=QUICK)
+    insert = sqlalchemy.text(f"insert into {ledger.table} (n) values (:n)")
+    folder = {"host": str(postgres.folder)}
+    url = sqlalchemy.URL.create("postgresql+psycopg", "postgres", database="postgres", query=folder)
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    if is_async:
+        own = create_async_engine(url, poolclass=sqlalchemy.NullPool)
+        store = Sql(async_sessionmaker(own), dialect="postgresql", claim_with=sessionmaker(engine))
+
+        @app.handler(kafka_topic, value=Json(), offsets=store)
+        async def handle_async(value: int, transaction: Any) -> None:
+            await transaction.execute(insert, {"n": value})
+            if value == 3:
+                raise RuntimeError("poison")
+
+    else:
+        store = Sql(sessionmaker(engine), dialect="postgresql")
+
+        @app.handler(kafka_topic, value=Json(), offsets=store)
+        def handle(value: int, transaction: Any) -> None:
+            transaction.execute(insert, {"n": value})
+            if value == 3:
+                raise RuntimeError("poison")
+
+    kafka.produce(kafka_topic, range(8), value=Json())
+    shell.start(app)
+    wait(lambda: saved(plain, kafka_group, kafka_topic) == 8, timeout_s=30)
+    shell.stop(app)
+    assert ledger.rows() == [0, 1, 2, 4, 5, 6, 7]
+    ledger.close()
+    engine.dispose()
+
+
 def test_batches_are_one_transaction_and_a_bad_record_in_one_is_found(
     store: Any, ledger: Ledger, shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, make_topic: Any, wait: Any
 ) -> None:
