@@ -1,4 +1,4 @@
-"""What telemetry costs: handlers and sends without it, with the API alone, 1 % sampled, and with everything.
+"""What telemetry costs: handlers and sends without it, with hooks, with metrics, with some and with all traces.
 
     python benchmarks/telemetry.py [--records 60000] [--rounds 3]
 
@@ -9,7 +9,9 @@ one in a hundred is of a trace that is recorded; with everything all are.
 | mode | what is there |
 |---|---|
 | absent | `opentelemetry` cannot be imported |
+| hooks | the same, and `Counters` as the application's own hooks |
 | api | the API is imported, no SDK is set up |
+| metrics | SDK: all metrics, no spans |
 | sampled | SDK: spans (1 % of roots; parents decide), all metrics |
 | everything | SDK: every span, all metrics |
 
@@ -30,7 +32,7 @@ from typing import Any
 from servers import OTTLA, started
 
 GOALS = {"api": 0.97, "sampled": 0.90}
-MODES = ("absent", "api", "sampled", "everything")
+MODES = ("absent", "hooks", "api", "metrics", "sampled", "everything")
 WORKLOADS = ("handler", "batch handler", "send", "send in a span", "send_many")
 PEER_WORKLOADS = ("poll", "produce")
 VALUE = b"x" * 100
@@ -47,7 +49,7 @@ class Absent(importlib.abc.MetaPathFinder):
 
 def set_up(mode: str) -> Any:
     """The mode's telemetry. Returns a tracer, where there is an SDK."""
-    if mode == "absent":
+    if mode in ("absent", "hooks"):
         sys.meta_path.insert(0, Absent())
         return None
     from opentelemetry import metrics, trace
@@ -78,10 +80,12 @@ def set_up(mode: str) -> Any:
         def shutdown(self, timeout_millis: float = 0, **kwargs: Any) -> None:
             return
 
+    metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(Points(), export_interval_millis=1_000)]))
+    if mode == "metrics":
+        return None
     provider = TracerProvider(sampler=ALWAYS_ON if mode == "everything" else ParentBased(TraceIdRatioBased(0.01)))
     provider.add_span_processor(BatchSpanProcessor(Spans()))
     trace.set_tracer_provider(provider)
-    metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(Points(), export_interval_millis=1_000)]))
     return provider.get_tracer("benchmark")
 
 
@@ -97,11 +101,18 @@ def fill(servers: str, topic: str, records: int, *, every: int) -> None:
         producer.send_many(topic, ((VALUE, None, traceparent(number, every=every)) for number in range(records)))
 
 
-def handle(servers: str, topic: str, records: int, *, batch: bool) -> float:
+def hooks_of(mode: str) -> Any:
+    from ottla.telemetry import Counters
+
+    return Counters() if mode == "hooks" else None
+
+
+def handle(servers: str, topic: str, records: int, *, batch: bool, hooks: Any) -> float:
     """Records per second, from the first that is handled to the last."""
     from ottla import App
 
-    app = App(f"g-{time.time_ns()}", bootstrap_servers=servers, settings={"auto.offset.reset": "earliest"})
+    settings = {"auto.offset.reset": "earliest"}
+    app = App(f"g-{time.time_ns()}", bootstrap_servers=servers, settings=settings, hooks=hooks)
     begun = ended = 0.0
     handled = 0
 
@@ -129,10 +140,11 @@ def handle(servers: str, topic: str, records: int, *, batch: bool) -> float:
     return handled / (ended - begun)
 
 
-def send(servers: str, records: int, way: str, tracer: Any) -> float:
+def send(servers: str, records: int, way: str, tracer: Any, *, hooks: Any) -> float:
     from ottla import Producer
 
-    with Producer(servers, settings={"queue.buffering.max.messages": 1_000_000, "linger.ms": 5}) as producer:
+    settings = {"queue.buffering.max.messages": 1_000_000, "linger.ms": 5}
+    with Producer(servers, settings=settings, hooks=hooks) as producer:
         producer.send("sent", VALUE).result(30)
         begun = time.perf_counter()
         if way == "send_many":
@@ -188,9 +200,9 @@ def child(arguments: argparse.Namespace) -> None:
     if workload in PEER_WORKLOADS:
         rate = peer(arguments.servers, topic, records, workload, mode)
     elif workload.endswith("handler"):
-        rate = handle(arguments.servers, topic, records, batch=workload.startswith("batch"))
+        rate = handle(arguments.servers, topic, records, batch=workload.startswith("batch"), hooks=hooks_of(mode))
     else:
-        rate = send(arguments.servers, records, workload, tracer)
+        rate = send(arguments.servers, records, workload, tracer, hooks=hooks_of(mode))
     print(f"rate={rate:.1f}", flush=True)
 
 
@@ -236,7 +248,7 @@ def main() -> None:
         cells = [f"{median[mode, workload]:,.0f} ({median[mode, workload] / base:.2f})" for mode in MODES]
         print(f"| {workload} | " + " | ".join(cells) + " |")
     print("\nmicroseconds that recording every span adds per record\n")
-    for ours, theirs in (("handler", "poll"), ("send", "produce")):
+    for ours, theirs in (("handler", "poll"), ("send", "produce"), ("send in a span", "produce")):
         added = [1e6 / median["everything", each] - 1e6 / median["absent", each] for each in (ours, theirs)]
         print(f"| {ours}: {added[0]:.1f} | confluent-kafka's instrumentor, {theirs}: {added[1]:.1f} |")
     print("\ngoals: " + ", ".join(f"{mode} {goal:.2f} of absent" for mode, goal in GOALS.items()))

@@ -68,6 +68,18 @@ PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
         "Retried, postponed, dead-lettered: by kind and delivery.",
     ),
     (
+        "Records that cannot be decoded",
+        "ops",
+        [
+            (
+                "sum by (ottla_handler, ottla_serde, ottla_failure_kind) "
+                f"(rate(ottla_consumer_malformed_total{{{_OF}}}[$__rate_interval]))",
+                "{{ottla_handler}} {{ottla_serde}} {{ottla_failure_kind}}",
+            )
+        ],
+        "Malformed: not the serde's format. Invalid: breaks a rule of the type.",
+    ),
+    (
         "Handler duration",
         "s",
         [
@@ -124,7 +136,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
         [
             (
                 f"sum by (error_type) (rate(ottla_consumer_commits_total{{{_OF}}}[$__rate_interval]))",
-                "{{error_type}}",
+                "answered {{error_type}}",
             )
         ],
         "Answers of the coordinator; a name is a refusal.",
@@ -180,6 +192,17 @@ PANELS: list[tuple[str, str, list[tuple[str, str]], str]] = [
             )
         ],
         "High here, and not in the handlers: it is the broker or the network.",
+    ),
+    (
+        "Held back by quotas",
+        "s",
+        [
+            (
+                "sum by (messaging_client_id) (rate(ottla_client_throttle_duration_seconds_sum[$__rate_interval]))",
+                "{{messaging_client_id}}",
+            )
+        ],
+        "Seconds per second that brokers make clients wait.",
     ),
 ]
 

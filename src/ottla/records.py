@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -59,7 +59,7 @@ class Malformed:
     `part` is ``"key"`` or ``"value"``; `raw` the original bytes; `error` says what was found and what was wanted;
     `error_type` is the class name of the decoder's own error, or of the rule that refused the value. `kind` is
     ``"malformed"`` when the bytes are not in the format, ``"invalid"`` when they are and the value breaks a rule of
-    its type.
+    its type. `serde` names the serde, where a consumer or a handler was to get the record.
     """
 
     part: Literal["key", "value"]
@@ -67,6 +67,7 @@ class Malformed:
     error: str
     error_type: str
     kind: Literal["malformed", "invalid"] = "malformed"
+    serde: str = field(default="", compare=False)
 
 
 class Record(msgspec.Struct, Generic[V_co], gc=False, eq=False):

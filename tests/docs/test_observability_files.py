@@ -9,8 +9,10 @@ import runpy
 import shutil
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from dashboard_picture import Drawn, Line, draw
 
 from ottla.telemetry.metrics_table import METRICS
 
@@ -74,6 +76,28 @@ def test_the_dashboard_is_current() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "dashboard.py"))
 
     assert tool["FILE"].read_text() == tool["render"](), "run: python tools/dashboard.py"
+
+
+def test_the_picture_shows_every_panel_of_the_dashboard_with_data_and_loads_nothing() -> None:
+    picture = (FOLDER / "dashboard.svg").read_text(encoding="utf-8")
+    shown = [group for group in ElementTree.fromstring(picture) if group.tag.endswith("}g")]
+    titles = [next(text.text for text in group if text.get("font-weight")) for group in shown]
+    panels = [panel["title"] for panel in json.loads(DASHBOARD.read_text())["panels"]]
+
+    assert titles == panels, "run: python tools/dashboard_picture.py"
+    assert all(any(part.tag.endswith("}polyline") for part in group) for group in shown)
+    assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", picture) == []
+
+
+def test_a_picture_is_drawn_of_series_and_their_legends() -> None:
+    lines = [Line(f"<{number}>", [(0.0, 0.0), (5.0, number * 1_000.0)]) for number in range(1, 7)]
+    picture = draw([Drawn("Sends & more", "ops", lines), Drawn("Nothing", "s", [])], 10.0)
+    root = ElementTree.fromstring(picture)
+    words = [text.text for text in root.iter() if text.tag.endswith("}text")]
+
+    assert {"Sends & more", "Nothing", "6e+03/s", "<6>", "<3> (+2)"} <= set(words)
+    assert "<2>" not in words
+    assert len([line for line in root.iter() if line.tag.endswith("}polyline")]) == 6
 
 
 @needs_promtool

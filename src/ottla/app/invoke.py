@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import replace
 from inspect import isawaitable
 from time import monotonic
 from types import CoroutineType
@@ -32,6 +33,7 @@ from ottla.failures.expiry import NEVER, Expiry
 from ottla.failures.outcomes import Ack, Skip
 from ottla.records import Malformed, TopicPartition
 from ottla.serdes import Bytes, Serde, SerdeContext
+from ottla.serdes.base import type_name
 
 _YIELD_EVERY_S: Final = 0.004
 """An event loop that is kept longer than a few milliseconds stops answering its heartbeats and its neighbours."""
@@ -123,10 +125,14 @@ class Invoker:
             keys = self._key.deserialize_many([record.raw_key for record in records], key_context)
         except RegistryUnavailable as error:
             return False, self._outage(run, error)
+        has_malformed = False
+        if Malformed in set(map(type, values)):
+            values, has_malformed = _named(values, self._value), True
+        if Malformed in set(map(type, keys)):
+            keys, has_malformed = _named(keys, self._key), True
         for record, value, key in zip(records, values, keys, strict=True):
             record.value = value
             record.key = key
-        has_malformed = Malformed in set(map(type, values)) or Malformed in set(map(type, keys))
         return has_malformed, None
 
     # The loops
@@ -383,6 +389,12 @@ class Invoker:
         if self._ordering is Ordering.PARTITION and not self._is_batch:
             return RunResult(done=(), failures=[(run.records[0], failure)], untouched=run.records[1:])
         return RunResult(done=(), failures=[(record, failure) for record in run.records])
+
+
+def _named(decoded: list[Any], serde: Serde[Any]) -> list[Any]:
+    """With the serde's name in what it could not decode."""
+    name = type_name(serde)
+    return [replace(each, serde=name) if type(each) is Malformed else each for each in decoded]
 
 
 def _confirming(promises: list[Any], finish: Callable[[], RunResult]) -> RunResult | Confirming:

@@ -125,7 +125,12 @@ class Member(ABC):
         """Held while the session is asked."""
         self._client: Any = None
         self._error_log = ErrorLog(options.group, self._clock)
-        self.throttling = Throttling.of_group(options.group, now_ms=self._clock.monotonic_ms, hooks=self._hooks)
+        self.throttling = Throttling.of_group(
+            options.group,
+            client=options.settings.get("client.id") or options.group,
+            now_ms=self._clock.monotonic_ms,
+            hooks=self._hooks,
+        )
         self._looks: LogLooks[events.LookedAt] = LogLooks(
             options.settings, name=f"ottla-{options.group}-logs", answer=self._on_logs, failed=self._error_log.note
         )

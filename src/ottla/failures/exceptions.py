@@ -43,6 +43,10 @@ class Failure:
     stack_trace: str = ""
     is_outage: bool = False
     is_expiry: bool = False
+    part: str = ""
+    """Of a record that could not be decoded: ``key`` or ``value``."""
+    serde: str = ""
+    """And by which serde."""
 
     @classmethod
     def of_expiry(cls, outcome: Dead) -> Failure:
@@ -57,6 +61,8 @@ class Failure:
             kind=malformed.kind,
             error_type=malformed.error_type,
             message=f"{malformed.part}: {malformed.error}",
+            part=malformed.part,
+            serde=malformed.serde,
         )
 
     @classmethod

@@ -101,7 +101,9 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self.spans: SendSpans | None = None
         """What makes spans of sends; looked up again some times a second."""
         servers = self.settings.get("bootstrap.servers", "")
-        self.throttling = Throttling({"servers": servers}, now_ms=self._clock.monotonic_ms)
+        self.throttling = Throttling.of_producer(
+            self._client_name, servers, now_ms=self._clock.monotonic_ms, hooks=self._listeners
+        )
         """How often, and how long in all, brokers have held this client for its quotas."""
         self._refusal: OttlaError | None = None
         """Why it sends nothing, if it does not."""

@@ -10,7 +10,7 @@ consumer at a `traceparent` or a key that is not UTF-8, and do not see what is s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.producer.encoded import header_list
 from ottla.records import Header, Headers
@@ -20,15 +20,21 @@ from ottla.telemetry.tracing import active_spans, shows_keys
 if TYPE_CHECKING:
     from ottla.telemetry.spans import OpenSpan, Spans
 
+Attributes: TypeAlias = "dict[str, str | int | bool]"
+
+_MOST_TOPICS: Final = 10_000
+"""Whose attributes are kept. A producer that writes to ever new topics must not grow."""
+
 
 class SendSpans:
     """The spans of one producer. Thread-safe."""
 
-    __slots__ = ("_client_id", "_spans")
+    __slots__ = ("_client_id", "_of_topic", "_spans")
 
     def __init__(self, spans: Spans, *, client_id: str | None) -> None:
         self._spans = spans
         self._client_id = client_id
+        self._of_topic: dict[str, Attributes] = {}
 
     def begin(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Headers, OpenSpan | None]:
         """One record is about to be sent. Returns its headers, and its span if that is recorded.
@@ -48,8 +54,14 @@ class SendSpans:
         headers, span = self._spans.send(f"{names.SEND} {topic}", self._attributes(topic), ())
         return list(headers), span
 
-    def _attributes(self, topic: str) -> dict[str, str | int | bool]:
-        return names.base_attributes(names.SEND, topic, CLIENT_ID=self._client_id)
+    def _attributes(self, topic: str) -> Attributes:
+        """A copy: a sampler may change what it is given."""
+        found = self._of_topic.get(topic)
+        if found is None:
+            if len(self._of_topic) >= _MOST_TOPICS:
+                self._of_topic.clear()
+            found = self._of_topic[topic] = names.base_attributes(names.SEND, topic, CLIENT_ID=self._client_id)
+        return found.copy()
 
 
 def send_spans(client_id: str | None, before: SendSpans | None = None) -> SendSpans | None:

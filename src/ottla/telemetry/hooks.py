@@ -42,6 +42,12 @@ class Hooks:
     def duplicates(self, *, group: str, handler: str, topic: str, records: int) -> None:
         """The inbox knew these messages: they were not handled again."""
 
+    def malformed(
+        self, *, group: str, handler: str, topic: str, part: str, serde: str, kind: str, records: int
+    ) -> None:
+        """Keys or values (`part`) of so many records could not be decoded by this serde: ``malformed`` or
+        ``invalid``. They are among the `failed` of `run_finished`."""
+
     def committed(self, *, group: str, partitions: int) -> None:
         """The coordinator acknowledged a commit."""
 
@@ -82,6 +88,9 @@ class Hooks:
 
     def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
         """One record's time from `send` to its acknowledgement; one in many is timed."""
+
+    def throttled(self, *, client: str, group: str, broker: int, duration_s: float) -> None:
+        """A broker holds a client for so long, because it used more than its quota. `group` is empty of a producer."""
 
     def producer_measured(self, *, client: str, queued_records: int) -> None:
         """How many records of a producer are not settled, once a second and once at its end."""

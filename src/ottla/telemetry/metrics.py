@@ -116,6 +116,13 @@ class Metrics(Hooks):
         if end_to_end_s is not None:
             self._record["ottla.consumer.end_to_end.duration"](end_to_end_s, labels)
 
+    def malformed(
+        self, *, group: str, handler: str, topic: str, part: str, serde: str, kind: str, records: int
+    ) -> None:
+        labels = ((_GROUP, group), (_TOPIC, topic), (_HANDLER, handler), ("ottla.serde", serde))
+        more = (*labels, ("ottla.record.part", part), ("ottla.failure.kind", kind))
+        self._add("ottla.consumer.malformed", records, more)
+
     def event(self, *, group: str, event: str) -> None:
         self._add("ottla.consumer.events", 1, ((_GROUP, group), ("ottla.event", event)))
 
@@ -142,6 +149,10 @@ class Metrics(Hooks):
     def send_timed(self, *, client: str, topic: str, duration_s: float) -> None:
         labels = {_OPERATION: "send", _TOPIC: topic, _CLIENT: client}
         self._record["messaging.client.operation.duration"](duration_s, labels)
+
+    def throttled(self, *, client: str, group: str, broker: int, duration_s: float) -> None:
+        labels = {_CLIENT: client, "ottla.broker": str(broker), **({_GROUP: group} if group else {})}
+        self._record["ottla.client.throttle.duration"](duration_s, labels)
 
     def _add(self, name: str, more: float, labels: LabelPairs) -> None:
         # Summed here and read when somebody collects: adding to an instrument costs ten times as much.

@@ -133,6 +133,14 @@ _ROWS: Final = (
         "What was decided about records that failed, by log event, kind of failure and delivery (1 to 9, `10+`).",
         (_GROUP, _TOPIC, "ottla.event", "ottla.failure.kind", "ottla.attempt"),
     ),
+    _row(
+        "ottla.consumer.malformed",
+        "counter",
+        "{record}",
+        "Records whose key or value could not be decoded, by serde: `malformed` is not its format, `invalid` breaks a "
+        "rule of the type.",
+        (_GROUP, _TOPIC, _HANDLER, "ottla.serde", "ottla.record.part", "ottla.failure.kind"),
+    ),
     _row("ottla.consumer.events", "counter", "{event}", "Log events of a group.", (_GROUP, "ottla.event")),
     _row(
         "ottla.consumer.lag.records",
@@ -213,6 +221,14 @@ _ROWS: Final = (
         "{request}",
         "Requests that timed out so far.",
         (_CLIENT, "ottla.broker"),
+    ),
+    _row(
+        "ottla.client.throttle.duration",
+        "histogram",
+        "s",
+        "How long a broker held a client back, because it used more than its quota.",
+        (_CLIENT, _GROUP, "ottla.broker"),
+        AGE_BUCKETS_S,
     ),
     _row("ottla.client.broker.throttle", "gauge", "s", "Mean throttle time.", (_CLIENT, "ottla.broker")),
 )

@@ -115,10 +115,12 @@ def extracted(headers: Sequence[Header]) -> Context:
 class OpenSpan:
     """A span that is recorded. Its methods never raise."""
 
-    __slots__ = ("span",)
+    __slots__ = ("_has_both", "span")
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, *, has_both: bool = False) -> None:
+        """`has_both`: whether it has attributes under the names of 1.44 too."""
         self.span = span
+        self._has_both = has_both
 
     @property
     def context(self) -> Context:
@@ -175,7 +177,7 @@ class OpenSpan:
         attributes: Attributes = {PARTITION: str(partition)}
         if offset is not None and offset >= 0:
             attributes[OFFSET] = offset
-        self.set(with_old_names(attributes) if sets_both_names() else attributes)
+        self.set(with_old_names(attributes) if self._has_both else attributes)
         self.end()
 
     def not_delivered(self, error: BaseException) -> None:
@@ -214,7 +216,8 @@ class Spans:
         except Exception as error:
             failed("span", error)
             return headers, None
-        return self.headers_with(headers, inside), OpenSpan(span) if span.is_recording() else None
+        opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
+        return self.headers_with(headers, inside), opened
 
     def start(self, name: str, kind: SpanKind, attributes: Attributes, parent: Context) -> Span | None:
         """A span of which the sampler may have decided that it is not recorded; None when the SDK raised."""

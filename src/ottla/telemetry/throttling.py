@@ -25,9 +25,10 @@ class Throttling:
         fields: Mapping[str, object],
         *,
         now_ms: Callable[[], int],
-        on_throttle: Callable[[], None] | None = None,
+        on_throttle: Callable[[int, int], None] | None = None,
     ) -> None:
-        """`fields` say in the log whose client it is. `on_throttle`: who counts, if somebody does."""
+        """`fields` say in the log whose client it is. `on_throttle` counts: it gets the broker and the time
+        in milliseconds."""
         self._fields = dict(fields)
         self._now_ms = now_ms
         self._on_throttle = on_throttle
@@ -38,11 +39,23 @@ class Throttling:
         self.last_ms = 0
 
     @classmethod
-    def of_group(cls, group: str, *, now_ms: Callable[[], int], hooks: Hooks | None) -> Throttling:
+    def of_group(cls, group: str, *, client: str, now_ms: Callable[[], int], hooks: Hooks) -> Throttling:
         """For a member of a group; counted as the event `client_throttled` too."""
-        if hooks is None:
-            return cls({"group": group}, now_ms=now_ms)
-        return cls({"group": group}, now_ms=now_ms, on_throttle=lambda: hooks.event(group=group, event=EVENT))
+
+        def count(broker: int, throttle_ms: int) -> None:
+            hooks.event(group=group, event=EVENT)
+            hooks.throttled(client=client, group=group, broker=broker, duration_s=throttle_ms / 1_000)
+
+        return cls({"group": group}, now_ms=now_ms, on_throttle=count)
+
+    @classmethod
+    def of_producer(cls, client: str, servers: str, *, now_ms: Callable[[], int], hooks: Hooks) -> Throttling:
+        """For a producer."""
+
+        def count(broker: int, throttle_ms: int) -> None:
+            hooks.throttled(client=client, group="", broker=broker, duration_s=throttle_ms / 1_000)
+
+        return cls({"servers": servers}, now_ms=now_ms, on_throttle=count)
 
     def __repr__(self) -> str:
         return f"Throttling(times={self.times}, total_ms={self.total_ms}, last_ms={self.last_ms})"
@@ -57,7 +70,7 @@ class Throttling:
             self.last_ms = throttle_ms
             held_back = self._limit.admit("", self._now_ms())
         if self._on_throttle is not None:
-            self._on_throttle()
+            self._on_throttle(broker, throttle_ms)
         if held_back is not None:
             log_event(
                 EVENT,

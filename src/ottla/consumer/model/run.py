@@ -6,6 +6,7 @@ fast handler about 2 µs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -171,6 +172,12 @@ def count_run(
         skipped=result.skipped,
         duration_ms=duration_ms,
     )
+    if result.failures:
+        undecoded = Counter((each.part, each.serde, each.kind) for _, each in result.failures if each.part)
+        for (part, serde, kind), count in undecoded.items():
+            hooks.malformed(
+                group=group, handler=run.route, topic=topic, part=part, serde=serde, kind=kind, records=count
+            )
     delivered = handled + len(result.failures) - result.malformed
     if delivered > 0:
         first_ms = records[0].timestamp_ms
