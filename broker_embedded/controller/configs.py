@@ -44,6 +44,8 @@ def change_configs(image: ClusterImage, change: ConfigChange, *, config: BrokerC
                 ErrorCode.INVALID_CONFIG,
                 f"Unknown {_OF_KIND[change.resource_type]}config name: {name}",
             )
+        if operation in _ON_LISTS and change.resource_type is ResourceType.GROUP:
+            raise _no_list(name, operation)  # as Kafka, which knows no list among a group's settings
         if definition is not None:
             _apply(after, definition, operation, value, wrong_value=_WRONG_VALUE[change.resource_type])
         elif value is None or operation is ConfigOperation.DELETE:
@@ -113,6 +115,13 @@ def _definitions(image: ClusterImage, change: ConfigChange) -> dict[str, Definit
     )
 
 
+_ON_LISTS = (ConfigOperation.APPEND, ConfigOperation.SUBTRACT)
+
+
+def _no_list(name: str, operation: ConfigOperation) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_CONFIG, f"Can't {operation.name} to key {name} because its type is not LIST.")
+
+
 def _is_fixed(name: str) -> bool:
     definition = BROKER_SETTINGS.get(name)
     return name in _OF_THE_NODE or (definition is not None and definition.update_mode is UpdateMode.READ_ONLY)
@@ -134,9 +143,7 @@ def _apply(
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name}: the value is null")
     if operation is not ConfigOperation.SET:
         if definition.type is not ConfigType.LIST:
-            raise BrokerError(
-                ErrorCode.INVALID_CONFIG, f"{name} is no list: it can be set, not {operation.name.lower()}ed"
-            )
+            raise _no_list(name, operation)
         current = values.get(name, definition.format(definition.default) or "")
         items = [item for item in current.split(",") if item]
         named = [item.strip() for item in value.split(",") if item.strip()]

@@ -12,7 +12,7 @@ from apache_kafka import wanted
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 GROUP = 32
-SET, DELETE, APPEND = 0, 1, 2
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OF_THE_GROUP, DEFAULT = 8, 5
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 _numbers = count(1)
@@ -166,6 +166,16 @@ def test_a_value_is_taken_or_refused_as_by_kafka(
 
     assert {value: error_of(value) for value in taken} == dict.fromkeys(taken, 0)
     assert {value: error_of(value) for value in refused} == dict.fromkeys(refused, ErrorCode.INVALID_CONFIG)
+
+
+@pytest.mark.parametrize(("operation", "word"), [(APPEND, "APPEND"), (SUBTRACT, "SUBTRACT")])
+def test_no_setting_of_a_group_is_a_list_that_can_be_added_to(
+    kafka: Any, group: str, operation: int, word: str
+) -> None:
+    name = SESSION if is_older_than_4_4() else "streams.rack.aware.assignment.tags"
+    refused = alter(kafka, group, name, "zone", operation=operation)
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert refused.error_message == f"Can't {word} to key {name} because its type is not LIST."
 
 
 def test_what_no_group_can_have_is_refused(kafka: Any, group: str) -> None:
