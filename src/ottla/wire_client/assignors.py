@@ -63,7 +63,7 @@ def _owners(members: Iterable[Subscriber]) -> dict[TopicPartition, str]:
     """Who has which partition now. Two members of one generation that name the same are both wrong."""
     found: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
-        for place in member.owned:
+        for place in set(member.owned):
             generation, _ = found.get(place, (-2, None))
             if member.generation > generation:
                 found[place] = (member.generation, member.member_id)

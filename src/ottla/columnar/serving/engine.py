@@ -116,6 +116,7 @@ class ColumnEngine(ThreadedMember):
             failed=self._fetching_failed,
             note=lambda code, text: self._error_log.write("warning", code, text),
             partition_failed=self._tell_failed,
+            throttled=lambda broker, ms: self.throttling.heard(broker=broker, throttle_ms=ms),
         )
         self._waiter = Waiter()
         self._changes: deque[Change] = deque()
@@ -264,9 +265,11 @@ class ColumnEngine(ThreadedMember):
         if not is_quiet and self._now_ms() < releasing.deadline_ms:
             return
         self._releasing = None
+        # The last commit goes behind those that wait. Dropped before it, they would count as done: the session has
+        # named their positions already, and would leave them out of the last one.
+        self._step(events.Revoked(releasing.names))
         with self._lock:
             self._coordinator.forget(releasing.names)
-        self._step(events.Revoked(releasing.names))
         self._membership.let_go_done(self._now_ms())
         self._watch.let_go("revoked", len(releasing.names), began_ms=releasing.began_ms, now_ms=self._now_ms())
 

@@ -68,6 +68,7 @@ class Fetching:
         failed: Callable[[BaseException], None],
         note: Callable[[str, str], None],
         partition_failed: Callable[[TopicPartition, str], None],
+        throttled: Callable[[int, int], None],
     ) -> None:
         self.plan = FetchPlan(settings)
         self._settings = settings
@@ -77,6 +78,7 @@ class Fetching:
         self._failed = failed
         self._note = note
         self._partition_failed = partition_failed
+        self._throttled = throttled
         self._cluster = Cluster(settings)
         self._waiter = Waiter()
         self._flights: dict[int, _Flight] = {}
@@ -189,6 +191,8 @@ class Fetching:
         except BrokerUnavailable as error:
             self._cut(flight.ask, str(error))
             return
+        if response.throttle_time_ms > 0:
+            self._throttled(flight.node_id, response.throttle_time_ms)
         batches: list[tuple[Segment, int, Batches]] = []
         with self._lock:
             found = self.plan.answered(flight.ask, response, flight.names)

@@ -1,0 +1,187 @@
+"""Handlers of columns beside the threaded shell and plain confluent-kafka loops, in one run on the same data.
+
+    python benchmarks/columns.py [--records 1000000] [--partitions 12] [--rounds 3]
+
+A broker runs in a child process. All contenders of a row alternate, each in a group of its own that commits at least
+once, and the median of the rounds counts: the ratio is what to look at. Time runs from the first batch that a contender
+has in its hands to its last record. The plain loops read each record's key and value and decode it where the row says
+so; a commit follows every 10,000 records. `CPU` is the process's own processor time per record, the clients' threads
+included, from the start of the contender.
+
+Goals: bytes 2.5 x the plain loop at half its CPU, Avro 6 x, JSON 2 x.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import itertools
+import json
+import logging
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from columnar import FAST_CONSUMER, broker_process, create_topics, fill
+from confluent_kafka import Consumer
+from results import Results
+
+from ottla import App, Avro, Bytes, Json
+from ottla.columnar import write
+from ottla.serdes import SerdeContext
+
+numbers = itertools.count(1)
+
+
+@dataclasses.dataclass
+class Order:
+    shop: str
+    number: int
+    customer: str | None
+    amount: float
+    paid: bool
+
+
+class Clock:
+    """From the first record that is handled to the last."""
+
+    def __init__(self, records: int) -> None:
+        self._left = records
+        self._cpu_s = time.process_time()
+        self._started_s = 0.0
+        self.seconds = 0.0
+        self.cpu_s = 0.0
+
+    def begin(self) -> None:
+        """Records are in our hands."""
+        if not self._started_s:
+            self._started_s = time.perf_counter()
+
+    def count(self, records: int) -> bool:
+        """So many were handled. Whether these were the last."""
+        self._left -= records
+        if self._left <= 0 and not self.seconds:
+            self.seconds = time.perf_counter() - self._started_s
+            self.cpu_s = time.process_time() - self._cpu_s
+        return self._left <= 0
+
+
+def of_columns(servers: str, topic: str, serde: Any, records: int) -> Clock:
+    app, clock = App(f"columns-{next(numbers)}", bootstrap_servers=servers), Clock(records)
+
+    @app.handler(topic, value=serde, columns=True)
+    def handle(batch: pa.RecordBatch) -> None:
+        clock.begin()
+        if clock.count(batch.num_rows):
+            app.stop()
+
+    app.run(handle_signals=False)
+    return clock
+
+
+def of_records(servers: str, topic: str, serde: Any, records: int) -> Clock:
+    app, clock = App(f"records-{next(numbers)}", bootstrap_servers=servers), Clock(records)
+
+    @app.handler(topic, value=serde, batch=True, max_batch=10_000)
+    def handle(values: list[Any]) -> None:
+        clock.begin()
+        if clock.count(len(values)):
+            app.stop()
+
+    app.run(handle_signals=False)
+    return clock
+
+
+def plain(servers: str, topic: str, decode: Callable[[bytes], object] | None, records: int) -> Clock:
+    clock = Clock(records)
+    settings = {**FAST_CONSUMER, "group.id": f"plain-{next(numbers)}", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": servers} | settings)
+    consumer.subscribe([topic])
+    is_over = False
+    while not is_over:
+        messages = consumer.consume(10_000, 1)
+        if not messages:
+            continue
+        clock.begin()
+        for message in messages:
+            message.key()
+            value = message.value()
+            if decode is not None:
+                decode(value)
+        is_over = clock.count(len(messages))
+        consumer.commit(asynchronous=True)
+    consumer.close()
+    return clock
+
+
+def orders(count: int) -> Iterable[Order]:
+    return (Order(f"shop-{i % 50}", i, None if i % 3 else f"customer {i}", i / 7, i % 2 == 0) for i in range(count))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--records", type=int, default=1_000_000)
+    options.add_argument("--partitions", type=int, default=12)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--results", type=Path, help="the folder for columns.jsonl")
+    chosen = options.parse_args()
+    logging.getLogger("ottla").setLevel(logging.ERROR)
+    results = Results("columns", chosen.results)
+    records, partitions = chosen.records, chosen.partitions
+    some = min(records, 200_000)
+    avro = Avro(Order)
+    schema = fastavro.parse_schema(avro.schema)
+    read_avro = fastavro.schemaless_reader
+    with broker_process() as servers:
+        create_topics(servers, "bytes", "avro", "json", partitions=partitions)
+        fill(servers, "bytes", partitions=partitions, records=records)
+        encoded = [avro.serialize(order, SerdeContext("avro")) for order in orders(some)]
+        write("avro", pa.table({"value": pa.array(encoded, pa.binary())}), bootstrap_servers=servers)
+        texts = [json.dumps(dataclasses.asdict(order)).encode() for order in orders(some)]
+        write("json", pa.table({"value": pa.array(texts, pa.binary())}), bootstrap_servers=servers)
+        rows: list[tuple[str, str, Any, Callable[[bytes], object] | None, int, float]] = [
+            ("bytes", "bytes", Bytes(), None, records, 2.5),
+            ("Avro, 5 fields", "avro", avro, lambda raw: read_avro(io.BytesIO(raw), schema, None), some, 6),
+            ("JSON, 5 fields", "json", Json(Order), json_loads(), some, 2),
+        ]
+        for what, topic, serde, decode, count, goal in rows:
+            took: dict[str, list[Clock]] = {"columns": [], "records": [], "plain": []}
+            for _ in range(chosen.rounds):
+                took["columns"].append(of_columns(servers, topic, serde, count))
+                took["records"].append(of_records(servers, topic, serde, count))
+                took["plain"].append(plain(servers, topic, decode, count))
+            report(results, what, count, took, goal)
+    results.close()
+
+
+def json_loads() -> Callable[[bytes], object]:
+    """orjson where it is installed, which is the faster peer."""
+    try:
+        import orjson
+    except ImportError:
+        return json.loads
+    loads: Callable[[bytes], object] = orjson.loads
+    return loads
+
+
+def report(results: Results, what: str, records: int, took: dict[str, list[Clock]], goal: float) -> None:
+    medians = {name: statistics.median(clock.seconds for clock in clocks) for name, clocks in took.items()}
+    cpu = {name: statistics.median(clock.cpu_s for clock in clocks) / records * 1e6 for name, clocks in took.items()}
+    for name, clocks in took.items():
+        rates = [records / clock.seconds / 1e6 for clock in clocks]
+        results.add(what, name, rates, "M records/s", goal=goal if name == "columns" else None)
+    ratio = medians["plain"] / medians["columns"]
+    shown = "   ".join(
+        f"{name} {records / seconds / 1e6:6.3f} M/s, {cpu[name]:5.2f} µs CPU" for name, seconds in medians.items()
+    )
+    verdict = "reached" if ratio >= goal else "MISSED"
+    print(f"{what:<16} {shown}   ratio to the plain loop {ratio:5.2f}   goal {goal:g} {verdict}")
+
+
+if __name__ == "__main__":
+    main()
