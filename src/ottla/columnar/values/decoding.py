@@ -55,6 +55,9 @@ class ColumnDecoder:
         Raises `RegistryUnavailable` when a schema id cannot be looked up now: the bytes may be fine.
         """
         ctx = SerdeContext(topic, part)
+        as_it_is = self._as_it_is(values)
+        if as_it_is is not None:
+            return as_it_is, pa.nulls(len(values), ERROR)
         if self._node is None:
             column, errors = decode_rows(self.serde, values.to_pylist(), self.type, ctx)
             return column, pa.array(errors, ERROR)
@@ -69,6 +72,17 @@ class ColumnDecoder:
             return column, pa.nulls(len(values), ERROR)
         doubtful, errors = decode_rows(self.serde, values.take(pa.array(rows)).to_pylist(), self.type, ctx)
         return _replaced(column, rows, doubtful), _replaced(pa.nulls(len(values), ERROR), rows, pa.array(errors, ERROR))
+
+    def _as_it_is(self, values: pa.Array) -> pa.Array | None:
+        """Bytes are themselves, and so is text where all of it is UTF-8; None for anything else."""
+        if type(self.serde) is Bytes and self.type == values.type:
+            return values
+        if type(self.serde) is Str and self.type == pa.string():
+            try:
+                return values.cast(pa.string())
+            except pa.ArrowInvalid:
+                return None  # row by row: which of them it is
+        return None
 
     def _rows_of_our_schema(self, values: pa.Array, registry: SchemaRegistry) -> np.ndarray[Any, Any]:
         """Which rows were written with the schema that we read with, by the schema id in front of them.
