@@ -37,7 +37,7 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, RetriableError
-from ottla.producer import forks
+from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 from ottla.wire_client.assignors import assignors_of
