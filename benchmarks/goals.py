@@ -180,6 +180,10 @@ _TASKS = (
     "Every task starts Python code in a worker and hands Arrow batches over a socket; the last row of the table on "
     "Spark says what a task costs that does nothing. Fewer and larger tasks, or more records, would change it."
 )
+_START = (
+    "Half of the time is imports (`python -X importtime -m ottla topics list` shows them), a quarter is the broker's "
+    "answer with ten thousand partitions, which is Python on both sides."
+)
 _FAIR = "sdk"
 
 GOALS: tuple[Goal, ...] = (
@@ -333,5 +337,32 @@ GOALS: tuple[Goal, ...] = (
         "whatever its size. Larger batches, or fewer tasks, would change it.",
     ),
     _columnar("spark", "Kafka to Spark to Kafka", "produce() loop, no Spark", 0.7, why=_TASKS),
+    _limit("commands", "operations", "help", 0.15, "s", said="`ottla --help`"),
+    _limit("commands", "operations", "a dead address", 1.0, "s", said="a dead address is reported"),
+    *(
+        Goal(
+            area="commands",
+            what=f"`{what}`, 1,000 topics: time of {NAMES.get(peer, peer)} / Ottla's",
+            wanted=f"≥ {least:g}",
+            measure=ratio("operations", (what, peer), (what, "ottla"), least),
+            why=_START,
+        )
+        for what in ("topics list", "groups lag")
+        for peer, least in (("kafka", 5.0), ("franz-go", 0.5))
+    ),
+    _limit("commands", "operations", "doctor, 10,000 partitions", 5.0, "s"),
+    _limit("commands", "operations", "doctor, 10,000 partitions: most memory", 150.0, "MB"),
+    *(
+        Goal(
+            area="commands",
+            what=f"`consume`, {what}: rate / kcat",
+            wanted="≥ 0.3",
+            measure=ratio(
+                "operations_records", (f"consume: {what}: rate", "ottla"), (f"consume: {what}: rate", "kcat"), 0.3
+            ),
+        )
+        for what in ("values", "all fields", "JSON")
+    ),
+    _limit("commands", "operations_records", "dlq list, 1,000,000 letters: memory", 100.0, "MB"),
     _columnar("connector", "many small partitions", "Spark's own connector", 1.0),
 )

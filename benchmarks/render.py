@@ -17,7 +17,8 @@ from goals import GOALS, NAMES, Parts, State, number, ratio_of
 from results import BUSY, FOLDER, Part, Result, read
 from sdk_contenders import GROUPS
 
-PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth", "soak")
+PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
+PARTS += ("operations", "operations_records", "soak")
 PEERS = ("mock", "kfake", "kafka")
 
 INTRO = """\
@@ -28,8 +29,8 @@ those of the machine. A figure is the median of its rounds; in brackets stand th
 fewer than three rounds the lowest and the highest). A ratio is taken within each round, then the median of the rounds.
 
 ```
-make bench                        # everything, about a quarter of an hour on a quiet machine; writes this page
-make bench ONLY=broker QUICK=1    # one part (broker, cluster, sdk, columnar, spark, connector, growth), rough figures
+make bench                        # everything, about twenty minutes on a quiet machine; writes this page
+make bench ONLY=broker QUICK=1    # one part: broker, cluster, sdk, columnar, spark, connector, growth, operations
 make bench-page                   # this page again, from the result files there are
 make soak MINUTES=30              # the demo's services under load and faults
 ```
@@ -88,6 +89,8 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Spark", "spark", parts, drawn, pairs_table),
         *section("Beside Spark's own connector", "connector", parts, drawn, pairs_table),
         *section("Growth", "growth", parts, drawn, growth_table),
+        *section("Commands beside Kafka's scripts and others", "operations", parts, drawn, contenders_table),
+        *section("Commands that read and write records", "operations_records", parts, drawn, contenders_table),
         *section("Soak", "soak", parts, drawn, soak_table, words=SOAK),
     )
     return "\n".join(sections).rstrip() + "\n"
@@ -258,6 +261,19 @@ def pairs_table(part: Part) -> Iterable[str]:
             goal = "" if ours.goal is None else f"{ours.goal:g}"
             beside = f"{spread(other)} ({other.contender})"
             yield f"| {what}, {ours.unit} | {ratio_of(ours, other):.2f} | {goal} | {spread(ours)} | {beside} |"
+
+
+def contenders_table(part: Part) -> Iterable[str]:
+    """Every contender of a figure in its row."""
+    yield "| | goal | Ottla | beside it |"
+    yield "|---|---|---|---|"
+    for what in names_of(part.results):
+        ours = part.get(what, "ottla")
+        others = [each for each in part.results if each.what == what and each.contender != "ottla"]
+        unit = (ours or others[0]).unit
+        goal = "" if ours is None or ours.goal is None else f"{ours.goal:g}"
+        beside = ", ".join(f"{spread(each)} ({NAMES.get(each.contender, each.contender)})" for each in others)
+        yield f"| {what}, {unit} | {goal} | {'' if ours is None else spread(ours)} | {beside} |"
 
 
 def growth_table(part: Part) -> Iterable[str]:

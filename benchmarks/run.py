@@ -1,6 +1,6 @@
 """The whole measurement: every benchmark in turn, its results in `bench-results/`, and then the page.
 
-    make bench                       everything, about a quarter of an hour on a quiet machine
+    make bench                       everything, about twenty minutes on a quiet machine
     make bench ONLY=broker QUICK=1   one part, rough figures
 
 This runs in the environment of the peers; what needs Spark and Arrow runs in Ottla's own (`--python`). Each part starts
@@ -66,6 +66,10 @@ PARTS: dict[str, tuple[Program, ...]] = {
     ),
     "connector": (Program("connector.py", (), ("--rounds", "1", "--records", "240000"), 55, 40),),
     "growth": (Program("growth.py", ("--rounds", "1"), ("--quick",), 120, 60),),
+    "operations": (
+        Program("operations.py", ("--rounds", "3"), ("--quick",), 80, 40),
+        Program("operations_records.py", ("--rounds", "2", "--records", "200000"), ("--quick",), 160, 60),
+    ),
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla.admin import Admin
 from ottla.cli import main
 from ottla.sync.produce.producer import Producer
 from ottla.testing import Kafka, SecureKafka, secure_kafka
@@ -184,6 +185,23 @@ def test_a_reader_that_goes_away_ends_it_quietly(kafka: Kafka, orders: str) -> N
         assert reading.stderr is not None
         assert reading.stderr.read() == b""
         assert reading.wait(20) == 0
+
+
+def test_a_follower_reads_partitions_that_are_added(kafka: Kafka, make_topic) -> None:
+    topic = make_topic("growing", partitions=1)
+    kafka.produce(topic, [b"first"], partition=0)
+    with process(kafka, topic, "-f", "--from", "earliest", "--format", "%p %o %v\\n") as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == b"0 0 first\n"
+        with Admin(kafka.bootstrap_servers) as admin:
+            admin.add_partitions(topic, 3)
+        kafka.produce(topic, [b"second"], partition=2)
+        assert follower.stdout.readline() == b"2 0 second\n"
+        kafka.produce(topic, [b"third"], partition=0)
+        assert follower.stdout.readline() == b"0 1 third\n", "nothing is printed twice"
+        follower.send_signal(signal.SIGINT)
+        out, err = follower.communicate(timeout=30)
+    assert (follower.returncode, out, err) == (130, b"", b"interrupted\n")
 
 
 def test_a_follower_survives_a_broker_that_dies() -> None:

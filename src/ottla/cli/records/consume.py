@@ -76,9 +76,9 @@ def consume(
       ottla consume orders --format json | ottla produce copy --format json
     """
     from ottla.cli.records.printing import PLAIN_NAMES, printer_of
-    from ottla.cli.records.reading import read_blocks, size_of
+    from ottla.cli.records.reading import follow_growing, read_blocks, size_of
     from ottla.cli.records.selecting import Selection
-    from ottla.cli.records.spans import parse_partitions, parse_place, resolved
+    from ottla.cli.records.spans import FOR_EVER, parse_partitions, parse_place, resolved
     from ottla.cli.records.where import parse_where
     from ottla.cli.shared.progress import Progress
     from ottla.wire_client.ranges import Isolation
@@ -120,7 +120,13 @@ def consume(
         with Progress("read", total=total, is_shown=not on_terminal) as progress:
             sink = _Sink(out, to_lines, limit=limit, is_followed=follow, on_terminal=on_terminal)
             try:
-                with closing(read_blocks(cluster, spans, follow=follow)) as blocks:
+                grows = follow and only is None and not begin.offsets
+                reading = (
+                    follow_growing(cluster, topic, spans, end=FOR_EVER)
+                    if grows
+                    else read_blocks(cluster, spans, follow=follow)
+                )
+                with closing(reading) as blocks:
                     for block in blocks:
                         progress.advance(0 if block is None else len(block.rows))
                         if not sink.takes(None if block is None else selection.of(block)):

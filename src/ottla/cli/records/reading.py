@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
+from typing import Final
 
+from ottla.errors import OttlaError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import Cluster
 from ottla.wire_client.range_reading import batches_of_ranges
 from ottla.wire_client.ranges import OffsetRange, OnDataLoss
 from ottla.wire_client.rows import Rows, rows_of
+
+_LOOK_EVERY_S: Final = 5.0
+"""How often a topic that is followed is looked at for more partitions."""
 
 
 def read_blocks(
@@ -35,6 +40,42 @@ def read_blocks(
             yield from rows_of(found, limits)
             if follow:
                 yield None
+
+
+def follow_growing(
+    cluster: Cluster, topic: str, spans: Mapping[TopicPartition, tuple[int, int]], *, end: int
+) -> Generator[Rows | None, None, None]:
+    """As `read_blocks` that follows; partitions that the topic gets meanwhile are read as well, from their start."""
+    now = dict(spans)
+    # A connection on which responses to fetches are awaited takes no other request: looking has its own.
+    with Cluster(cluster.settings) as looking:
+        while True:
+            look_at = cluster.now() + _LOOK_EVERY_S
+            with closing(read_blocks(cluster, now, follow=True)) as blocks:
+                for block in blocks:
+                    if block is not None and block.rows:
+                        now[TopicPartition(block.topic, block.partition)] = (block.rows[-1][0] + 1, end)
+                    yield block
+                    if block is not None or cluster.now() < look_at:
+                        continue
+                    look_at = cluster.now() + _LOOK_EVERY_S
+                    new = [place for place in _places(looking, topic) if place not in now]
+                    if new:
+                        now |= dict.fromkeys(new, (0, end))
+                        break
+            cluster.refresh([topic])
+
+
+def _places(cluster: Cluster, topic: str) -> Iterator[TopicPartition]:
+    """The partitions there are now; none where no broker says: reading goes on, or says itself what is wrong."""
+    try:
+        cluster.refresh([topic])
+        leaders = cluster.topic(topic).leaders
+    except OttlaError:
+        return
+    for number, leader in leaders.items():
+        if leader >= 0:
+            yield TopicPartition(topic, number)
 
 
 def size_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> int:
