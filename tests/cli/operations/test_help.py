@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from command_output import follows_its_schema
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
@@ -119,6 +121,24 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield running
 
 
+def command_of(path: str) -> click.Command:
+    return dict(ALL)[path]
+
+
+def prints_what_its_schema_says(run: Callable[[str], Result], path: str, line: str) -> None:
+    """As JSON, and without a change."""
+    if path == "produce" or "--explain" in line:
+        return
+    is_change = any(parameter.name == "dry_run" for parameter in command_of(path).params)
+    ended = run(f"{line.replace(' --format json', '')} --format json{' --dry-run' * is_change}")
+    assert ended.exit_code in (0, 1), ended.output
+    if path == "consume":
+        for record in ended.stdout.splitlines():
+            follows_its_schema(json.loads(record))
+    elif ended.stdout:
+        follows_its_schema(json.loads(ended.stdout))
+
+
 @pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
 def test_the_examples_run(
     path: str,
@@ -150,7 +170,10 @@ def test_the_examples_run(
         )
         assert in_a_shell.returncode == 0, in_a_shell.stderr
         return
-    ended = run(re.sub(r" >+ [^ ']+$", "", example))
+    line = re.sub(r" >+ [^ ']+$", "", example)
+    if any(parameter.name in ("output_format", "form") for parameter in command_of(path).params):
+        prints_what_its_schema_says(run, path, line)
+    ended = run(line)
     if path == "doctor":
         assert ended.exit_code in (0, 1), ended.output  # it finds what a small cluster of a test is
     else:
