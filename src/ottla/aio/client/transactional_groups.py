@@ -25,7 +25,7 @@ from ottla.records import TopicPartition
 
 __all__ = ["Member", "commit_in_transaction", "read_stable_offsets"]
 
-_RETRY_S: Final = 0.05
+_RETRY_S: Final = 0.01
 _NONE: Final = 0
 _MOVED: Final = frozenset({7, 15, 16})  # REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 _LATER: Final = frozenset({3, 14, 51})

@@ -1,0 +1,202 @@
+"""From topic to topic: `exactly_once=` beside the same handler at least once, and beside Quix Streams.
+
+    python benchmarks/exactly_once.py                     a minute or two
+    python benchmarks/exactly_once.py --records 300000 --rounds 7
+    python benchmarks/exactly_once.py --kafka             with Apache Kafka as the broker, where its packages can be had
+
+Each contender reads the same topic of four partitions and writes each record to a topic of its own. Time counts from
+the first record that is handled until the group has committed all. The at-least-once handler returns what it sends, so
+its offsets follow the acknowledgements. Quix Streams takes part where it is installed (`benchmarks/peers.txt`).
+Medians of rounds; within a round all contenders take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import servers
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ottla import App, CommitPolicy, ExactlyOnce, Out, Producer
+
+PARTITIONS = 4
+VALUE = b"x" * 100
+GOALS = {"threads": 0.7, "asyncio": 0.7, "Quix Streams": 5.0}
+Contender = Callable[["Bench", str, str], float]
+
+
+class Bench:
+    """The broker, the input, and how far a group has come."""
+
+    def __init__(self, bootstrap: str, records: int) -> None:
+        self.bootstrap, self.records = bootstrap, records
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.source = self.topic("source")
+        with Producer(bootstrap) as producer:
+            for partition in range(PARTITIONS):
+                count = records // PARTITIONS
+                producer.send_many(self.source, ((VALUE, None, (), partition) for _ in range(count)))
+
+    def topic(self, name: str) -> str:
+        topic = f"{name}-{uuid.uuid4().hex[:8]}"
+        for future in self._admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+            future.result(30)
+        return topic
+
+    def wait(self, group: str) -> None:
+        """Until the group has committed everything. Offsets count the records, for the source has no transactions."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        places = [TopicPartition(self.source, number) for number in range(PARTITIONS)]
+        give_up_s = time.monotonic() + 300
+        while sum(max(0, place.offset) for place in consumer.committed(places, 30)) < self.records:
+            assert time.monotonic() < give_up_s, f"{group} does not come to the end"
+            time.sleep(0.01)
+        consumer.close()
+
+
+def ottla(*, exactly: bool, is_async: bool) -> Contender:
+    def run(bench: Bench, group: str, target: str) -> float:
+        app = App(group, bootstrap_servers=bench.bootstrap, commit=CommitPolicy(every_s=0.05))
+        began: list[float] = []
+        if exactly and is_async:
+
+            @app.handler(bench.source, exactly_once=ExactlyOnce())
+            async def handle_async_exactly(value: bytes, out: Out) -> None:
+                _ = began or began.append(time.perf_counter())
+                out.send(target, value)
+
+        elif exactly:
+
+            @app.handler(bench.source, exactly_once=ExactlyOnce())
+            def handle_exactly(value: bytes, out: Out) -> None:
+                _ = began or began.append(time.perf_counter())
+                out.send(target, value)
+
+        elif is_async:
+            outgoing = app.async_producer()
+
+            @app.handler(bench.source)
+            async def handle_async(value: bytes) -> Any:
+                _ = began or began.append(time.perf_counter())
+                return outgoing.send(target, value)
+
+        else:
+            producer = app.producer()
+
+            @app.handler(bench.source)
+            def handle(value: bytes) -> Any:
+                _ = began or began.append(time.perf_counter())
+                return producer.send(target, value)
+
+        def serve() -> None:
+            if is_async:
+                asyncio.run(app.serve())
+            else:
+                app.run(handle_signals=False)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        bench.wait(group)
+        took_s = time.perf_counter() - began[0]
+        app.stop()
+        thread.join(60)
+        return took_s
+
+    return run
+
+
+def quix(bench: Bench, group: str, target: str) -> float:
+    from quixstreams import Application
+
+    app = Application(
+        broker_address=bench.bootstrap,
+        consumer_group=group,
+        auto_offset_reset="earliest",
+        processing_guarantee="exactly-once",
+        commit_interval=0.1,
+        loglevel="CRITICAL",
+    )
+    began: list[float] = []
+
+    def seen(value: bytes) -> bytes:
+        _ = began or began.append(time.perf_counter())
+        return value
+
+    frame = app.dataframe(app.topic(bench.source, value_deserializer="bytes", key_deserializer="bytes"))
+    frame = frame.apply(seen)
+    frame.to_topic(app.topic(target, value_serializer="bytes", key_serializer="bytes"))
+    app.run(count=bench.records)
+    bench.wait(group)
+    return time.perf_counter() - began[0]
+
+
+def contenders() -> dict[str, Contender]:
+    found: dict[str, Contender] = {
+        "threads, at least once": ottla(exactly=False, is_async=False),
+        "threads, exactly once": ottla(exactly=True, is_async=False),
+        "asyncio, at least once": ottla(exactly=False, is_async=True),
+        "asyncio, exactly once": ottla(exactly=True, is_async=True),
+    }
+    try:
+        import quixstreams  # noqa: F401
+
+        found["Quix Streams, exactly once"] = quix
+    except ImportError:
+        print("Quix Streams is left out: it is not installed")
+    return found
+
+
+def measure(records: int, rounds: int, *, with_kafka: bool) -> dict[str, float]:
+    """Median records per second."""
+    rates: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        if with_kafka:
+            (server,) = servers.peers(["kafka"], stack)
+        else:
+            server = stack.enter_context(servers.started("ottla", [*servers.OTTLA]))
+        bench = Bench(server.bootstrap, records - records % PARTITIONS)
+        for number in range(rounds + 1):
+            for name, run in contenders().items():
+                took_s = run(bench, uuid.uuid4().hex, bench.topic("target"))
+                if number:  # the first round warms up
+                    rates.setdefault(name, []).append(bench.records / took_s)
+    return {name: statistics.median(each) for name, each in rates.items()}
+
+
+def report(rates: dict[str, float]) -> list[str]:
+    lines = [f"{name:32} {rate:12,.0f} records/s" for name, rate in rates.items()]
+    for shell in ("threads", "asyncio"):
+        ratio = rates[f"{shell}, exactly once"] / rates[f"{shell}, at least once"]
+        goal = GOALS[shell]
+        lines.append(f"{shell}: {ratio:.2f} of at least once, goal {goal}: {'met' if ratio >= goal else 'MISSED'}")
+    rate = rates.get("Quix Streams, exactly once")
+    if rate is not None:
+        ratio, goal = rates["threads, exactly once"] / rate, GOALS["Quix Streams"]
+        lines.append(f"{ratio:.1f} times Quix Streams, goal {goal}: {'met' if ratio >= goal else 'MISSED'}")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kafka", action="store_true", help="Apache Kafka as the broker")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    rates = measure(arguments.records, arguments.rounds, with_kafka=arguments.kafka)
+    print(json.dumps(rates) if arguments.json else "\n".join(report(rates)))
+
+
+if __name__ == "__main__":
+    main()
