@@ -104,6 +104,9 @@ Change: TypeAlias = LetGo | Lost | Assigned | Led | CoordinatorLost | Failed
 class Membership:
     """See the module. Times are monotonic milliseconds."""
 
+    commit_version = 8
+    """The newest OffsetCommit that names a member of such a group."""
+
     def __init__(
         self,
         *,
@@ -124,6 +127,8 @@ class Membership:
         self.member_id = ""
         self.generation = -1
         self.owned: frozenset[TopicPartition] = frozenset()
+        self.topic_ids: Mapping[bytes, str] = {}
+        """The names of topics, as the shell knows them."""
         self._assignors = tuple(assignors)
         self._is_cooperative = all(name in COOPERATIVE for name in assignors)
         self._session_timeout_ms = session_timeout_ms
@@ -200,6 +205,9 @@ class Membership:
         if code in MOVED:
             self._next_ms = now_ms + self._backoff_ms
             return [CoordinatorLost(code.name)]
+        return self._answered(ask, code, answer, now_ms)
+
+    def _answered(self, ask: Ask, code: ErrorCode, answer: Any, now_ms: int) -> list[Change]:
         match ask.api_key:
             case ApiKey.JOIN_GROUP:
                 return self._joined(code, answer, now_ms)

@@ -33,6 +33,7 @@ NEWEST: Final = {
     ApiKey.SYNC_GROUP: 5,
     ApiKey.HEARTBEAT: 4,
     ApiKey.LEAVE_GROUP: 5,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
     ApiKey.DESCRIBE_CONFIGS: 4,
     # Administration (`ottla.admin`).
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,

@@ -43,9 +43,7 @@ class Seen:
 
 
 def of_columns(servers: str, group: str, topic: str, seen: Seen, name: str, **settings: Any) -> App:
-    app = App(
-        group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.05), drain_s=5, settings={**BRISK, **settings}
-    )
+    app = App(group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.05), drain_s=5, settings=settings)
 
     @app.handler(topic, value=Json(int), columns=True, max_batch=50, name="handle")
     def handle(batch: pa.RecordBatch) -> None:
@@ -55,9 +53,7 @@ def of_columns(servers: str, group: str, topic: str, seen: Seen, name: str, **se
 
 
 def of_records(servers: str, group: str, topic: str, seen: Seen, name: str, **settings: Any) -> App:
-    app = App(
-        group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.05), drain_s=5, settings={**BRISK, **settings}
-    )
+    app = App(group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.05), drain_s=5, settings=settings)
 
     @app.handler(topic, value=Json(int), name="handle")
     def handle(value: int) -> None:
@@ -104,12 +100,13 @@ def sent(servers: str, topic: str, numbers: range, *, partitions: int) -> None:
         write_all(servers, topic, own, value=Json(), partition=partition)
 
 
-@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range", "next generation"])
 def test_members_of_both_kinds_share_a_group_and_hand_over_without_loss(
     kafka: Any, make_topic: Any, kafka_group: str, run: Any, committed: Any, strategy: str
 ) -> None:
     topic, seen = make_topic("orders", partitions=6), Seen()
-    settings = {"partition.assignment.strategy": strategy}
+    is_new = strategy == "next generation"
+    settings = {"group.protocol": "consumer"} if is_new else {"partition.assignment.strategy": strategy, **BRISK}
     servers = kafka.bootstrap_servers
 
     def stand_at(count: int) -> None:
@@ -146,11 +143,11 @@ def test_a_storm_of_members_that_come_and_go_loses_nothing(
 ) -> None:
     topic, seen = make_topic("orders", partitions=4), Seen()
     servers = kafka.bootstrap_servers
-    run(of_columns(servers, kafka_group, topic, seen, "stays"))
+    run(of_columns(servers, kafka_group, topic, seen, "stays", **BRISK))
     count = 0
     for turn in range(6):
         make = of_columns if turn % 2 else of_records
-        stop = run(make(servers, kafka_group, topic, seen, f"guest-{turn}"))
+        stop = run(make(servers, kafka_group, topic, seen, f"guest-{turn}", **BRISK))
         sent(servers, topic, range(count, count + 200), partitions=4)
         count += 200
         stop()
@@ -162,7 +159,7 @@ def test_brokers_that_die_one_after_the_other_cost_no_record(kafka_group: str, r
         servers = cluster.bootstrap_servers
         create_topic(servers, "orders", partitions=3, replication_factor=3, config={"min.insync.replicas": 1})
         seen = Seen()
-        app = of_columns(servers, kafka_group, "orders", seen, "columns", **{"session.timeout.ms": 10_000})
+        app = of_columns(servers, kafka_group, "orders", seen, "columns", **BRISK, **{"session.timeout.ms": 10_000})
         stop = run(app)
         sent(servers, "orders", range(300), partitions=3)
         wait_until(lambda: seen.has(300), timeout_s=60)
@@ -186,7 +183,13 @@ def test_a_member_whose_name_was_taken_ends_and_says_so(
     seen = Seen()
     apps = [
         of_columns(
-            kafka.bootstrap_servers, kafka_group, kafka_topic, seen, str(number), **{"group.instance.id": "till-1"}
+            kafka.bootstrap_servers,
+            kafka_group,
+            kafka_topic,
+            seen,
+            str(number),
+            **BRISK,
+            **{"group.instance.id": "till-1"},
         )
         for number in range(2)
     ]

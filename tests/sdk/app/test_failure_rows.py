@@ -454,6 +454,7 @@ class TestRebalanceMidWork:
             pytest.param(
                 "columns", {"heartbeat.interval.ms": 200, "partition.assignment.strategy": "range"}, id="columns-eager"
             ),
+            pytest.param("columns", {"group.protocol": "consumer"}, id="columns-next-generation"),
         ],
         indirect=["shell"],
     )

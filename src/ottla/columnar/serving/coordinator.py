@@ -168,7 +168,7 @@ class Coordinator:
             "topics": [{"name": name, "partitions": entries} for name, entries in by_topic.items()],
         }
         try:
-            self._found().send(ApiKey.OFFSET_COMMIT, body)
+            self._found().send(ApiKey.OFFSET_COMMIT, body, newest=self._membership.commit_version)
         except BrokerUnavailable as error:
             return self._lost(str(error), now_ms)
         self._commits.popleft()

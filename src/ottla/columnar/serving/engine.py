@@ -16,7 +16,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
+from uuid import uuid4
 
 from ottla.app.member import ANSWER_S, Letters, MemberOptions
 from ottla.app.reaching import await_broker
@@ -36,7 +37,7 @@ from ottla.consumer.model.effects import (
     ResumePartitions,
     SeekPartition,
 )
-from ottla.errors import AuthenticationError, BrokerUnavailable, ConfigError, RetriableError
+from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError
 from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
@@ -45,6 +46,7 @@ from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 from ottla.wire_client.errors import BrokerRefused
 from ottla.wire_client.groups import committed_offsets
 from ottla.wire_client.membership import Assigned, Change, CoordinatorLost, Failed, Led, LetGo, Lost, Membership
+from ottla.wire_client.next_generation import NextGenerationMembership
 from ottla.wire_client.ranges import Isolation
 from ottla.wire_client.settings import WireSettings, connection_settings
 from ottla.wire_client.waiting import Waiter
@@ -53,6 +55,10 @@ from ottla_wire.protocol import ErrorCode
 _POLL_S: Final = 0.05
 _PAUSED_POLL_S: Final = 0.003
 """While a full partition is paused: how late its resume may be decided."""
+
+_BROKERS_SESSION_MS: Final = 45_000
+_BROKERS_HEARTBEAT_MS: Final = 5_000
+"""What brokers have unless they were told otherwise: under KIP-848 these are theirs to say."""
 
 _LAST_COMMIT_MS: Final = 3_000
 _ANSWER_MS: Final = 10_000
@@ -83,25 +89,10 @@ class ColumnEngine(ThreadedMember):
     ) -> None:
         super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
         settings = options.settings
-        if settings.get("group.protocol") != "classic":
-            raise ConfigError(
-                f"{self.group}: columns=True handlers need group.protocol=classic, found "
-                f"{settings.get('group.protocol')!r}"
-            )
         self._wire = _wire_settings(settings)
         self._columnar = {topic for plan in options.plans if plan.is_columnar for topic in plan.subscribed}
         self._cluster = Cluster(self._wire)
-        self._membership = Membership(
-            group=self.group,
-            topics=self._topics,
-            assignors=assignors_of(str(settings["partition.assignment.strategy"])),
-            session_timeout_ms=int(settings["session.timeout.ms"]),
-            rebalance_timeout_ms=int(settings["max.poll.interval.ms"]),
-            heartbeat_ms=int(settings["heartbeat.interval.ms"]),
-            backoff_ms=self._wire.retry_backoff_ms,
-            instance_id=settings.get("group.instance.id") or None,
-            rack=self._wire.client_rack,
-        )
+        self._membership = self._new_membership(settings)
         self._coordinator = Coordinator(
             self._cluster,
             self._membership,
@@ -294,6 +285,7 @@ class ColumnEngine(ThreadedMember):
         """How many partitions these topics have; None while no broker says so."""
         try:
             self._cluster.refresh(topics)
+            self._tell_ids()
             return {name: len(found.leaders) for name in topics if (found := self._cluster.known(name)) is not None}
         except RetriableError as error:
             self._error_log.write("warning", "topics_unread", str(error))
@@ -444,6 +436,30 @@ class ColumnEngine(ThreadedMember):
 
     # Small parts
 
+    def _new_membership(self, settings: Settings) -> Membership:
+        common: dict[str, Any] = {
+            "group": self.group,
+            "topics": self._topics,
+            "rebalance_timeout_ms": int(settings["max.poll.interval.ms"]),
+            "backoff_ms": self._wire.retry_backoff_ms,
+            "instance_id": settings.get("group.instance.id") or None,
+            "rack": self._wire.client_rack,
+        }
+        if settings.get("group.protocol") == "consumer":
+            return NextGenerationMembership(
+                member_id=str(uuid4()),
+                assignor=settings.get("group.remote.assignor") or None,
+                session_timeout_ms=_BROKERS_SESSION_MS,
+                heartbeat_ms=_BROKERS_HEARTBEAT_MS,
+                **common,
+            )
+        return Membership(
+            assignors=assignors_of(str(settings["partition.assignment.strategy"])),
+            session_timeout_ms=int(settings["session.timeout.ms"]),
+            heartbeat_ms=int(settings["heartbeat.interval.ms"]),
+            **common,
+        )
+
     def _await_topics(self, should_give_up: Callable[[], bool]) -> None:
         wait = self.topics_awaited(self._topics)
         until_s = time.monotonic() + self._answer_s
@@ -470,10 +486,17 @@ class ColumnEngine(ThreadedMember):
             existing = {name for name in self._topics if self._cluster.known(name) is not None}
             again = wait.after(existing, time.monotonic(), gives_up=should_give_up())
             if again is None:
+                self._tell_ids()
                 return
             if again.warning is not None:
                 log_event("topics_awaited", "warning", again.warning)
             time.sleep(again.in_s)
+
+    def _tell_ids(self) -> None:
+        known = {name: self._cluster.known(name) for name in self._topics}
+        self._membership.topic_ids = {
+            found.topic_id: name for name, found in known.items() if found is not None and found.topic_id is not None
+        }
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
