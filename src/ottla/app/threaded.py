@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 from ottla.app.member import Letters, Member, MemberOptions
+from ottla.app.reaching import await_broker
 from ottla.app.workers import Execute, Workers
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
@@ -24,6 +25,7 @@ from ottla.consumer.model.effects import (
 )
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
+from ottla.processes import lookups
 from ottla.records import TopicPartition
 
 
@@ -68,14 +70,15 @@ class ThreadedMember(Member):
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
 
     @abstractmethod
-    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-
-    @abstractmethod
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
 
     # Life
+
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
+        lookups.check()
+        await_broker(self.settings, self._start_timeout_s, should_give_up)
 
     def stop(self) -> None:
         """Ask for a graceful stop; returns at once. Safe in a signal handler."""

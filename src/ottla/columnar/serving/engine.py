@@ -20,7 +20,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 from ottla.app.member import ANSWER_S, Letters, MemberOptions
-from ottla.app.reaching import await_broker
 from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
 from ottla.columnar.serving.coordinator import Coordinator, Offsets
@@ -118,10 +117,6 @@ class ColumnEngine(ThreadedMember):
         self._topics_next_s = 0.0
 
     # Life
-
-    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-        await_broker(self.settings, self._start_timeout_s, should_give_up)
 
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""

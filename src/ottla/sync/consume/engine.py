@@ -26,7 +26,6 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.cimpl import Consumer  # an instrumentor replaces the package's own
 
 from ottla.app.member import ANSWER_S, MemberOptions
-from ottla.app.reaching import await_broker
 from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
 from ottla.consumer.model import events
@@ -37,7 +36,7 @@ from ottla.consumer.model.effects import (
 )
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
 from ottla.once.works import Work
-from ottla.processes import forks, lookups
+from ottla.processes import forks
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
 from ottla.sync.client.client_errors import error_of
@@ -111,11 +110,6 @@ class Engine(ThreadedMember):
         forks.owns(self)
 
     # Life
-
-    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Wait until something listens at the address. Raises `BrokerUnavailable` when nothing does."""
-        lookups.check()
-        await_broker(self.settings, self._start_timeout_s, should_give_up)
 
     def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
