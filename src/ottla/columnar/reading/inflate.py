@@ -28,8 +28,8 @@ class Group:
 def plain_groups(batches: Batches, limits: DecodeLimits) -> Iterator[Group]:
     """All batches in order, in groups that inflate to at most `limits.inflated_bytes`, or are one batch.
 
-    A batch is inflated when its group is asked for. Raises `CorruptBatch`, or `DecodeLimitExceeded` for a batch that
-    inflates to more than `limits.batch_bytes`.
+    A batch is inflated when its group is asked for. What comes before a batch that is refused is given first. Raises
+    `CorruptBatch`, or `DecodeLimitExceeded` for a batch that inflates to more than `limits.batch_bytes`.
     """
     in_place = _in_place(batches)
     if in_place is not None:
@@ -40,7 +40,12 @@ def plain_groups(batches: Batches, limits: DecodeLimits) -> Iterator[Group]:
     first = 0
     size = 0
     for number in range(len(batches)):
-        plain = _plain(batches, number, limits)
+        try:
+            plain = _plain(batches, number, limits)
+        except (CorruptBatch, DecodeLimitExceeded):
+            if payloads:
+                yield Group(buffer=_joined(payloads), spans=spans, batches=batches.part(first, number))
+            raise
         if payloads and size + len(plain) > limits.inflated_bytes:
             group = Group(buffer=_joined(payloads), spans=spans, batches=batches.part(first, number))
             payloads, spans, first, size = [], [], number, 0  # before it is taken: pieces and whole are not kept both
