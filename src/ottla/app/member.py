@@ -6,7 +6,7 @@ A shell's engine adds what waits and what calls the client: connecting, fetching
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
@@ -140,6 +140,23 @@ class Member(ABC):
         self.error: BaseException | None = None
         """What ended the member, if not `stop`."""
         forks.refuses(self)
+
+    @abstractmethod
+    def reach(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Wait until something listens at the address. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> Any:
+        """Connect, and begin to handle. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def join(self) -> Any:
+        """Wait until everything is committed and the group left. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def take_run(self, timeout_s: float) -> Any:
+        """The next run, for a caller who handles and finishes it; None after `timeout_s` seconds, or at the end. On an
+        event loop this is to be awaited."""
 
     @abstractmethod
     def stop(self) -> None:

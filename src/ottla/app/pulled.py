@@ -5,8 +5,11 @@ A shell adds what waits: starting, taking the next run, committing, closing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from time import monotonic
 from typing import Any, ClassVar, Final, Generic
 
 from ottla.app.member import Member, MemberOptions
@@ -15,7 +18,7 @@ from ottla.app.receive_spans import tell_received
 from ottla.app.retry_settings import with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
-from ottla.config.declared_topics import CreateTopics, declared_topics
+from ottla.config.declared_topics import CreateTopics, declared_topics, warn_of_other_partitions
 from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
@@ -33,18 +36,23 @@ from ottla.failures.outcomes import Dead, Retry, Skip
 from ottla.failures.retry import RetryPolicy
 from ottla.processes import forks
 from ottla.records import FailureKind, Malformed, Record, TopicPartition
+from ottla.stepping import Steps
 from ottla.telemetry import Hooks
 from ottla.typevars import V_co
 
 SLICE_S: Final = 0.05
 """How long one wait for a run lasts, so that a revoked run is given back while the caller waits for something else."""
 
+LOOK_S: Final = 0.5
+"""How often a loop without records looks whether the consumer was closed."""
 
-class PulledConsumer(Generic[V_co]):
+
+class PulledConsumer(ABC, Generic[V_co]):
     """A member of a group whose records are taken and settled by its caller. The shells subclass it."""
 
     _engine_type: ClassVar[Callable[..., Any]]
     _sink_type: ClassVar[Callable[..., Any]]
+    _ensure_topics: ClassVar[Callable[..., Any]]
     _left_behind: ClassVar[str]
     """What of a started consumer a fork leaves in the parent process."""
     _engine: Member
@@ -178,7 +186,78 @@ class PulledConsumer(Generic[V_co]):
         for finished in self._reads.committed() if is_committed else self._reads.aborted():
             self._engine.finish(finished)
 
+    # Procedures: a shell makes their calls
+
+    def _starting(self) -> Steps[None]:
+        self._check_can_start()
+        if not self._is_started:
+            if self._declared_topics:
+                yield self._engine.reach
+                before = yield partial(self._ensure_topics, self._engine.settings, self._declared_topics)
+                warn_of_other_partitions(self._declared_topics, before)
+            yield self._engine.start
+            self._is_started = True
+
+    def _polling(self, timeout_s: float, max_records: int | None) -> Steps[list[Record[V_co]]]:
+        configured = self._engine.settings.get("max.poll.records", 500)
+        wanted = int(configured) if max_records is None else max_records
+        record = yield from self._taking(timeout_s)
+        if record is None:
+            self._engine.tell_what_waits(self._book.open_partitions())
+            return []
+        records = [record]
+        while len(records) < wanted:
+            record = self._take_waiting()
+            if record is None:
+                record = yield from self._taking(0)
+            if record is None:
+                break
+            records.append(record)
+        return records
+
+    def _taking(self, timeout_s: float = LOOK_S) -> Steps[Record[V_co] | None]:
+        """The next record, or None after `timeout_s`. Starts the member where that was not done."""
+        yield from self._starting()
+        deadline_s = monotonic() + timeout_s
+        while True:
+            record = self._take_waiting()
+            if record is not None:
+                return record
+            came = yield partial(self._engine.take_run, self._wait_s(deadline_s - monotonic()))
+            run = self._chosen(came)
+            if run is not None:
+                yield from self._opening(run)
+            elif came is None and monotonic() >= deadline_s:
+                return None
+
+    def _opening(self, run: Run) -> Steps[None]:
+        opened = self._book.open(run)
+        try:
+            has_malformed, result = yield partial(self._decode, run)
+        except BaseException:  # the caller waits no longer: nobody has seen its records, and somebody is to get them
+            self._engine.finish(self._book.close(opened))
+            raise
+        self._taken(opened, has_malformed, result)
+
+    def _closing(self) -> Steps[None]:
+        if self._begin_close():
+            yield self._engine.join
+            yield partial(self._sink.close, self._drain_s)
+
+    @abstractmethod
+    def _decode(self, run: Run) -> Any:
+        """`Decoder.decode` of the run, in the shell's way."""
+
     # Parts that the shells call
+
+    def _given(self, record: Record[V_co] | None) -> Iterator[Record[V_co]]:
+        """This record and those that are here already, for the body of a loop. Each is done when the next one is asked
+        for."""
+        while record is not None:
+            self._current = record
+            yield record
+            self._is_done_with_current()
+            record = None if self._is_closed else self._take_waiting()
 
     def _check_can_start(self) -> None:
         if self._refusal is not None:
@@ -198,9 +277,6 @@ class PulledConsumer(Generic[V_co]):
             self._engine.finish(finished)
         self._engine.stop()
         return True
-
-    def _batch_size(self, max_records: int | None) -> int:
-        return int(self._engine.settings.get("max.poll.records", 500)) if max_records is None else max_records
 
     def _take_waiting(self) -> Record[V_co] | None:
         """The next record of the runs that were taken. Raises what ended the member."""
@@ -252,10 +328,6 @@ class PulledConsumer(Generic[V_co]):
         if finished is not None:
             self._engine.finish(finished)
 
-    def _handed_out(self, record: Record[Any]) -> None:
-        """The loop body has the record."""
-        self._current = record
-
     def _is_done_with_current(self) -> None:
         """The loop body asks for the next record: the one that it had is done, unless it was settled already."""
         current, self._current = self._current, None
@@ -292,6 +364,7 @@ class PulledConsumer(Generic[V_co]):
         """Runs in a child process after fork: records that were taken are the parent's, and nothing polls here."""
         if self._is_started:
             self._refusal = forks.carried_over("consumer", self._left_behind)
+            self._waiting.clear()
             self._engine = forks.Refusing(self._refusal)  # type: ignore[assignment]  # whatever is asked of it
 
     def _wait_s(self, left_s: float) -> float:

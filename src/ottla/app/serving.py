@@ -6,20 +6,28 @@ A shell's runner adds what waits: starting and stopping in order, calling hooks,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ottla.app.app import App
 from ottla.app.exactly_once import AnyInvoker, TransactionOptions
+from ottla.app.hooks import StopHooks
 from ottla.app.member import Member, MemberOptions
 from ottla.app.options import Route
+from ottla.app.raised import is_being_cancelled
 from ottla.app.retry_settings import group_settings
+from ottla.app.stop_signals import say_what_is_waited_for
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
+from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.member.verbs import check_assigned
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.readiness.health import Health
 from ottla.records import TopicPartition
+from ottla.stepping import Steps
+from ottla.telemetry import log_event
 
 M = TypeVar("M", bound=Member)
 
@@ -81,13 +89,49 @@ def _flow_of(flow: FlowLimits, routes: Sequence[Route]) -> FlowLimits:
 class Serving(ABC, Generic[M]):
     """A running app, but for what its shell does in its own way. The runners subclass it."""
 
-    engines: dict[str, M]
-    """By group."""
+    _sink_type: ClassVar[Callable[..., Any]]
+    _ensure_topics: ClassVar[Callable[..., Any]]
+    _ensure_retry_topics: ClassVar[Callable[..., Any]]
 
-    def __init__(self, app: App, *, has_own_sink: bool) -> None:
+    def __init__(self, app: App, *, dead_letters: Any | None = None) -> None:
+        """`dead_letters` is replaced by tests that need a sink which refuses."""
         self._app = app
-        self._has_own_sink = has_own_sink
+        self._has_own_sink = dead_letters is not None
+        self._dead_letters = dead_letters or self._sink_type(app.bootstrap_servers, app.producer_settings)
         self._is_stop_asked = False
+        self._is_opened = False
+        """Whether start hooks may have opened what stop hooks close."""
+        self._started: list[M] = []
+        self.engines: dict[str, M] = {
+            group: self._member_of(routes)(
+                member_options(app, group, routes),
+                execute=self._executors(routes),
+                dead_letters=self._dead_letters,
+                on_stop=self._wake_up,
+            )
+            for group, routes in app.routes_by_group().items()
+        }
+        """By group."""
+
+    @abstractmethod
+    def _member_of(self, routes: Sequence[Route]) -> Callable[..., M]:
+        """What makes the member of the group that has these handlers."""
+
+    @abstractmethod
+    def _wake_up(self) -> None:
+        """There may be a reason to stop. From any thread."""
+
+    @abstractmethod
+    def _call(self, hook: Callable[[], Any]) -> Any:
+        """Call a hook, and wait for it if it is async. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def _await_writable(self, settings: Settings, topics: TopicWait) -> Any:
+        """Wait until dead letters can be written. On an event loop this is to be awaited."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """The last hook has run: end the threads that executed handlers."""
 
     @abstractmethod
     def _executor(self, invoker: AnyInvoker) -> Callable[..., Any]:
@@ -114,7 +158,60 @@ class Serving(ABC, Generic[M]):
         for engine, _ in self._owners("seek", [topic_partition]):
             engine.seek(topic_partition, offset)
 
+    # Procedures: a shell makes their calls
+
+    def _starting(self) -> Steps[None]:
+        for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
+            yield partial(engine.reach, self._gives_up)
+        yield from self._making_topics()
+        checked = self._letters_to_check()
+        if checked is not None:
+            yield partial(self._await_writable, *checked)
+        self._is_opened = True
+        for hook in self._app.start_hooks:
+            yield partial(self._call, hook)
+        for engine in self.engines.values():
+            yield partial(engine.start, self._gives_up)
+            self._started.append(engine)
+        log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
+
+    def _making_topics(self) -> Steps[None]:
+        declared = self._app.declared_topics()
+        if declared:
+            settings = next(iter(self.engines.values())).settings
+            before = yield partial(self._ensure_topics, settings, declared)
+            warn_of_other_partitions(declared, before)
+        for engine, lines in self._retry_lines():
+            wait = engine.topics_awaited(lines)
+            more = {"wait": wait, "asking": engine.asking, "should_give_up": self._gives_up}
+            yield partial(self._ensure_retry_topics, engine.settings, lines, **more)
+
+    def _stopping(self) -> Steps[BaseException | None]:
+        """Stop everything. Returns what the first stop hook that failed raised."""
+        say_what_is_waited_for(self._all_health(), group=self._app.group, drain_s=self._app.drain_s)
+        for engine in self._started:
+            engine.stop()
+        for engine in self._started:
+            yield engine.join
+        called = StopHooks(self._app.group)
+        try:
+            yield partial(self._dead_letters.close, self._app.drain_s)
+        finally:
+            for hook in self._app.stop_hooks if self._is_opened else ():
+                try:
+                    yield partial(self._call, hook)
+                except (Exception, SystemExit, CancelledError) as error:
+                    if isinstance(error, CancelledError) and is_being_cancelled():
+                        raise
+                    called.failed(hook, error)
+        self._release()
+        log_event("app_stopped", "info", {"app": self._app.group})
+        return called.error
+
     # For the shells
+
+    def _goes_on(self) -> bool:
+        return not self._is_stop_asked and all(engine.is_running for engine in self._started)
 
     def _gives_up(self) -> bool:
         return self._is_stop_asked
@@ -122,9 +219,9 @@ class Serving(ABC, Generic[M]):
     def _all_health(self) -> Health:
         return Health.all_of([engine.health() for engine in self.engines.values()])
 
-    def _raise_what_ended(self, started: Sequence[M], stop_error: BaseException | None) -> None:
+    def _raise_what_ended(self, stop_error: BaseException | None) -> None:
         """Raise what ended a member, or else what a stop hook raised."""
-        for engine in started:
+        for engine in self._started:
             if engine.error is not None:
                 raise engine.error
         if stop_error is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ottla.errors import InputError
+from ottla.errors import DeliveryError, InputError
+from ottla.producer.deliveries import DeliveryTracker, Failure, delivery_error
 from ottla.records import Headers
 
-__all__ = ["FailedPart", "Outgoing", "outgoing"]
+__all__ = ["BulkState", "FailedPart", "Outgoing", "outgoing"]
 
 
 class Outgoing(NamedTuple):
@@ -45,3 +46,41 @@ class FailedPart:
 
     def done(self) -> bool:
         return True
+
+
+class _Owner(Protocol):
+    @property
+    def tracker(self) -> DeliveryTracker[Any]: ...
+
+
+class BulkState:
+    """The records of one bulk: how many there are, and which of them failed. The shells' bulks are made of it."""
+
+    key = None  # what the tracker lists of records that are not settled
+    failed_in = -1  # a bulk fails by its parts, each of which is counted by itself
+
+    def __init__(self, topic: str, owner: _Owner) -> None:
+        self.topic = topic
+        self.sent = 0
+        """Records handed to the buffer, once `send_many` has returned."""
+        self._tracker = owner.tracker
+        self._all_sent = False
+        self._failed: list[tuple[Any, Failure]] = []
+
+    def mark_handled(self) -> None:
+        """The failures are dealt with: `flush` and `close` need not raise them."""
+        for part, _ in self._failed:
+            self._tracker.was_raised(part)
+
+    def all_sent(self, sent: int) -> None:
+        """No more records come."""
+        self.sent = sent
+        self._all_sent = True
+        self._is_over()
+
+    def _is_over(self) -> None:
+        """A record is settled, or no more come: tell who waits if that was the last one."""
+        raise NotImplementedError
+
+    def _error(self) -> DeliveryError | None:
+        return delivery_error([failure for _, failure in self._failed], len(self._failed), [])

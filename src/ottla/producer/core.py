@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import SystemRandom
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
@@ -31,14 +31,21 @@ from ottla.producer.signature import PartitionerName, Profile
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_failures import TransactionFailures
+from ottla.producer.transactions import TransactionStates
 from ottla.records import Header, Headers
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry import Hooks, Listeners, Throttling
 from ottla.typevars import K_contra, V_contra
 
+if TYPE_CHECKING:
+    from ottla.telemetry.spans import OpenSpan
+
 __all__ = ["ProducerCore"]
 
 _numbers: Final = itertools.count(1)
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 class _Transactions(Protocol):
@@ -56,7 +63,9 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
     """Begins the name of each producer, in logs and of its threads."""
     _left_behind: ClassVar[str]
     """What of it a fork leaves in the parent process."""
-    _errors: Explain
+    _errors_type: ClassVar[type[Explain]]
+    _errors: Any
+    """Of the shell's `_errors_type`: what its client says of a failure, as Ottla's errors."""
     transactions: _Transactions | None
     _tracker: DeliveryTracker[Any]
     _watch_topic: Callable[[str], object]
@@ -92,6 +101,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self.encode = self._serializer.encode
         self.sizes = SizePolicy(self.settings)
         self._limit_of = self.sizes.limits.effective
+        self._errors = self._errors_type(self.settings, self.sizes.limits)
 
         self._clock = SystemClock()
         self._name = f"ottla-{self._kind}-{next(_numbers)}"
@@ -100,11 +110,15 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         self.sent_watch = SentWatch(self._listeners, client=self._client_name, now_ms=self._clock.monotonic_ms)
         self.spans: SendSpans | None = None
         """What makes spans of sends; looked up again some times a second."""
+        self._is_listened_to = False
+        """Whether a send may have a span, or is to be timed."""
         servers = self.settings.get("bootstrap.servers", "")
         self.throttling = Throttling.of_producer(
             self._client_name, servers, now_ms=self._clock.monotonic_ms, hooks=self._listeners
         )
         """How often, and how long in all, brokers have held this client for its quotas."""
+        transactional_id = self.settings.get("transactional.id")
+        self._states = None if transactional_id is None else TransactionStates(transactional_id)
         self._refusal: OttlaError | None = None
         """Why it sends nothing, if it does not."""
         self._is_over = False
@@ -154,6 +168,17 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
         return topic, with_message_id(topic, headers, message_id, self.message_ids), later
 
+    def _seen(
+        self, topic: str, key: Any, value: Any, headers: Headers, on_delivery: Callable[[D], None] | None
+    ) -> tuple[Headers, OpenSpan | None, Callable[[D], None] | None]:
+        """(the headers, the span, whom to call) of a record that somebody looks at."""
+        span = None
+        if self.spans is not None:
+            headers, span = self.spans.begin(topic, key, value, headers)
+        if self.sent_watch.wants_sample:
+            on_delivery = self.sent_watch.timed(on_delivery)
+        return headers, span, on_delivery
+
     def into_slot(
         self,
         later: Later,
@@ -185,10 +210,14 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             self._look_again(topic)  # the limit may have been raised since
             raise
 
-    def _send_raised(self, topic: str, key: Any, partition: int | None, error: BaseException) -> None:
-        """What was to be sent is not sent: a transaction without it cannot be committed, whoever hears of it."""
+    def _not_sent(
+        self, topic: str, key: Any, partition: int | None, error: BaseException, span: OpenSpan | None = None
+    ) -> None:
+        """A send raises. A transaction without the record cannot be committed, whoever hears of it."""
         if self.transactions is not None:
             self.transactions.failures.send_raised(topic, key, partition, error)
+        if span is not None:
+            span.not_delivered(error)
 
     # What became of records
 
@@ -203,9 +232,21 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         if error is not None:
             raise error
 
+    def _open_transaction(self, make: Callable[..., T], timeout_s: float) -> T:
+        self._check_open()
+        if self.transactions is None:
+            raise self._errors.transactional_id_missing()
+        return make(self.transactions, timeout_s=timeout_s)
+
+    def _check_answered(self, problem: str | None) -> None:
+        """`problem`: what was found where no broker answers."""
+        if problem is not None:
+            raise self._errors.unavailable(problem)
+
     def _look_for_listeners(self) -> None:
         self.spans = send_spans(self.settings.get("client.id"), self.spans)
         self.sent_watch.look(lambda: len(self))
+        self._is_listened_to = self.spans is not None or self.sent_watch.wants_sample
 
     # Life
 

@@ -14,9 +14,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ottla.errors import DeliveryError, OttlaError, UndeliveredRecord
+from ottla.errors import DeliveryError, OttlaError, RetriableError, UndeliveredRecord
 
 __all__ = ["DeliveryReport", "DeliveryTracker", "Failure", "Tracked", "delivery_error", "unsettled"]
 
@@ -44,6 +44,42 @@ class Tracked(Protocol):
     def key(self) -> bytes | None: ...
 
     def done(self) -> bool: ...
+
+
+class Settled:
+    """What the deliveries of both shells say of a record that is settled. The shells subclass it."""
+
+    __slots__ = ()
+    topic: str
+    _error: OttlaError | None
+    _owner: Any
+
+    def done(self) -> bool:
+        """Whether it is settled: acknowledged or failed."""
+        raise NotImplementedError
+
+    @property
+    def report(self) -> DeliveryReport:
+        """Where the record is. Only of a delivery that was acknowledged."""
+        raise NotImplementedError
+
+    def mark_handled(self) -> None:
+        """The failure is dealt with (the record was sent elsewhere, say): `flush` and `close` need not raise it.
+
+        A transaction that the record belongs to cannot be committed all the same.
+        """
+        if self._error is not None:
+            self._owner.tracker.was_raised(self)
+
+    def _not_acknowledged(self) -> RetriableError:
+        return RetriableError(f"{self.topic}: not acknowledged{'' if self._error is None else f': {self._error}'}")
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return f"<Delivery to {self.topic}: pending>"
+        if self._error is not None:
+            return f"<Delivery to {self.topic}: failed: {self._error}>"
+        return f"<Delivery to {self.topic}-{self.report.partition}@{self.report.offset}>"
 
 
 D = TypeVar("D", bound=Tracked)

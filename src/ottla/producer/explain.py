@@ -32,6 +32,10 @@ class Explain:
         self.last_problem = ""
         """What the client last said about a connection. Empty while all is well."""
 
+    def of_call(self, problem: Any, *, what: str) -> OttlaError:
+        """The error for a call of the client that failed. `what` was asked for."""
+        raise NotImplementedError
+
     def unavailable(self, text: str) -> BrokerUnavailable | AuthenticationError:
         """No broker answered: the addresses, what was seen there, and what to look at. Or none accepts the login."""
         if self.login_problem:

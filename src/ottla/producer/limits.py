@@ -10,13 +10,14 @@ Pure: time is an argument, and asking the cluster is the shell's work (`due` say
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from ottla.clock import Clock
 from ottla.errors import RecordTooLarge
 
-__all__ = ["CLIENT_SETTING", "Limit", "LimitsCache", "limit_from_config"]
+__all__ = ["CLIENT_SETTING", "Limit", "LimitWatch", "LimitsCache", "limit_from_config"]
 
 CLIENT_SETTING: Final = "max.request.size (this client's setting)"
 
@@ -116,3 +117,33 @@ class LimitsCache:
         for topic in topics:
             for table in (self._limits, self._ask_at_ms, self._asked_at_ms, self.effective):
                 table.pop(topic, None)
+
+
+class LimitWatch:
+    """Keeps a `LimitsCache` filled, beside the sending. A shell adds what asks the cluster, and when."""
+
+    def __init__(
+        self,
+        *,
+        admin_config: Mapping[str, Any],
+        limits: LimitsCache,
+        on_limit: Callable[[str, Limit], None],
+        clock: Clock,
+        timeout_ms: int,
+    ) -> None:
+        self._admin_config = dict(admin_config)
+        self._limits = limits
+        self._on_limit = on_limit
+        self._clock = clock
+        self._timeout_s = timeout_ms / 1000
+
+    def _answered(self, found: Mapping[str, Limit], refused: Iterable[str]) -> None:
+        """The limits of topics, and the topics that the cluster will not describe."""
+        now_ms = self._clock.monotonic_ms()
+        self._limits.refused(refused, now_ms=now_ms)
+        for topic, limit in found.items():
+            self._limits.heard(topic, limit, now_ms=now_ms)
+
+    def _tell(self, found: Mapping[str, Limit]) -> None:
+        for topic, limit in found.items():
+            self._on_limit(topic, limit)

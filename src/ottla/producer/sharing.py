@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.errors import DeliveryError
+from ottla.stepping import Steps
 
 
 class _Closable(Protocol):
@@ -51,6 +55,18 @@ class Shared(Generic[P]):
         # In the child of a fork: the producers stayed with the parent, and so may somebody who held the lock.
         self._lock = threading.Lock()
         self._made = {}
+
+
+def closing(producers: Iterable[Any], timeout_s: float | None) -> Steps[None]:
+    """Flush and close them all. Raises the first `DeliveryError`, after all are closed."""
+    first: DeliveryError | None = None
+    for producer in producers:
+        try:
+            yield partial(producer.close, timeout_s)
+        except DeliveryError as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def identity_of(**arguments: Any) -> Hashable:

@@ -1,22 +1,20 @@
 """In which order a transactional producer does what, and what follows when a call fails: the same for every shell.
 
-Each procedure is a generator. It yields the calls that wait, one after the other, as functions without arguments; who
-drives it makes each call, awaits it on an event loop, and sends the result in or throws in what was raised. A call
-raises an `OttlaError` and has moved the state by then, because only the shell knows the errors of its client.
+Each procedure yields its calls (`ottla.stepping`). A call raises an `OttlaError` and has moved the state by then,
+because only the shell knows the errors of its client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
-from ottla.errors import FencedError, LifecycleError, OttlaError
+from ottla.errors import BrokerUnavailable, FencedError, LifecycleError, OttlaError
+from ottla.producer.explain import Explain
 from ottla.producer.transaction_failures import TransactionFailures
 from ottla.producer.transactions import TransactionEvent, TransactionState, TransactionStates
+from ottla.stepping import Steps
 from ottla.telemetry import log_event
-
-T = TypeVar("T")
-Steps = Generator[Callable[[], Any], Any, T]
 
 
 class TransactionClient(Protocol):
@@ -221,6 +219,37 @@ class TransactionSteps:
         readers, self._readers = self._readers, []
         for reader in readers:
             reader.transaction_ended(self, is_committed=is_committed)
+
+
+class TransactionCalls:
+    """A transactional producer as its shell runs it: the order of calls, and what follows from a call that failed."""
+
+    def __init__(self, client: TransactionClient, states: TransactionStates, errors: Explain) -> None:
+        self.states = states
+        self.steps = TransactionSteps(client, states)
+        self.failures = self.steps.failures
+        self._errors = errors
+
+    def what(self, call: str) -> str:
+        """The transaction and the call of it that failed, in an error's words."""
+        return f"transaction {self.states.transactional_id}, {call}"
+
+    def refused_with(self, error: OttlaError) -> None:
+        """The coordinator's last answer to a call, or none."""
+        if isinstance(error, FencedError):
+            self.steps.was_fenced()
+        elif isinstance(error, BrokerUnavailable):
+            self.steps.timed_out()
+        else:
+            self.steps.refused()
+
+
+class OpenTransaction:
+    """One transaction of a producer. The shells' `Transaction` is made of it."""
+
+    def __init__(self, calls: TransactionCalls, *, timeout_s: float) -> None:
+        self._steps = calls.steps
+        self._timeout_s = timeout_s
 
 
 def _not_settled(error: OttlaError) -> str:

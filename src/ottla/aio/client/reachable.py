@@ -9,9 +9,9 @@ from typing import Any
 
 from aiokafka.errors import KafkaConnectionError
 
+from ottla.aio.client.driving import run
 from ottla.config import Address, Settings
-from ottla.consumer.member.broker_wait import START_AGAIN_S, BrokerWait
-from ottla.telemetry import log_event
+from ottla.consumer.member.broker_wait import START_AGAIN_S, awaiting_broker
 from ottla.wire_client.greeting import greet
 
 
@@ -58,12 +58,5 @@ async def _first_listening(addresses: Sequence[Address], timeout_s: float) -> Ad
 async def await_broker(settings: Settings, timeout_s: float, should_give_up: Callable[[], bool]) -> None:
     """Wait until a broker listens at the address. Raises `BrokerUnavailable` with what was found there, and what
     `first_answering` raises."""
-    wait = BrokerWait(settings, timeout_s, monotonic())
-    while wait.addresses:
-        problem = await first_answering(wait.addresses, settings, timeout_s=wait.connect_s(monotonic()))
-        again = wait.after(problem, monotonic(), gives_up=should_give_up())
-        if again is None:
-            return
-        if again.warning is not None:
-            log_event("broker_awaited", "warning", again.warning)
-        await asyncio.sleep(again.in_s)
+    asking: dict[str, Any] = {"ask": first_answering, "now_s": monotonic, "sleep": asyncio.sleep}
+    await run(awaiting_broker(settings, timeout_s, should_give_up, **asking))

@@ -17,18 +17,17 @@ what cannot be decoded goes there and is not seen here; without one it is given 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
 from ottla.aio.client.declared_topics import ensure_topics
+from ottla.aio.client.driving import run
 from ottla.aio.client.transactional_groups import Member
 from ottla.aio.consume.dead_letters import ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.app.pulled import PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
-from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
 from ottla.records import Malformed, Record, TopicPartition
@@ -46,6 +45,7 @@ class AsyncConsumer(PulledConsumer[V_co]):
 
     _engine_type = Engine
     _sink_type = ProducerSink
+    _ensure_topics = staticmethod(ensure_topics)
     _left_behind: ClassVar[str] = "event loop and connections"
     _engine: Engine
     _sink: ProducerSink
@@ -109,25 +109,14 @@ class AsyncConsumer(PulledConsumer[V_co]):
         """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it
         open (it will be delivered again), unless you `ack` it first."""
         while not self._is_closed:
-            record = await self._next(0.5)
-            if record is not None:
-                self._handed_out(record)
+            for record in self._given(await run(self._taking())):
                 yield record
-                self._is_done_with_current()
 
     async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
         """Up to `max_records` records (not given: `max.poll.records`, or 500), as soon as there is one; empty after
         `timeout_s`. Each must be settled: `ack`, `retry`, `dead` or `failed`. What is not settled holds what follows it
         in its partition: `quantum` records at the most are given out before."""
-        wanted = self._batch_size(max_records)
-        record = await self._next(timeout_s)
-        if record is None:
-            self._engine.tell_what_waits(self._book.open_partitions())
-            return []
-        records = [record]
-        while len(records) < wanted and (record := await self._next(0)) is not None:
-            records.append(record)
-        return records
+        return await run(self._polling(timeout_s, max_records))
 
     async def commit(self) -> None:
         """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close.
@@ -143,21 +132,12 @@ class AsyncConsumer(PulledConsumer[V_co]):
 
         Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still missing after
         `topics_timeout_s` (3 s if not given), `ConfigError` when the cluster does not create one."""
-        self._check_can_start()
-        if not self._is_started:
-            if self._declared_topics:
-                await self._engine.reach()
-                before = await ensure_topics(self._engine.settings, self._declared_topics)
-                warn_of_other_partitions(self._declared_topics, before)
-            await self._engine.start()
-            self._is_started = True
+        await run(self._starting())
         return self
 
     async def close(self) -> None:
         """Commit what is done and leave the group. Records that were taken and not settled will be delivered again."""
-        if self._begin_close():
-            await self._engine.join()
-            await self._sink.close(self._drain_s)
+        await run(self._closing())
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -179,30 +159,9 @@ class AsyncConsumer(PulledConsumer[V_co]):
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
         return await self._engine.seek_to_time(topic_partition, timestamp_ms)
 
-    async def _next(self, timeout_s: float) -> Record[V_co] | None:
-        await self.start()
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            record = self._take_waiting()
-            if record is not None:
-                return record
-            came = await self._engine.take_run(self._wait_s(deadline_s - time.monotonic()))
-            run = self._chosen(came)
-            if run is not None:
-                await self._open(run)
-            elif came is None and time.monotonic() >= deadline_s:
-                return None
-
-    async def _open(self, run: Run) -> None:
-        opened = self._book.open(run)
-        try:
-            # A loop body that never waits must not keep the heartbeats from the event loop.
-            await asyncio.sleep(0)
-            if self._decoder.would_block(run):
-                has_malformed, result = await asyncio.to_thread(self._decoder.decode, run)
-            else:
-                has_malformed, result = self._decoder.decode(run)
-        except BaseException:  # the caller waits no longer: nobody has seen its records, and somebody is to get them
-            self._engine.finish(self._book.close(opened))
-            raise
-        self._taken(opened, has_malformed, result)
+    async def _decode(self, run: Run) -> Any:
+        # A loop body that never waits must not keep the heartbeats from the event loop.
+        await asyncio.sleep(0)
+        if self._decoder.would_block(run):
+            return await asyncio.to_thread(self._decoder.decode, run)
+        return self._decoder.decode(run)

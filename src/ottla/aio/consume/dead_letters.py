@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.aio.produce.producer import AsyncProducer
-from ottla.config import dead_letter_arguments
+from ottla.app.letters import LetterProducer
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.errors import DeliveryError, InputError
-from ottla.failures.letter_settings import letter_settings
 
 
 class DeadLetterSink(Protocol):
@@ -28,13 +27,13 @@ class DeadLetterSink(Protocol):
         """Wait for what is under way, at most `timeout_s` seconds."""
 
 
-class ProducerSink:
-    """Dead letters through an idempotent producer, made with the first one: most services never need it."""
+class ProducerSink(LetterProducer):
+    """Dead letters through an idempotent producer."""
+
+    _producer: AsyncProducer[Any, Any] | None
 
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._producer: AsyncProducer[Any, Any] | None = None
-        self._arguments = dead_letter_arguments(letter_settings(settings))
+        super().__init__(bootstrap_servers, settings)
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,8 +75,7 @@ class ProducerSink:
     async def _started(self) -> AsyncProducer[Any, Any]:
         async with self._starting:
             if self._producer is None:
-                producer = AsyncProducer(self._bootstrap_servers, profile="low_latency", **self._arguments)
-                producer.sizes.leave_to_broker()
+                producer = self._made(AsyncProducer)
                 try:
                     await producer.start()
                 except BaseException:

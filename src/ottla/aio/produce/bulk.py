@@ -8,27 +8,19 @@ from collections.abc import Callable, Generator
 from ottla.aio.produce.delivery import BatchResult
 from ottla.aio.produce.reports import Reports
 from ottla.errors import OttlaError
-from ottla.producer import Failure, delivery_error
-from ottla.producer.bulk import FailedPart
+from ottla.producer.bulk import BulkState, FailedPart
 
 
-class Bulk:
+class Bulk(BulkState):
     """The delivery of many records: `acknowledged = await bulk`.
 
     Failures that it does not raise are raised by the producer's next flush.
     """
 
-    key = None  # what the tracker lists of records that are not settled
-    failed_in = -1  # a bulk fails by its parts, each of which is counted by itself
-
     def __init__(self, topic: str, owner: Reports) -> None:
-        self.topic = topic
-        self.sent = 0
-        """Records handed to the buffer, once `send_many` has returned."""
+        super().__init__(topic, owner)
         self._owner = owner
         self._settled = 0
-        self._all_sent = False
-        self._failed: list[tuple[FailedPart, Failure]] = []
         self._waiters: list[asyncio.Future[None]] = []
         self.on_end: Callable[[Bulk], None] | None = None
         """Called once all are settled."""
@@ -54,32 +46,21 @@ class Bulk:
             raise error
         return self.sent
 
-    def mark_handled(self) -> None:
-        """The failures are dealt with: `flush` and `close` need not raise them."""
-        for part, _ in self._failed:
-            self._owner.tracker.was_raised(part)
-
     def acknowledged(self, result: BatchResult, index: int, timestamp_ms: int) -> None:
         self._settled += 1
-        self._wake()
+        self._is_over()
 
     def not_delivered(self, error: OttlaError, partition: int | None, key: bytes | None) -> None:
         part = FailedPart(self.topic, key)
         self._failed.append((part, self._owner.failed(part, error, partition)))
         self._settled += 1
-        self._wake()
-
-    def all_sent(self, sent: int) -> None:
-        """No more records come."""
-        self.sent = sent
-        self._all_sent = True
-        self._wake()
+        self._is_over()
 
     def exception(self) -> OttlaError | None:
         """The failures of a bulk that is settled. Looking is not handling."""
-        return delivery_error([failure for _, failure in self._failed], len(self._failed), [])
+        return self._error()
 
-    def _wake(self) -> None:
+    def _is_over(self) -> None:
         if self.on_end is not None and self.done():
             on_end, self.on_end = self.on_end, None
             on_end(self)

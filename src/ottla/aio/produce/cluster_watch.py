@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
@@ -11,9 +11,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
 from ottla.aio.client.ending import end
-from ottla.clock import Clock
-from ottla.producer import Limit, LimitsCache, limit_from_config
-from ottla.producer.limits import TOPIC_CONFIG_NAME
+from ottla.producer import Limit, limit_from_config
+from ottla.producer.limits import TOPIC_CONFIG_NAME, LimitWatch
 from ottla.telemetry import log_event
 
 # Where a value comes from, as DescribeConfigs numbers it (KIP-226).
@@ -21,23 +20,11 @@ _TOPICS_OWN: Final = 1
 _KAFKAS_DEFAULT: Final = 5
 
 
-class ClusterWatch:
+class ClusterWatch(LimitWatch):
     """Keeps a `LimitsCache` filled. One task, started with the first topic."""
 
-    def __init__(
-        self,
-        *,
-        admin_config: Mapping[str, Any],
-        limits: LimitsCache,
-        on_limit: Callable[[str, Limit], None],
-        clock: Clock,
-        timeout_ms: int,
-    ) -> None:
-        self._admin_config = dict(admin_config)
-        self._limits = limits
-        self._on_limit = on_limit
-        self._clock = clock
-        self._timeout_s = timeout_ms / 1000
+    def __init__(self, **asking: Any) -> None:
+        super().__init__(**asking)
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -99,11 +86,8 @@ class ClusterWatch:
                 self._heard(*await self._describe(topics))
 
     def _heard(self, found: Mapping[str, Limit], refused: list[str]) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self._limits.refused(refused, now_ms=now_ms)
-        for topic, limit in found.items():
-            self._limits.heard(topic, limit, now_ms=now_ms)
-            self._on_limit(topic, limit)
+        self._answered(found, refused)
+        self._tell(found)
 
     async def _describe(self, topics: list[str]) -> tuple[dict[str, Limit], list[str]]:
         """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""

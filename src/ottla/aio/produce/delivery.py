@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import OttlaError, RetriableError
 from ottla.producer import DeliveryReport
+from ottla.producer.deliveries import Settled
 
 if TYPE_CHECKING:
     from ottla.aio.produce.reports import Reports
@@ -37,7 +38,7 @@ class Receiver(Protocol):
     def not_delivered(self, error: OttlaError, partition: int | None, key: bytes | None) -> None: ...
 
 
-class Delivery:
+class Delivery(Settled):
     """One record on its way: `report = await delivery`. Keep it only if you want to know.
 
     A failure that no `await` raised is raised by the producer's next `flush` or `close`, unless it is marked as
@@ -96,20 +97,12 @@ class Delivery:
             raise RetriableError(f"{self.topic}: not acknowledged yet")
         return self._error
 
-    def mark_handled(self) -> None:
-        """The failure is dealt with (the record was sent elsewhere, say): `flush` and `close` need not raise it.
-
-        A transaction that the record belongs to cannot be committed all the same.
-        """
-        if self._error is not None:
-            self._owner.tracker.was_raised(self)
-
     @property
     def report(self) -> DeliveryReport:
         """Where the record is. Only of a delivery that was acknowledged."""
         result = self._result
         if result is None:
-            raise RetriableError(f"{self.topic}: not acknowledged{'' if self._error is None else f': {self._error}'}")
+            raise self._not_acknowledged()
         base_offset = result.base_offset
         offset = None if base_offset is None else base_offset + self._index
         timestamp_ms = self._timestamp_ms if result.timestamp_ms is None else result.timestamp_ms
@@ -148,10 +141,3 @@ class Delivery:
         if self._callbacks is not None:
             self._owner.run_callbacks(self, self._callbacks)
             self._callbacks = None
-
-    def __repr__(self) -> str:
-        if self._error is not None:
-            return f"<Delivery to {self.topic}: failed: {self._error}>"
-        if self._result is None:
-            return f"<Delivery to {self.topic}: pending>"
-        return f"<Delivery to {self.topic}-{self.report.partition}@{self.report.offset}>"

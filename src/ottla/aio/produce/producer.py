@@ -42,7 +42,6 @@ from ottla.errors import (
 from ottla.failures.expiry import Moment, Span
 from ottla.processes import forks, lookups
 from ottla.producer import (
-    TransactionStates,
     make_partitioner,
     unsettled,
 )
@@ -90,6 +89,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
 
     _kind = "async-producer"
     _left_behind = "event loop and connections"
+    _errors_type = ErrorTranslator
     _errors: ErrorTranslator
     transactions: TransactionRunner | None
 
@@ -161,12 +161,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         self._schemas = Schemas(
             (self._serializer.key, self._serializer.value), self._serializer.contexts_of, self._send_prepared
         )
-        self._errors = ErrorTranslator(self.settings, self.sizes.limits)
         self._reports = Reports()
         self._tracker = self._reports.tracker
         self._tracker.on_settled = self.sent_watch.settled
-        transactional_id = self.settings.get("transactional.id")
-        self._states = None if transactional_id is None else TransactionStates(transactional_id)
         self.transactions = None
         self._refusal = LifecycleError("this producer is not started: `await producer.start()`, or use `async with`")
         # what `start` makes, on the event loop
@@ -219,22 +216,31 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             if timestamp_ms is None:
                 timestamp_ms = self._clock.now_ms()
             later = None
-            is_timed = deliver_after is not None or deliver_at is not None or schedule_id is not None
             if (
-                is_timed
+                self.message_ids
+                or message_id is not None
                 or expires_after is not None
                 or expires_at is not None
                 or priority is not None
-                or (message_id is not None or self.message_ids)
+                or deliver_after is not None
+                or deliver_at is not None
+                or schedule_id is not None
             ):
-                wishes = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
-                topic, headers, later = self.with_wishes(topic, headers, *wishes)
-            if self.spans is not None:
-                headers, span = self.spans.begin(topic, key, value, headers)
+                topic, headers, later = self.with_wishes(
+                    topic,
+                    headers,
+                    priority,
+                    expires_after,
+                    expires_at,
+                    message_id,
+                    deliver_after,
+                    deliver_at,
+                    schedule_id,
+                )
+            if self._is_listened_to:
+                headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery)
                 if span is not None:
                     on_delivery = partial(_span_ends, span, on_delivery)
-            if self.sent_watch.wants_sample:
-                on_delivery = self.sent_watch.timed(on_delivery)
             if self._has_serdes and not self._schemas.is_ready(topic):
                 self._check_caller()
                 delivery = Delivery(topic, None, self._reports, on_delivery)
@@ -253,9 +259,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                 self._tracker.sweep(2 * _SWEEP_EVERY)
             return delivery
         except BaseException as error:
-            self._send_raised(topic, key, partition, error)
-            if span is not None:
-                span.not_delivered(error)
+            self._not_sent(topic, key, partition, error, span)
             raise
 
     async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
@@ -297,7 +301,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                     await asyncio.sleep(0)
         except BaseException as error:
             error.add_note(f"send_many: {sent:,} records before this one are on their way to {topic}")
-            self._send_raised(topic, None, None, error)
+            self._not_sent(topic, None, None, error)
             raise
         finally:
             bulk.all_sent(sent)
@@ -368,9 +372,9 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         if self._is_over:
             self._check_open()
         lookups.check()
-        problem = await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
-        if problem is not None:
-            raise self._errors.unavailable(problem)
+        self._check_answered(
+            await first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
+        )
         client = await self.new_client(timeout_s)
         self._loop = asyncio.get_running_loop()
         self._open(client, timeout_s)
@@ -400,10 +404,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
         newer instance with the same id took over.
         """
-        self._check_open()
-        if self.transactions is None:
-            raise self._errors.transactional_id_missing()
-        return Transaction(self.transactions, timeout_s=timeout_s)
+        return self._open_transaction(Transaction, timeout_s)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
+from ottla.aio.client.driving import run
 from ottla.aio.client.transactional_groups import commit_in_transaction
 from ottla.aio.produce.produce_errors import ErrorTranslator
 from ottla.aio.produce.reports import Reports
 from ottla.aio.produce.transaction_client import end_transaction, why_ended
-from ottla.errors import BrokerUnavailable, ConfigError, FencedError, OttlaError
+from ottla.errors import ConfigError, FencedError, OttlaError
 from ottla.producer import TransactionEvent, TransactionStates
-from ottla.producer.transaction_steps import Steps, TransactionSteps
+from ottla.producer.transaction_steps import OpenTransaction, TransactionCalls
 from ottla.records import Record
 from ottla.telemetry import log_event
 
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
     from ottla.aio.consume.consumer import AsyncConsumer
     from ottla.aio.produce.producer import AsyncProducer
 
-T = TypeVar("T")
 
 _SETTLE_S = 10.0
 
 
-class TransactionRunner:
+class TransactionRunner(TransactionCalls):
     """Makes the calls of a transactional producer, in the order that `TransactionSteps` says."""
 
     def __init__(
@@ -39,32 +39,16 @@ class TransactionRunner:
         errors: ErrorTranslator,
         reports: Reports,
     ) -> None:
-        self.states = states
-        self.steps = TransactionSteps(_Calls(self, producer, reports), states)
-        self.failures = self.steps.failures
+        super().__init__(_Calls(self, producer, reports), states, errors)
         reports.tracker.also_tell = self.failures.add
         self._producer = producer
-        self._errors = errors
         states.on(TransactionEvent.INITIALIZED)  # aiokafka's start has fenced earlier producers with this id
+
+    run = staticmethod(run)
 
     async def end(self, timeout_s: float = 10.0) -> None:
         """On close: leave nothing open for the transaction timeout to find."""
-        await self.run(self.steps.end(timeout_s))
-
-    async def run(self, steps: Steps[T]) -> T:
-        """Make one call after the other."""
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = await call()
-                except BaseException as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        await run(self.steps.end(timeout_s))
 
     async def call(self, call: Awaitable[Any], name: str, timeout_s: float, *, moves: bool = True) -> None:
         """Await the client's call, and move the state by what comes of it."""
@@ -76,20 +60,12 @@ class TransactionRunner:
             problem = why_ended(self._producer.client) or error
             explained = self.explained(problem, name)
             if moves:
-                self._move(explained)
+                self.refused_with(explained)
             raise explained from error
 
     def explained(self, problem: BaseException, name: str) -> OttlaError:
         """The error to raise for what the client reported."""
-        return self._errors.of_call(problem, what=f"transaction {self.states.transactional_id}, {name}")
-
-    def _move(self, error: OttlaError) -> None:
-        if isinstance(error, FencedError):
-            self.steps.was_fenced()
-        elif isinstance(error, BrokerUnavailable):
-            self.steps.timed_out()
-        else:
-            self.steps.refused()
+        return self._errors.of_call(problem, what=self.what(name))
 
 
 class _Calls:
@@ -163,12 +139,8 @@ class _Calls:
             raise explained from error
 
 
-class Transaction:
+class Transaction(OpenTransaction):
     """One transaction: the block of `async with producer.transaction()`."""
-
-    def __init__(self, runner: TransactionRunner, *, timeout_s: float) -> None:
-        self._runner = runner
-        self._timeout_s = timeout_s
 
     async def send_offsets(
         self, offsets: Mapping[Any, int] | Iterable[Record[Any]], consumer: AsyncConsumer[Any] | str
@@ -182,21 +154,21 @@ class Transaction:
 
         Raises `RetriableError` when a partition was given to another member since.
         """
-        await self._runner.run(self._runner.steps.send_offsets(offsets, consumer, self._timeout_s))
+        await run(self._steps.send_offsets(offsets, consumer, self._timeout_s))
 
     async def commit(self) -> None:
         """Commit now. The block does it by itself; after its `BrokerUnavailable` this asks for the outcome again."""
-        await self._runner.run(self._runner.steps.commit(self._timeout_s))
+        await run(self._steps.commit(self._timeout_s))
 
     async def abort(self) -> None:
         """Abort now. The block does it by itself when it ends with an exception."""
-        await self._runner.run(self._runner.steps.abort(self._timeout_s))
+        await run(self._steps.abort(self._timeout_s))
 
     async def __aenter__(self) -> Transaction:
-        await self._runner.run(self._runner.steps.begin(self._timeout_s))
+        await run(self._steps.begin(self._timeout_s))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._runner.run(self._runner.steps.leave(error, self._timeout_s))
+        await run(self._steps.leave(error, self._timeout_s))

@@ -10,22 +10,21 @@ from contextlib import nullcontext
 from typing import Any
 
 from ottla.aio.client.declared_topics import ensure_topics
+from ottla.aio.client.driving import run
 from ottla.aio.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.aio.consume.engine import Engine
 from ottla.aio.consume.workers import Execute
 from ottla.aio.serve.retry_topics import ensure_retry_topics
 from ottla.app.app import App
 from ottla.app.exactly_once import AnyInvoker, InTransaction
-from ottla.app.hooks import StopHooks
+from ottla.app.options import Route
 from ottla.app.pending import Confirming
-from ottla.app.raised import is_being_cancelled
-from ottla.app.serving import Serving, member_options
-from ottla.app.stop_signals import HANDLER_THREADS, StopSignals, say_what_is_waited_for
-from ottla.config.declared_topics import warn_of_other_partitions
+from ottla.app.serving import Serving
+from ottla.app.stop_signals import HANDLER_THREADS, StopSignals
+from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, UnconfirmedOnLoop
 from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError
-from ottla.telemetry import log_event
 from ottla.wire_client.writable_topics import await_writable
 
 BLOCKED_AFTER_S = 3.0
@@ -35,24 +34,18 @@ BLOCKED_AFTER_S = 3.0
 class AppRunner(Serving[Engine]):
     """Made by `App.serve`. `dead_letters` is replaced by tests that need a sink which refuses."""
 
+    _sink_type = ProducerSink
+    _ensure_topics = staticmethod(ensure_topics)
+    _ensure_retry_topics = staticmethod(ensure_retry_topics)
+
     def __init__(self, app: App, *, dead_letters: DeadLetterSink | None = None) -> None:
-        super().__init__(app, has_own_sink=dead_letters is not None)
         for route in app.routes:
             if route.is_columnar:
                 raise ConfigError(f"{route.name}: a columns=True handler runs in threads: app.run(), not app.serve()")
-        self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._threads: ThreadPoolExecutor | None = None
-        self.engines = {
-            group: Engine(
-                member_options(app, group, routes),
-                execute=self._executors(routes),
-                dead_letters=self._dead_letters,
-                on_stop=self._wake.set,
-            )
-            for group, routes in app.routes_by_group().items()
-        }
+        super().__init__(app, dead_letters=dead_letters)
 
     async def serve(self, *, handle_signals: bool) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
@@ -62,32 +55,20 @@ class AppRunner(Serving[Engine]):
             await self._serve()
 
     async def _serve(self) -> None:
-        started: list[Engine] = []
-        is_opened = False
         try:
-            for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
-                await engine.reach(self._gives_up)
-            await self._make_topics()
-            await self._check_dead_letter_topics()
-            is_opened = True
-            for hook in self._app.start_hooks:
-                await _call(hook)
-            for engine in self.engines.values():
-                await engine.start(self._gives_up)
-                started.append(engine)
-            log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
-            while not self._is_stop_asked and all(engine.is_running for engine in started):
+            await run(self._starting())
+            while self._goes_on():
                 await self._wake.wait()
                 self._wake.clear()
         finally:
             # In a task of its own: when `serve` is cancelled, the drain must not be.
-            closing = asyncio.ensure_future(self._shut_down(started, self._app.stop_hooks if is_opened else ()))
+            closing = asyncio.ensure_future(run(self._stopping()))
             try:
                 stop_error = await asyncio.shield(closing)
             except asyncio.CancelledError:
                 await closing
                 raise
-        self._raise_what_ended(started, stop_error)
+        self._raise_what_ended(stop_error)
 
     def stop(self) -> None:
         self._is_stop_asked = True
@@ -118,49 +99,23 @@ class AppRunner(Serving[Engine]):
 
     # Parts
 
-    async def _make_topics(self) -> None:
-        declared = self._app.declared_topics()
-        if declared:
-            settings = next(iter(self.engines.values())).settings
-            warn_of_other_partitions(declared, await ensure_topics(settings, declared))
-        for engine, lines in self._retry_lines():
-            await ensure_retry_topics(
-                engine.settings,
-                lines,
-                wait=engine.topics_awaited(lines),
-                asking=engine.asking,
-                should_give_up=self._gives_up,
-            )
+    def _member_of(self, routes: Sequence[Route]) -> type[Engine]:
+        return Engine
 
-    async def _check_dead_letter_topics(self) -> None:
-        checked = self._letters_to_check()
-        if checked is not None:
-            await asyncio.to_thread(await_writable, *checked, should_give_up=self._gives_up)
+    def _wake_up(self) -> None:
+        self._wake.set()
 
-    async def _shut_down(self, started: list[Engine], hooks: Sequence[Callable[[], Any]]) -> BaseException | None:
-        """Stop everything. Returns what the first stop hook that failed raised."""
-        say_what_is_waited_for(self._all_health(), group=self._app.group, drain_s=self._app.drain_s)
-        for engine in started:
-            engine.stop()
-        for engine in started:
-            await engine.join()
-        called = StopHooks(self._app.group)
-        try:
-            await self._dead_letters.close(self._app.drain_s)
-        finally:
-            for hook in hooks:
-                try:
-                    await _call(hook)
-                except (Exception, SystemExit) as error:
-                    called.failed(hook, error)
-                except asyncio.CancelledError as error:
-                    if is_being_cancelled():
-                        raise
-                    called.failed(hook, error)
+    async def _await_writable(self, settings: Settings, topics: TopicWait) -> None:
+        await asyncio.to_thread(await_writable, settings, topics, should_give_up=self._gives_up)
+
+    async def _call(self, hook: Callable[[], Any]) -> None:
+        result = hook()
+        if inspect.isawaitable(result):
+            await result
+
+    def _release(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
-        log_event("app_stopped", "info", {"app": self._app.group})
-        return called.error
 
     def _executor(self, invoker: AnyInvoker) -> Execute:
         if invoker.binding.is_async:
@@ -218,12 +173,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-async def _call(hook: Callable[[], Any]) -> None:
-    result = hook()
-    if inspect.isawaitable(result):
-        await result
 
 
 async def _yield_now() -> None:

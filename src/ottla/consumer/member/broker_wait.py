@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from ottla.config import Address, Settings, parse_addresses
 from ottla.errors import BrokerUnavailable
+from ottla.stepping import Steps
+from ottla.telemetry import log_event
 
 START_AGAIN_S: Final = (0.1, 0.4)
 """When a client is asked again to start, because a connection was cut in that moment, by a broker that has just come
@@ -54,3 +57,25 @@ class BrokerWait:
         warning = None if self._is_told else {"problem": problem, "for_s": round(left_s, 1)}
         self._is_told = True
         return Again(min(_AGAIN_S, left_s), warning)
+
+
+def awaiting_broker(
+    settings: Settings,
+    timeout_s: float,
+    should_give_up: Callable[[], bool],
+    *,
+    ask: Callable[..., Any],
+    now_s: Callable[[], float],
+    sleep: Callable[[float], Any],
+) -> Steps[None]:
+    """Wait until a broker listens at the address. Raises `BrokerUnavailable` with what was found there, and what `ask`
+    raises."""
+    wait = BrokerWait(settings, timeout_s, now_s())
+    while wait.addresses:
+        problem = yield partial(ask, wait.addresses, settings, timeout_s=wait.connect_s(now_s()))
+        again = wait.after(problem, now_s(), gives_up=should_give_up())
+        if again is None:
+            return
+        if again.warning is not None:
+            log_event("broker_awaited", "warning", again.warning)
+        yield partial(sleep, again.in_s)

@@ -15,18 +15,17 @@ seen here; without one it is given out as a record whose value is a `Malformed`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack, overload
 
 from ottla.app.pulled import PulledConsumer
 from ottla.app.signature import ConsumerOptions, Value
-from ottla.config.declared_topics import warn_of_other_partitions
 from ottla.consumer.model.run import Run
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle
 from ottla.records import Malformed, Record, TopicPartition
 from ottla.serdes.base import SerdeOf
+from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import ProducerSink
 from ottla.sync.consume.engine import Engine
@@ -43,6 +42,7 @@ class Consumer(PulledConsumer[V_co]):
 
     _engine_type = Engine
     _sink_type = ProducerSink
+    _ensure_topics = staticmethod(ensure_topics)
     _left_behind: ClassVar[str] = "threads and connections"
     _engine: Engine
     _sink: ProducerSink
@@ -106,25 +106,13 @@ class Consumer(PulledConsumer[V_co]):
         """Records without end. A record is done when the next one is asked for; leaving the loop at a record leaves it
         open (it will be delivered again), unless you `ack` it first."""
         while not self._is_closed:
-            record = self._next(0.5)
-            if record is not None:
-                self._handed_out(record)
-                yield record
-                self._is_done_with_current()
+            yield from self._given(run(self._taking()))
 
     def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record[V_co]]:
         """Up to `max_records` records (not given: `max.poll.records`, or 500), as soon as there is one; empty after
         `timeout_s`. Each must be settled: `ack`, `retry`, `dead` or `failed`. What is not settled holds what follows it
         in its partition: `quantum` records at the most are given out before."""
-        wanted = self._batch_size(max_records)
-        record = self._next(timeout_s)
-        if record is None:
-            self._engine.tell_what_waits(self._book.open_partitions())
-            return []
-        records = [record]
-        while len(records) < wanted and (record := self._next(0)) is not None:
-            records.append(record)
-        return records
+        return run(self._polling(timeout_s, max_records))
 
     def commit(self) -> None:
         """Commit what is done now, and wait for it. Not needed for safety: commits happen by policy and on close.
@@ -140,21 +128,12 @@ class Consumer(PulledConsumer[V_co]):
 
         Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still missing after
         `topics_timeout_s` (3 s if not given), `ConfigError` when the cluster does not create one."""
-        self._check_can_start()
-        if not self._is_started:
-            if self._declared_topics:
-                self._engine.reach()
-                before = ensure_topics(self._engine.settings, self._declared_topics)
-                warn_of_other_partitions(self._declared_topics, before)
-            self._engine.start()
-            self._is_started = True
+        run(self._starting())
         return self
 
     def close(self) -> None:
         """Commit what is done and leave the group. Records that were taken and not settled will be delivered again."""
-        if self._begin_close():
-            self._engine.join()
-            self._sink.close(self._drain_s)
+        run(self._closing())
 
     def __enter__(self) -> Self:
         return self.start()
@@ -176,21 +155,5 @@ class Consumer(PulledConsumer[V_co]):
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
         return self._engine.seek_to_time(topic_partition, timestamp_ms)
 
-    def _next(self, timeout_s: float) -> Record[V_co] | None:
-        self.start()
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            record = self._take_waiting()
-            if record is not None:
-                return record
-            came = self._engine.take_run(self._wait_s(deadline_s - time.monotonic()))
-            run = self._chosen(came)
-            if run is not None:
-                self._open(run)
-            elif came is None and time.monotonic() >= deadline_s:
-                return None
-
-    def _open(self, run: Run) -> None:
-        opened = self._book.open(run)
-        has_malformed, result = self._decoder.decode(run)
-        self._taken(opened, has_malformed, result)
+    def _decode(self, run: Run) -> Any:
+        return self._decoder.decode(run)

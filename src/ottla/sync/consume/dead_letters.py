@@ -11,11 +11,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from ottla.config import dead_letter_arguments
+from ottla.app.letters import LetterProducer
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.errors import DeliveryError, InputError
 from ottla.failures.dead_letter import DeadLetterRecord, Form
-from ottla.failures.letter_settings import letter_settings
 from ottla.sync.produce.delivery import Delivery
 from ottla.sync.produce.producer import Producer
 
@@ -30,13 +29,13 @@ class DeadLetterSink(Protocol):
         """Wait for what is under way, at most `timeout_s` seconds."""
 
 
-class ProducerSink:
-    """Dead letters through an idempotent producer, made with the first one: most services never need it."""
+class ProducerSink(LetterProducer):
+    """Dead letters through an idempotent producer."""
+
+    _producer: Producer[Any, Any] | None
 
     def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._producer: Producer[Any, Any] | None = None
-        self._arguments = dead_letter_arguments(letter_settings(settings))
+        super().__init__(bootstrap_servers, settings)
         self._lock = threading.Lock()
 
     def write(self, letter: Write, on_written: OnWritten) -> None:
@@ -90,6 +89,5 @@ class ProducerSink:
     def _started(self) -> Producer[Any, Any]:
         with self._lock:
             if self._producer is None:
-                self._producer = Producer(self._bootstrap_servers, profile="low_latency", **self._arguments)
-                self._producer.sizes.leave_to_broker()
+                self._producer = self._made(Producer)
             return self._producer

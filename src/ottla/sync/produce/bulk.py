@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
 
-from ottla.errors import DeliveryError, OttlaError, RetriableError
-from ottla.producer import Failure, delivery_error
-from ottla.producer.bulk import FailedPart, outgoing
+from ottla.errors import OttlaError, RetriableError
+from ottla.producer.bulk import BulkState, FailedPart, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Encode
@@ -26,21 +25,16 @@ if TYPE_CHECKING:
 _IN_PASSING: Final = 2 * SERVE_EVERY - 1
 
 
-class Bulk:
+class Bulk(BulkState):
     """The delivery of many records. Failures that `result` does not raise are raised by the producer's next flush."""
 
-    key = None  # what the tracker lists of records that are not settled
-    failed_in = -1  # a bulk fails by its parts, each of which is counted by itself
     _message: bool | None = None  # as a Delivery's: None until it is settled
 
     def __init__(self, topic: str, owner: ReportService) -> None:
-        self.topic = topic
-        self.sent = 0
-        """Records handed to the buffer, once `send_many` has returned."""
+        super().__init__(topic, owner)
         self._owner = owner
         # One byte per settled record. Reports may run in two threads at once: an append is atomic, `+= 1` is not.
         self._settled = settled = bytearray()
-        self._all_sent = False
         settle, is_over = settled.append, self._is_over
 
         def reported(error: Any, message: Any) -> None:
@@ -55,7 +49,6 @@ class Bulk:
         """The client's delivery report for one of the records."""
         self._done = threading.Event()
         self._callbacks: list[Callable[[Any], None]] = []
-        self._failed: list[tuple[FailedPart | Delivery, Failure]] = []
 
     @property
     def pending(self) -> int:
@@ -83,14 +76,6 @@ class Bulk:
         except OttlaError as error:
             return error
         return self._error()
-
-    def mark_handled(self) -> None:
-        """The failures are dealt with: `flush` and `close` need not raise them."""
-        for part, _ in self._failed:
-            self._owner.tracker.was_raised(part)
-
-    def _error(self) -> DeliveryError | None:
-        return delivery_error([failure for _, failure in self._failed], len(self._failed), [])
 
     def _await_all(self, timeout_s: float | None) -> None:
         limit_s = self._owner.longest_wait_s if timeout_s is None else timeout_s
@@ -136,12 +121,6 @@ class Bulk:
             kept = self._owner.tracker.failure_of(delivery)
             self._failed.append((delivery, kept or self._owner.failure(delivery, error, None)))
         self.settled_one()
-
-    def all_sent(self, sent: int) -> None:
-        """No more records come."""
-        self.sent = sent
-        self._all_sent = True
-        self._is_over()
 
     def _is_over(self) -> None:
         if len(self._settled) < self.sent:

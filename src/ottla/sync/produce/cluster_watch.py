@@ -8,7 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -16,38 +16,29 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
 
-from ottla.clock import Clock
 from ottla.processes import forks
-from ottla.producer import Limit, LimitsCache, limit_from_config
-from ottla.producer.limits import TOPIC_CONFIG_NAME
+from ottla.producer import Limit, limit_from_config
+from ottla.producer.limits import TOPIC_CONFIG_NAME, LimitWatch
 from ottla.telemetry import log_event
 
 _RETRY_MS: Final = 500
 
 
-class ClusterWatch:
+class ClusterWatch(LimitWatch):
     """Keeps a `LimitsCache` filled and says which partitions topics have."""
 
     def __init__(
         self,
         client: Any,
         *,
-        admin_config: Mapping[str, Any],
-        limits: LimitsCache,
-        on_limit: Callable[[str, Limit], None],
         on_partitions: Callable[[str, list[int], list[int]], None],
-        clock: Clock,
-        timeout_ms: int,
         max_age_ms: int,
         name: str,
+        **asking: Any,
     ) -> None:
+        super().__init__(**asking)
         self._client = client
-        self._admin_config = dict(admin_config)
-        self._limits = limits
-        self._on_limit = on_limit
         self._on_partitions = on_partitions
-        self._clock = clock
-        self._timeout_s = timeout_ms / 1000
         self._max_age_ms = max_age_ms
         self._changed = threading.Condition()
         self._partitions_due_ms: dict[str, int] = {}
@@ -174,12 +165,8 @@ class ClusterWatch:
             log_event("topic_limits_unknown", "warning", {"topics": topics, "error": repr(error)})
             found, refused = {}, topics  # asked again, but not at once
         with self._changed:
-            now_ms = self._clock.monotonic_ms()
-            for topic, limit in found.items():
-                self._limits.heard(topic, limit, now_ms=now_ms)
-            self._limits.refused(refused, now_ms=now_ms)
-        for topic, limit in found.items():
-            self._on_limit(topic, limit)
+            self._answered(found, refused)
+        self._tell(found)
 
     def _describe(self, topics: list[str], timeout_s: float) -> tuple[dict[str, Limit], list[str]]:
         """(limits by topic, topics that the cluster will not describe). What failed for now is in neither."""

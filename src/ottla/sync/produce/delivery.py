@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import OttlaError, RetriableError
 from ottla.producer import DeliveryReport
+from ottla.producer.deliveries import Settled
 
 if TYPE_CHECKING:
     from ottla.sync.produce.reports import ReportService
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _PENDING: Final = None
 
 
-class Delivery:
+class Delivery(Settled):
     """One record on its way. Thread-safe; keep it only if you want to know.
 
     A failure that `result` did not raise is raised by the producer's next `flush` or `close`, unless it is marked as
@@ -76,14 +77,6 @@ class Delivery:
             self._wait(timeout_s)
         return self._error
 
-    def mark_handled(self) -> None:
-        """The failure is dealt with (the record was sent elsewhere, say): `flush` and `close` need not raise it.
-
-        A transaction that the record belongs to cannot be committed all the same.
-        """
-        if self._error is not None:
-            self._owner.tracker.was_raised(self)
-
     @property
     def report(self) -> DeliveryReport:
         """Where the record is. Only of a delivery that was acknowledged."""
@@ -91,7 +84,7 @@ class Delivery:
         if isinstance(message, DeliveryReport):
             return message
         if message is _PENDING or self._error is not None:
-            raise RetriableError(f"{self.topic}: not acknowledged{'' if self._error is None else f': {self._error}'}")
+            raise self._not_acknowledged()
         offset = message.offset()
         _, timestamp = message.timestamp()
         report = DeliveryReport(
@@ -111,13 +104,6 @@ class Delivery:
         callbacks.append(callback)
         if self._message is not _PENDING:
             self._owner.run_callbacks(self, callbacks)
-
-    def __repr__(self) -> str:
-        if not self.done():
-            return f"<Delivery to {self.topic}: pending>"
-        if self._error is not None:
-            return f"<Delivery to {self.topic}: failed: {self._error}>"
-        return f"<Delivery to {self.topic}-{self.report.partition}@{self.report.offset}>"
 
     def _wait(self, timeout_s: float | None) -> None:
         # The waiter is stored before the state is read again, and the report stores the state before it reads the

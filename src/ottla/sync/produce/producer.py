@@ -27,7 +27,6 @@ from ottla.errors import (
 from ottla.failures.expiry import Moment, Span
 from ottla.processes import forks, lookups
 from ottla.producer import (
-    TransactionStates,
     size_in_own_batch,
     unsettled,
 )
@@ -81,6 +80,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
 
     _kind = "producer"
     _left_behind = "threads and connections"
+    _errors_type = ErrorTranslator
     _errors: ErrorTranslator
     transactions: TransactionRunner | None
 
@@ -148,7 +148,6 @@ class Producer(ProducerCore[V_contra, K_contra]):
         super().__init__(bootstrap_servers, **options)
         choice = self.settings["partitioner"]
         self._warn_null_keys: str | None = choice if choice in _WARN_NULL_KEYS else None
-        self._errors = ErrorTranslator(self.settings, self.sizes.limits)
         config = {**self.settings.to_confluent(), **librdkafka_settings(choice, self.settings)}
         self.client = self._make_client(config)
         self.reports = ReportService(
@@ -186,13 +185,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
         )
         self._watch_topic = partial(self._watch.watch, partitions=self._out.places_itself)
         self._look_again = self._watch.look_again
-        transactional_id = self.settings.get("transactional.id")
         self.transactions = (
-            None
-            if transactional_id is None
-            else TransactionRunner(self, self.client, TransactionStates(transactional_id), self._errors)
+            None if self._states is None else TransactionRunner(self, self.client, self._states, self._errors)
         )
-        self._is_listened_to = False
         self.reports.tracker.on_settled = self.sent_watch.settled
         self._look_for_listeners()
         # Everything that the hot path of `send` leaves out, as one flag.
@@ -291,21 +286,29 @@ class Producer(ProducerCore[V_contra, K_contra]):
         span = None
         try:
             later = None
-            is_timed = deliver_after is not None or deliver_at is not None or schedule_id is not None
             if (
-                is_timed
+                self.message_ids
+                or message_id is not None
                 or expires_after is not None
                 or expires_at is not None
                 or priority is not None
-                or (message_id is not None or self.message_ids)
+                or deliver_after is not None
+                or deliver_at is not None
+                or schedule_id is not None
             ):
-                wishes = (priority, expires_after, expires_at, message_id, deliver_after, deliver_at, schedule_id)
-                topic, headers, later = self.with_wishes(topic, headers, *wishes)
+                topic, headers, later = self.with_wishes(
+                    topic,
+                    headers,
+                    priority,
+                    expires_after,
+                    expires_at,
+                    message_id,
+                    deliver_after,
+                    deliver_at,
+                    schedule_id,
+                )
             if self._is_listened_to:
-                if self.spans is not None:
-                    headers, span = self.spans.begin(topic, key, value, headers)
-                if self.sent_watch.wants_sample:
-                    on_delivery = self.sent_watch.timed(on_delivery)
+                headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery)
             key, value, headers, most = self.encode(topic, key, value, headers)
             if later is not None:
                 partition, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
@@ -355,9 +358,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 self.reports.serve_in_passing()
             return delivery
         except BaseException as error:
-            self._send_raised(topic, key, partition, error)
-            if span is not None:
-                span.not_delivered(error)
+            self._not_sent(topic, key, partition, error, span)
             raise
 
     def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
@@ -371,7 +372,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         try:
             return send_bulk(self, topic, records)
         except BaseException as error:
-            self._send_raised(topic, None, None, error)
+            self._not_sent(topic, None, None, error)
             raise
 
     def cancel(self, schedule_id: str) -> Bulk:
@@ -433,9 +434,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
         self._check_open()
         deadline = time.monotonic() + timeout_s
         if "test.mock.num.brokers" not in self.settings:
-            problem = first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
-            if problem is not None:
-                raise self._errors.unavailable(problem)
+            self._check_answered(
+                first_answering(parse_addresses(self._errors.servers), self.settings, timeout_s=timeout_s)
+            )
         try:
             metadata = metadata_of(self.client, deadline - time.monotonic())
         except KafkaException as error:
@@ -454,10 +455,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
         Needs `settings={"transactional.id": ...}`. An exception in the block aborts it. `FencedError` means that a
         newer instance with the same id took over.
         """
-        self._check_open()
-        if self.transactions is None:
-            raise self._errors.transactional_id_missing()
-        return Transaction(self.transactions, timeout_s=timeout_s)
+        return self._open_transaction(Transaction, timeout_s)
 
     def __enter__(self) -> Self:
         try:
@@ -526,10 +524,6 @@ class Producer(ProducerCore[V_contra, K_contra]):
     def _keep_house(self) -> None:
         self._out.keep_house()
         self._look_for_listeners()
-
-    def _look_for_listeners(self) -> None:
-        super()._look_for_listeners()
-        self._is_listened_to = self.spans is not None or self.sent_watch.wants_sample
 
     # -- what the background threads report -------------------------------------------------------------------------
 

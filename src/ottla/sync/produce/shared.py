@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ottla.errors import DeliveryError
-from ottla.producer.sharing import Shared, identity_of
+from ottla.producer.sharing import Shared, closing, identity_of
+from ottla.stepping import run
 from ottla.sync.produce.producer import Producer
 
 _shared: Shared[Producer[Any, Any]] = Shared()
@@ -40,11 +40,4 @@ def shared_producer(
 
 def close_shared_producers(timeout_s: float | None = None) -> None:
     """Flush and close them all. Raises the first `DeliveryError`, after all are closed."""
-    first: DeliveryError | None = None
-    for producer in _shared.take_all():
-        try:
-            producer.close(timeout_s)
-        except DeliveryError as error:
-            first = first or error
-    if first is not None:
-        raise first
+    run(closing(_shared.take_all(), timeout_s))

@@ -5,56 +5,39 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from ottla.errors import BrokerUnavailable, ConfigError, FencedError
+from ottla.errors import ConfigError, FencedError
 from ottla.producer import TransactionEvent, TransactionStates
-from ottla.producer.transaction_steps import Steps, TransactionSteps
+from ottla.producer.transaction_steps import OpenTransaction, TransactionCalls
 from ottla.records import Record
+from ottla.stepping import run
 from ottla.sync.produce.produce_errors import ErrorTranslator
 
 if TYPE_CHECKING:
     from ottla.sync.produce.producer import Producer
 
-T = TypeVar("T")
 
-
-class TransactionRunner:
+class TransactionRunner(TransactionCalls):
     """Makes the calls of a transactional producer, in the order that `TransactionSteps` says."""
 
     def __init__(
         self, producer: Producer[Any, Any], client: Any, states: TransactionStates, errors: ErrorTranslator
     ) -> None:
-        self.states = states
-        self.steps = TransactionSteps(_Calls(self, producer, client), states)
-        self.failures = self.steps.failures
+        super().__init__(_Calls(self, producer, client), states, errors)
         producer.reports.tracker.also_tell = self.failures.add
-        self._errors = errors
 
     def initialize(self, timeout_s: float) -> None:
         """Fence earlier producers with the same transactional.id, and have what they left open aborted. Once."""
-        self.run(self.steps.initialize(timeout_s))
+        run(self.steps.initialize(timeout_s))
+
+    run = staticmethod(run)
 
     def end(self, timeout_s: float = 10.0) -> None:
         """On close: leave nothing open for the transaction timeout to find."""
-        self.run(self.steps.end(timeout_s))
-
-    def run(self, steps: Steps[T]) -> T:
-        """Make one call after the other."""
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = call()
-                except BaseException as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        run(self.steps.end(timeout_s))
 
     def call(self, function: Callable[[float], Any], name: str, timeout_s: float) -> None:
         """Call the client, again while the coordinator says later, and move the state by what comes of it."""
@@ -66,20 +49,19 @@ class TransactionRunner:
                 return
             except KafkaException as error:
                 problem = error.args[0]
-                explained = self._errors.of_call(problem, what=f"transaction {self.states.transactional_id}, {name}")
-                if isinstance(explained, FencedError):
-                    self.steps.was_fenced()
-                elif problem.fatal():
+                explained = self._errors.of_call(problem, what=self.what(name))
+                is_fenced = isinstance(explained, FencedError)
+                if problem.fatal() and not is_fenced:
                     self.states.on(TransactionEvent.BROKE)
-                elif problem.txn_requires_abort():
+                elif problem.txn_requires_abort() and not is_fenced:
                     self.states.on(TransactionEvent.FAILED)
-                elif problem.retriable() and time.monotonic() < deadline:
+                elif problem.retriable() and not is_fenced and time.monotonic() < deadline:
                     time.sleep(min(0.05, max(0.0, deadline - time.monotonic())))
                     continue
-                elif isinstance(explained, BrokerUnavailable) or problem.retriable():
+                elif problem.retriable() and not is_fenced:
                     self.steps.timed_out()
                 else:
-                    self.steps.refused()
+                    self.refused_with(explained)
                 raise explained from error
 
 
@@ -124,12 +106,8 @@ class _Calls:
         self._producer.reports.tracker.take_failures()
 
 
-class Transaction:
+class Transaction(OpenTransaction):
     """One transaction: the block of `with producer.transaction()`."""
-
-    def __init__(self, runner: TransactionRunner, *, timeout_s: float) -> None:
-        self._runner = runner
-        self._timeout_s = timeout_s
 
     def send_offsets(self, offsets: Mapping[Any, int] | Iterable[Record[Any]], consumer: Any) -> None:
         """Commit consumed offsets with the transaction.
@@ -141,24 +119,24 @@ class Transaction:
 
         Raises `RetriableError` when a partition was given to another member since.
         """
-        self._runner.run(self._runner.steps.send_offsets(offsets, consumer, self._timeout_s))
+        run(self._steps.send_offsets(offsets, consumer, self._timeout_s))
 
     def commit(self) -> None:
         """Commit now. The block does it by itself; after its `BrokerUnavailable` this asks for the outcome again."""
-        self._runner.run(self._runner.steps.commit(self._timeout_s))
+        run(self._steps.commit(self._timeout_s))
 
     def abort(self) -> None:
         """Abort now. The block does it by itself when it ends with an exception."""
-        self._runner.run(self._runner.steps.abort(self._timeout_s))
+        run(self._steps.abort(self._timeout_s))
 
     def __enter__(self) -> Transaction:
-        self._runner.run(self._runner.steps.begin(self._timeout_s))
+        run(self._steps.begin(self._timeout_s))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._runner.run(self._runner.steps.leave(error, self._timeout_s))
+        run(self._steps.leave(error, self._timeout_s))
 
 
 def _group_metadata(group: Any) -> Any:

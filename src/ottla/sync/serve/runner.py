@@ -15,21 +15,20 @@ from typing import Any, Final
 
 from ottla.app.app import App
 from ottla.app.exactly_once import AnyInvoker, InTransactionOnLoop
-from ottla.app.hooks import StopHooks
 from ottla.app.options import Route
 from ottla.app.pending import ConfirmingOnLoop
-from ottla.app.serving import Serving, member_options
-from ottla.app.stop_signals import StopSignals, say_what_is_waited_for
+from ottla.app.serving import Serving
+from ottla.app.stop_signals import StopSignals
 from ottla.app.threaded import ThreadedMember
-from ottla.config.declared_topics import warn_of_other_partitions
+from ottla.config import Settings, TopicWait
 from ottla.consumer.model.run import Run, RunResult, Unconfirmed, broken_run
 from ottla.consumer.readiness.health import Health
 from ottla.failures.exceptions import ExceptionTable
+from ottla.stepping import run
 from ottla.sync.client.declared_topics import ensure_topics
 from ottla.sync.consume.dead_letters import DeadLetterSink, ProducerSink
 from ottla.sync.consume.engine import Engine
 from ottla.sync.serve.retry_topics import ensure_retry_topics
-from ottla.telemetry import log_event
 from ottla.wire_client.writable_topics import await_writable
 
 _CLEAN_UP_S: Final = 5.0
@@ -40,23 +39,18 @@ class AppRunner(Serving[ThreadedMember]):
     """Made by `App.run`. `dead_letters` is replaced by tests that need a sink which refuses, `member` by those that run
     handlers of records over columns."""
 
+    _sink_type = ProducerSink
+    _ensure_topics = staticmethod(ensure_topics)
+    _ensure_retry_topics = staticmethod(ensure_retry_topics)
+
     def __init__(
         self, app: App, *, dead_letters: DeadLetterSink | None = None, member: type[Any] | None = None
     ) -> None:
-        super().__init__(app, has_own_sink=dead_letters is not None)
-        self._dead_letters = dead_letters or ProducerSink(app.bootstrap_servers, app.producer_settings)
+        self._member = member
         self._loop = _LoopThread()
         # Not an Event: `set` in a signal handler, while the same thread is about to wait, would wait for itself.
         self._wake: SimpleQueue[None] = SimpleQueue()
-        self.engines = {
-            group: (member or _member_of(routes))(
-                member_options(app, group, routes),
-                execute=self._executors(routes),
-                dead_letters=self._dead_letters,
-                on_stop=lambda: self._wake.put(None),
-            )
-            for group, routes in app.routes_by_group().items()
-        }
+        super().__init__(app, dead_letters=dead_letters)
 
     def run(self, *, handle_signals: bool) -> None:
         """Start everything, wait for a reason to stop, stop everything. Raises what ended an engine."""
@@ -64,39 +58,19 @@ class AppRunner(Serving[ThreadedMember]):
             self._run()
 
     def _run(self) -> None:
-        started: list[ThreadedMember] = []
-        is_opened = False
-        stop_error: BaseException | None = None
         try:
-            for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
-                engine.reach(self._gives_up)
-            self._make_topics()
-            self._check_dead_letter_topics()
-            is_opened = True
-            for hook in self._app.start_hooks:
-                self._call(hook)
-            for engine in self.engines.values():
-                engine.start(self._gives_up)
-                started.append(engine)
-            log_event("app_started", "info", {"app": self._app.group, "groups": list(self.engines)})
-            self._wait_for_a_reason()
+            run(self._starting())
+            while self._goes_on():
+                # With a timeout: a wait without one does not let Python run signal handlers on every platform.
+                with contextlib.suppress(Empty):
+                    self._wake.get(timeout=0.5)
         finally:
-            say_what_is_waited_for(self.health(), group=self._app.group, drain_s=self._app.drain_s)
-            for engine in started:
-                engine.stop()
-            for engine in started:
-                engine.join()
-            try:
-                self._dead_letters.close(self._app.drain_s)
-            finally:
-                stop_error = self._call_stop_hooks() if is_opened else None
-            self._loop.close()
-            log_event("app_stopped", "info", {"app": self._app.group})
-        self._raise_what_ended(started, stop_error)
+            stop_error = run(self._stopping())
+        self._raise_what_ended(stop_error)
 
     def stop(self) -> None:
         self._is_stop_asked = True
-        self._wake.put(None)
+        self._wake_up()
 
     def health(self) -> Health:
         return self._all_health()
@@ -109,30 +83,22 @@ class AppRunner(Serving[ThreadedMember]):
 
     # Parts
 
-    def _make_topics(self) -> None:
-        declared = self._app.declared_topics()
-        if declared:
-            settings = next(iter(self.engines.values())).settings
-            warn_of_other_partitions(declared, ensure_topics(settings, declared))
-        for engine, lines in self._retry_lines():
-            ensure_retry_topics(
-                engine.settings,
-                lines,
-                wait=engine.topics_awaited(lines),
-                asking=engine.asking,
-                should_give_up=self._gives_up,
-            )
+    def _member_of(self, routes: Sequence[Route]) -> type[Any]:
+        """A group with handlers of columns fetches columns."""
+        if self._member is not None or not any(route.is_columnar for route in routes):
+            return self._member or Engine
+        # By name: only who has handlers of columns needs pyarrow.
+        columns: type[Any] = importlib.import_module("ottla.columnar.serving.engine").ColumnEngine
+        return columns
 
-    def _check_dead_letter_topics(self) -> None:
-        checked = self._letters_to_check()
-        if checked is not None:
-            await_writable(*checked, should_give_up=self._gives_up)
+    def _wake_up(self) -> None:
+        self._wake.put(None)
 
-    def _wait_for_a_reason(self) -> None:
-        # With a timeout: a wait without one does not let Python run signal handlers on every platform.
-        while not self._is_stop_asked and all(engine.is_running for engine in self.engines.values()):
-            with contextlib.suppress(Empty):
-                self._wake.get(timeout=0.5)
+    def _await_writable(self, settings: Settings, topics: TopicWait) -> None:
+        await_writable(settings, topics, should_give_up=self._gives_up)
+
+    def _release(self) -> None:
+        self._loop.close()
 
     def _executor(self, invoker: AnyInvoker) -> Callable[[Run], RunResult | Unconfirmed]:
         if not invoker.binding.is_async:
@@ -145,28 +111,10 @@ class AppRunner(Serving[ThreadedMember]):
 
         return deliver
 
-    def _call_stop_hooks(self) -> BaseException | None:
-        hooks = StopHooks(self._app.group)
-        for hook in self._app.stop_hooks:
-            try:
-                self._call(hook)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:
-                hooks.failed(hook, error)
-        return hooks.error
-
     def _call(self, hook: Callable[[], Any]) -> None:
         result = hook()
         if inspect.iscoroutine(result):
             self._loop.run(result)
-
-
-def _member_of(routes: Sequence[Route]) -> type[Any]:
-    """What a group's member is made of: a group with handlers of columns fetches columns."""
-    if not any(route.is_columnar for route in routes):
-        return Engine
-    # By name: only who has handlers of columns needs pyarrow.
-    columns: type[Any] = importlib.import_module("ottla.columnar.serving.engine").ColumnEngine
-    return columns
 
 
 class _LoopThread:

@@ -1,0 +1,26 @@
+"""What the shells' writers of dead letters share: the producer that they have of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ottla.config import dead_letter_arguments
+from ottla.failures.letter_settings import letter_settings
+
+P = TypeVar("P")
+
+
+class LetterProducer:
+    """How the producer of dead letters is made, with the first of them: most services never need it."""
+
+    def __init__(self, bootstrap_servers: Any, settings: Mapping[str, Any]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._arguments = dead_letter_arguments(letter_settings(settings))
+        self._producer: Any = None
+
+    def _made(self, make: Callable[..., P]) -> P:
+        producer: Any = make(self._bootstrap_servers, profile="low_latency", **self._arguments)
+        producer.sizes.leave_to_broker()
+        made: P = producer
+        return made
