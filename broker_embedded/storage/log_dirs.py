@@ -162,9 +162,15 @@ class LogDirs:
         return [self._view(path) for path in self._dirs]
 
     def _view(self, path: str) -> LogDirView:
-        if path in self.offline:
-            return LogDirView(path=path, total_bytes=-1, usable_bytes=-1, logs=(), offline_reason=self.offline[path])
-        usage = self._fs.usage(path)
+        reason = self.offline.get(path)
+        if reason is None:
+            try:
+                usage = self._fs.usage(path)
+            except OSError as error:  # its disk failed, and nobody had noticed
+                self.refused(path, error)
+                reason = self.offline.get(path, f"{path}: {error.strerror or error}")
+        if reason is not None:
+            return LogDirView(path=path, total_bytes=-1, usable_bytes=-1, logs=(), offline_reason=reason)
         return LogDirView(
             path=path,
             total_bytes=usage.total,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -136,6 +137,10 @@ def test_the_account_of_a_whole_run_balances(start, tmp_path):
     assert "\x1b" not in text, "plain lines where the output is not a terminal"
     account = {" ".join(line.split()) for line in run.lines}
     assert "lost 0 ok" in account
+    (disks,) = [line for line in account if line.startswith("disks after broker 4 joined 0.00 to 1.33 → ")]
+    assert disks.endswith("× the mean ok")
+    plan = json.loads((out / "fourth-broker.json").read_bytes())
+    assert all(4 in each["replicas"] for each in plan["partitions"] if each["replicas"] != each["ottla"]["from"])
     assert "A dead letter (malformed)" in account
     assert "A dead letter (invalid)" in account
     assert_one_trace_goes_through_all_processes(run.lines)

@@ -17,7 +17,6 @@ from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, o
 from ottla.cli.operations.plan.make import parse_ids
 from ottla.cli.operations.plan.showing import move_items, plan_fields, summary_line
 from ottla.cli.shared.amounts import bytes_of, moment
-from ottla.cli.shared.consent import Consent
 from ottla.console.cluster_pages import matcher
 from ottla.console.desk import Desk, Shown, state_of
 from ottla.console.jobs import Job, Stopped
@@ -156,7 +155,7 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
                 raise Stopped
 
         with desk.command():
-            wanted = moves_of_file(desk.admin, path, options, is_new_run=Consent(is_dry_run=False, yes=True))
+            wanted = moves_of_file(desk.admin, path, options, is_run=True)
             if not wanted:
                 return
             with opened(path, desk.admin, wanted) as book:

@@ -341,6 +341,20 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
     ),
+    "Placement": (
+        _row(
+            "plan_due",
+            "warning",
+            "`ottla plan watch` wrote a plan: a disk will be full, or brokers are skewed.",
+            "reasons file moves bytes",
+        ),
+        _row("plan_does_not_help", "warning", "A plan is due, and no move of replicas would help.", "reasons notes"),
+        _row("plan_waits", "info", "A plan is due while other moves are under way.", "file reason"),
+        _row("plan_run_begins", "info", "A plan is carried out, or gone on with.", "file"),
+        _row("plan_run_pauses", "info", "The hours are over. What is under way goes on by itself.", "file"),
+        _row("plan_run_ended", "info warning", "A plan was carried out.", "file not_done throttles_left"),
+        _row("plan_watch_failed", "warning", "The cluster could not be looked at; the next look tries.", "error"),
+    ),
     "Schedules": (
         _row("scheduler_started", "info", "A scheduler joins those of its schedule.", "schedule"),
         _row("scheduler_failed", "error", "A scheduler beside an app ended; it begins again.", "schedule error"),

@@ -314,6 +314,16 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_no_other(store: Store
     assert offsets(store.second) == [0, 1]
 
 
+def test_a_directory_that_failed_unnoticed_is_described_as_offline(store: Store) -> None:
+    append(store.first, b"a")
+    gone = parent_of(store.first)
+    store.fs.add(DiskFault(DiskFaultKind.OFFLINE, gone))
+    views = {view.path: view for view in store.manager.describe_dirs()}
+    assert "Input/output error" in str(views[gone].offline_reason)
+    assert [view.offline_reason for path, view in views.items() if path != gone] == [None]
+    assert list(store.manager.offline_dirs) == [gone]
+
+
 def test_a_new_partition_passes_a_directory_over_whose_disk_fails(store: Store) -> None:
     for number in (2, 3, 4):
         store.manager.get_or_create("t", number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
 from ottla.admin.facts import ClusterFacts, PartitionFact
 from ottla.admin.placement.model import Model
@@ -15,6 +16,9 @@ from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import DiskMove, Move
 from ottla.admin.placement.schedule import Pace, Rooms, in_order
 from ottla.records import TopicPartition
+
+_FULL: Final = 1 << 20
+"""A disk with fewer bytes left is full: a segment needs more."""
 
 
 class State(Enum):
@@ -126,6 +130,7 @@ class _Looking:
         self.waits: dict[TopicPartition, str] = {}
         self.held: dict[tuple[TopicPartition, int], tuple[str, int]] = {}
         self.copies: dict[tuple[TopicPartition, int], tuple[str, int]] = {}
+        self.dirs = {broker.id: broker.log_dirs or () for broker in facts.brokers}
         for broker in facts.brokers:
             for log_dir in broker.log_dirs or ():
                 for replica in log_dir.replicas:
@@ -155,18 +160,22 @@ class _Looking:
             settled = key in self.run.settled
             return Status(move=move, state=State.CHANGED if settled else State.WAITING, copied=copied, why=why)
         if key in self.run.given_up:
-            return Status(move=move, state=State.GIVEN_UP, why="its target did not come back")
+            return Status(move=move, state=State.GIVEN_UP, why="it stood still for too long")
         return Status(move=move, state=State.WAITING, why=self._away(move))
 
     def _arrived(self, move: Move, now: PartitionFact) -> Status:
         done = Status(move=move, state=State.DONE, copied=move.copied)
         if any(self._goes_between(move, each) for each in self.wanted_dirs(move)):
             return replace(done, state=State.BETWEEN_DISKS)
-        if (move.topic, move.partition) in self.run.given_up:
-            return done
+        is_given_up = (move.topic, move.partition) in self.run.given_up
         for each in self.wanted_dirs(move):
             if self._path(move, each.broker) != each.target and each.broker in self.live:
-                return replace(done, state=State.WAITING)
+                why = self._failed_dir(each)
+                if is_given_up:
+                    return replace(done, state=State.GIVEN_UP, why=why or "is not in the log directory of the plan")
+                return replace(done, state=State.WAITING, why=why)
+        if is_given_up:
+            return done
         if self._wants_election(move, now):
             return replace(done, state=State.ELECTING)
         return done
@@ -215,6 +224,12 @@ class _Looking:
         now = self.facts.by_partition.get(move.place)
         return now is not None and move.place not in self.moving and now.replicas == move.new
 
+    def _failed_dir(self, each: DiskMove) -> str:
+        failed = (log_dir for log_dir in self.dirs.get(each.broker, ()) if log_dir.error is not None)
+        if any(log_dir.path == each.target for log_dir in failed):
+            return f"stands still: log directory {each.target} of broker {each.broker} failed"
+        return ""
+
     def _goes_between(self, move: Move, each: DiskMove) -> bool:
         return (move.place, each.broker) in self.copies
 
@@ -238,7 +253,22 @@ class _Looking:
         now = self.facts.by_partition.get(move.place)
         if now is not None and now.leader is None:
             return "has no leader to be copied from"
-        return self._away(move)
+        return self._away(move) or self._has_no_disk(move)
+
+    def _has_no_disk(self, move: Move) -> str:
+        """Of a target that is up: its log directory failed, or has no byte left."""
+        for broker in move.adding:
+            dirs = {log_dir.path: log_dir for log_dir in self.dirs.get(broker, ())}
+            path = self._path(move, broker)
+            failed = next((each.path for each in dirs.values() if each.error is not None), None)
+            if path is None and failed is not None:
+                return f"stands still: log directory {failed} of broker {broker} failed"
+            left = min(move.bytes - self._size(move, broker), _FULL)
+            chosen = dirs.values() if path is None else [dirs[path]]
+            usable = [each.usable_bytes for each in chosen if each.usable_bytes is not None]
+            if usable and max(usable) < left:
+                return f"stands still: the disk{f' of {path}' if path else ''} of broker {broker} is full"
+        return ""
 
 
 def reachable_only(facts: ClusterFacts) -> ClusterFacts:

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _LOOKS = 4
 """How often a partition must be seen with replicas of neither before nor after, until it is believed."""
+_STILL_S = 60.0
+"""From when on a move that gains no byte says so."""
 _PARTS = frozenset({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
 
 
@@ -101,6 +103,8 @@ class Executor:
         self._elected: dict[TopicPartition, int] = {}
         self._strange: dict[tuple[str, int], int] = {}
         self._samples: list[tuple[float, int]] = []
+        self._gained: dict[tuple[str, int], tuple[int, float]] = {}
+        self._given_up_for: dict[TopicPartition, str] = {}
 
     # The whole
 
@@ -162,12 +166,25 @@ class Executor:
             begins_nothing=begins_nothing,
         )
         decision = decide(run, facts)
+        decision = replace(decision, statuses=tuple(self._with_reason(status) for status in decision.statuses))
         self._watch(decision.statuses)
         return decision
 
+    def _with_reason(self, status: Status) -> Status:
+        """A move that copies nothing for long says so; it is not given up for it."""
+        key, now = self._key(status), self._now()
+        copied, since = self._gained.get(key, (-1, now))
+        if status.state is not State.MOVING or copied != status.copied:
+            self._gained[key] = status.copied, now
+        elif not status.why and now - since > _STILL_S:
+            return replace(status, why=f"has copied nothing for {now - since:,.0f} s: is its throttle too low?")
+        return status
+
     def _act(self, decision: Decision) -> None:
         if decision.cancel:
-            self._book.write(journal.CANCEL, moves=_places(move.place for move in decision.cancel))
+            ended = {move.place for move in decision.cancel}
+            self._given_up_for |= {each.move.place: each.why for each in decision.statuses if each.move.place in ended}
+            self._book.write(journal.CANCEL, moves=_places(ended))
             refused = self._carry(asks.cancel([move.place for move in decision.cancel]))
             self._refused |= {place: str(error) for place, error in refused.items()}
         self._put_in_order(decision)
@@ -215,6 +232,7 @@ class Executor:
     def _watch(self, statuses: Iterable[Status]) -> None:
         """Since when each move stands still for a reason that may never end."""
         now = self._now()
+        is_waiting = not any(status.state in (State.MOVING, State.BETWEEN_DISKS) for status in statuses)
         for status in statuses:
             key = self._key(status)
             if status.why.startswith("its replicas are"):
@@ -222,7 +240,9 @@ class Executor:
             else:
                 self._strange.pop(key, None)
             hangs = status.state in (State.MOVING, State.WAITING, State.FOREIGN)
-            if hangs and (status.state is State.FOREIGN or "broker" in status.why or "leader" in status.why):
+            has_no_room = is_waiting and "room" in status.why  # while something moves, it may make room
+            is_stuck = status.state is State.FOREIGN or "broker" in status.why or "leader" in status.why
+            if hangs and (is_stuck or has_no_room):
                 since = self._still.setdefault(key, now)
                 if status.state is not State.MOVING and now - since > self._options.patience_s:
                     self._refused.setdefault(status.move.place, status.why or status.state.value)
@@ -300,7 +320,8 @@ class Executor:
         left = self._restore()
         if not left:
             self._book.write(journal.DONE)
-        told = tuple(replace(status, why=self._refused.get(status.move.place, status.why)) for status in statuses)
+        why = {**self._given_up_for, **self._refused}
+        told = tuple(replace(status, why=why.get(status.move.place, status.why)) for status in statuses)
         refused = tuple(f"{place}: {why}" for place, why in sorted(self._refused.items()))
         return Outcome(statuses=told, throttles_left=left, refused=refused)
 

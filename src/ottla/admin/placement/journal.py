@@ -41,7 +41,7 @@ class Journal:
 
     def __enter__(self) -> Journal:
         try:
-            self._file = self.path.open("ab")
+            self._file = self.path.open("ab", buffering=0)  # closing it must write nothing
         except OSError as error:
             raise InputError(f"{self.path}: {error.strerror or error}") from None
         try:
@@ -65,9 +65,16 @@ class Journal:
     def write(self, step: str, **content: Any) -> None:
         """Write a line, and return when it is on disk."""
         line = {"step": step, **content}
-        self._file.write(json.dumps(line).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: {error.strerror or error}: nothing more is begun, what is under way goes on;"
+                " the same command goes on when the file can be written"
+            ) from None
         self.lines.append(line)
 
     def last(self, *steps: str) -> Line | None:

@@ -10,6 +10,7 @@
 | `read_back`, `account` | reads every topic back and checks that nothing is missing |
 | `traces` | flights that are followed through all processes, as trees of spans |
 | `failure` | the broker that is killed half way, and comes back |
+| `joining` | the fourth broker, to which replicas are moved by bytes while all of it runs |
 | `children`, `display` | child processes; what a person sees |
 """
 

@@ -13,16 +13,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
-from ottla.cli.demo.account import Expected, settle
+from ottla.cli.demo.account import Expected, Line, settle
 from ottla.cli.demo.children import Child, ChildFailed
 from ottla.cli.demo.data import read_flights, read_weather
 from ottla.cli.demo.display import Display, Stage
 from ottla.cli.demo.failure import LeaderFailure
+from ottla.cli.demo.joining import FourthBroker
 from ottla.cli.demo.model import (
     DEAD_LETTER_TOPIC,
     DELAYS_TOPIC,
@@ -102,13 +104,15 @@ class _Job:
         self._producer = Stage(name="producer", unit="flights")
         self._handler = Stage(name="handler service", unit="flights")
         self._failure = Stage(name="broker failure", unit="")
+        self._joining = Stage(name="fourth broker", unit="")
         self._dead = Stage(name="dead letters", unit="records")
         self._spark = Stage(name="spark pipeline", unit="flights")
         self._account = Stage(name="account", unit="")
-        failure = [self._failure] if brokers >= _REPLICAS else []
+        failure = [self._failure, self._joining] if brokers >= _REPLICAS else []
         self._stages = [self._cluster, self._producer, self._handler, self._dead, self._spark, *failure, self._account]
         self._pipeline_news = ""
         self._traces = Traces()
+        self._more_lines: list[Line] = []
 
     def run(self, flights: int) -> int:
         started_s = time.monotonic()
@@ -127,7 +131,7 @@ class _Job:
             producing = _Producing(self._bootstrap, replayed, self._producer, following)
             stack.callback(producing.stop)
             producing.start()
-            self._watch(display, producing, handler, pipeline, self._planned_failure())
+            self._watch(display, producing, handler, pipeline, self._planned_failure(), self._planned_joining())
             self._account.start()
             display.refresh()
             found = read_everything(self._bootstrap, self._out / "mean_delay.parquet")
@@ -135,6 +139,7 @@ class _Job:
             self._account.finish()
             self._finish_processes(handler, pipeline)
         account = settle(expected, found)
+        account = replace(account, lines=(*account.lines, *self._more_lines))
         rows = first_rows(self._out / "mean_delay.parquet", 5)
         trees = trace_trees(self._traces.spans)
         print_report(self._console, account=account, stages=self._stages, samples=samples, rows=rows, trees=trees)
@@ -202,6 +207,12 @@ class _Job:
             return None
         return LeaderFailure(self._control, topic=FLIGHTS_TOPIC, stage=self._failure)
 
+    def _planned_joining(self) -> FourthBroker | None:
+        """When the one that died is back, a further one joins."""
+        if not self._is_replicated:
+            return None
+        return FourthBroker(self._bootstrap, self._control, folder=self._out, stage=self._joining)
+
     def _start_pipeline(self, stack: ExitStack) -> Child:
         def on_line(line: str) -> None:
             try:
@@ -254,6 +265,7 @@ class _Job:
         handler: Child,
         pipeline: Child,
         failure: LeaderFailure | None,
+        joining: FourthBroker | None,
     ) -> None:
         """Until everything that was produced is handled and in the pipeline's result."""
         is_gone = is_finish_told = False
@@ -266,6 +278,8 @@ class _Job:
                 is_gone = True
             if failure is not None and not failure.is_begun and producing.is_half_done:
                 failure.start()
+            if joining is not None and not joining.is_begun and self._failure.ended_s is not None:
+                joining.start()
             if producing.is_done and not is_finish_told:
                 pipeline.tell("finish")
                 is_finish_told = True
@@ -275,6 +289,8 @@ class _Job:
         self._spark.finish()
         if failure is not None:
             failure.finish()
+        if joining is not None:
+            self._more_lines = [line for line in [joining.finish()] if line is not None]
         while self._handler.ended_s is None:
             handler.check()
             self._measure_handler(producing)

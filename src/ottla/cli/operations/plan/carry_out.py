@@ -1,4 +1,4 @@
-"""`ottla plan run`, `status` and `cancel`: a plan carried out, and seen through."""
+"""`ottla plan run`, `status`, `throttle` and `cancel`: a plan carried out, and seen through."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.operations.notes import wait
 from ottla.cli.operations.outcome import fail
-from ottla.cli.shared.amounts import bytes_of, bytes_text
+from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.output import Column, Output, is_terminal, prints, say, warn
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ottla.admin import Admin
     from ottla.admin.placement.executor import Outcome, Progress, RunOptions
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from ottla.config import Settings
 
 _FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+_SAMPLE = click.option(
+    "--sample",
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="With a throttle: how long to measure what is written, which must stay below it; 0s does not.",
+)
 _POLL = click.option(
     "--poll",
     "poll_s",
@@ -64,6 +72,7 @@ _EVERY_S = 10.0
     help="How full a disk may become; a move waits for room.",
 )
 @click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own.")
+@_SAMPLE
 @_POLL
 @click.option(
     "--give-up-after",
@@ -85,6 +94,7 @@ def run(
     batch_bytes: str,
     max_fill: float,
     dirs_are_disks: bool,
+    sample: str,
     poll_s: float,
     patience_s: float,
     kafka: Settings,
@@ -99,7 +109,7 @@ def run(
     Examples:
       ottla plan run rebalance.json --throttle 50MB --yes
     """
-    from ottla.admin.placement.executor import Executor, RunOptions
+    from ottla.admin.placement.executor import RunOptions
     from ottla.admin.placement.schedule import Pace
 
     if throttle is not None and no_throttle:
@@ -113,18 +123,85 @@ def run(
         dirs_are_disks=dirs_are_disks,
     )
     with open_admin(kafka) as admin:
-        moves = moves_of_file(admin, file, options, is_new_run=consent)
-        if not moves:
-            say("nothing has to move")
+        outcome = carry_out(
+            admin,
+            file,
+            options,
+            may_be_unthrottled=no_throttle,
+            sample_s=milliseconds(sample) / 1000 if options.throttle is not None else 0.0,
+            agree=consent.agree,
+        )
+    if outcome is not None:
+        _end(outcome)
+
+
+def carry_out(
+    admin: Admin,
+    file: Path,
+    options: RunOptions,
+    *,
+    may_be_unthrottled: bool,
+    sample_s: float,
+    agree: Callable[[str], bool],
+    report: Callable[[Progress], None] | None = None,
+) -> Outcome | None:
+    """Begin a plan that is in a file, or go on with it. None where nothing moves, or nobody agreed."""
+    from ottla.admin.placement.executor import Executor
+
+    moves = moves_of_file(admin, file, options, is_run=True, sample_s=sample_s)
+    if not moves:
+        say("nothing has to move")
+        return None
+    copied = sum(move.copied for move in moves)
+    check_throttle(options, moves, said=may_be_unthrottled or options.throttle is not None)
+    if not agree(f"Move {bytes_text(copied)} in {len(moves):,} partitions?"):
+        return None
+    with opened(file, admin, moves) as book, _interruptible(file):
+        return Executor(admin.carry_out, moves, book, options, report=report or _Telling()).run()
+
+
+@click.command()
+@_FILE
+@click.argument("rate", metavar="SIZE")
+@_SAMPLE
+@reaches_a_cluster
+@changes
+def throttle(file: Path, rate: str, sample: str, kafka: Settings, consent: Consent) -> None:
+    """Change the throttle of a plan that is under way to SIZE bytes per second, also while `ottla plan run` runs.
+
+    What was set before the run comes back when it ends, as if nothing had been changed meanwhile.
+
+    \b
+    Examples:
+      ottla plan throttle rebalance.json 100MB --yes
+    """
+    from ottla.admin.placement import asks, journal
+    from ottla.admin.placement.executor import RunOptions
+    from ottla.admin.placement.throttling import RATES, check_rate, from_journal
+
+    wanted = bytes_of("SIZE", rate)
+    line = next(
+        (
+            each
+            for each in reversed(journal.read_journal(_journal(file)))
+            if each["step"] in (journal.THROTTLE, journal.RESTORED)
+        ),
+        None,
+    )
+    if line is None or line["step"] == journal.RESTORED:
+        raise InputError(f"{file}: found no throttle of it: ottla plan run {file} --throttle {rate} sets one")
+    settings = [replace(each, new=str(wanted)) for each in from_journal(line) if each.name in RATES]
+    with open_admin(kafka) as admin:
+        check_rate(wanted, moves_of_file(admin, file, RunOptions(), is_run=False, sample_s=milliseconds(sample) / 1000))
+        brokers = sorted({int(each.resource) for each in settings})
+        if not consent.agree(f"Copy with {bytes_text(wanted)}/s into and out of {len(brokers)} brokers?"):
             return
-        copied = sum(move.copied for move in moves)
-        check_throttle(options, moves, said=no_throttle or throttle is not None)
-        if not consent.agree(f"Move {bytes_text(copied)} in {len(moves):,} partitions?"):
-            return
-        with opened(file, admin, moves) as book, _interruptible(file):
-            executor = Executor(admin.carry_out, moves, book, options, report=_Telling())
-            outcome = executor.run()
-    _end(outcome)
+        failed = admin.carry_out(asks.set_all(settings, back=False))
+    for what, error in failed.items():
+        warn(f"not changed: {what}: {error}")
+    if failed:
+        fail()
+    say(f"brokers {', '.join(map(str, brokers))} copy with at most {bytes_text(wanted)}/s")
 
 
 @click.command()
@@ -144,7 +221,7 @@ def status(file: Path, kafka: Settings, out: Output) -> None:
     from ottla.admin.placement.journal import read_journal, submitted
 
     with open_admin(kafka) as admin:
-        moves = moves_of_file(admin, file, RunOptions(), is_new_run=None)
+        moves = moves_of_file(admin, file, RunOptions(), is_run=False)
         lines = read_journal(_journal(file))
         facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
     decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
@@ -195,7 +272,7 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
     with open_admin(kafka) as admin:
         if not _journal(file).exists():
             raise InputError(f"{_journal(file)}: found no journal, so nothing of {file} is under way")
-        moves = moves_of_file(admin, file, options, is_new_run=None)
+        moves = moves_of_file(admin, file, options, is_run=False)
         if not consent.agree(f"Cancel what is under way of {file}{', and move the rest back' if revert else ''}?"):
             return
         with opened(file, admin, moves) as book:
@@ -218,7 +295,9 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
             _end(Executor(admin.carry_out, back, book, options, report=_Telling()).run())
 
 
-def moves_of_file(admin: Admin, file: Path, options: RunOptions, *, is_new_run: Consent | None) -> tuple[Move, ...]:
+def moves_of_file(
+    admin: Admin, file: Path, options: RunOptions, *, is_run: bool, sample_s: float = 0.0
+) -> tuple[Move, ...]:
     """The moves of the file: those of a run that has begun, or what it changes now if nothing speaks against it."""
     from ottla.admin import Part
     from ottla.admin.facts_file import read_bounded
@@ -227,17 +306,24 @@ def moves_of_file(admin: Admin, file: Path, options: RunOptions, *, is_new_run: 
     from ottla.admin.placement.modelling import model_of
     from ottla.admin.placement.plan_file import load_plan, moves_between, moves_of
     from ottla.admin.placement.state import Goals
+    from ottla.admin.rates import rates_between
 
     wanted = load_plan(read_bounded(file), source=str(file))
-    facts = reachable_only(admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES}))
+    parts = {Part.TOPICS, Part.LOG_DIRS, Part.MOVES, *([Part.OFFSETS] if sample_s else [])}
+    facts = reachable_only(admin.facts(parts))
     if wanted.cluster_id and wanted.cluster_id != facts.cluster_id:
         raise InputError(f"{file}: found a plan for the cluster {wanted.cluster_id}, wanted one for {facts.cluster_id}")
-    model: Model = model_of(facts, max_fill=options.max_fill, dirs_are_disks=options.dirs_are_disks)
-    if _has_begun(file, is_run=is_new_run is not None):
-        before = load_plan(read_bounded(_rollback(file)), source=str(_rollback(file)))
-        return moves_between(wanted, before, model)
+    rates = None
+    if sample_s:
+        wait(sample_s, "measuring write rates")
+        before, facts = facts, reachable_only(admin.facts(parts))
+        rates = rates_between(before, facts)
+    model: Model = model_of(facts, rates=rates, max_fill=options.max_fill, dirs_are_disks=options.dirs_are_disks)
+    if _has_begun(file, is_run=is_run):
+        before_run = load_plan(read_bounded(_rollback(file)), source=str(_rollback(file)))
+        return moves_between(wanted, before_run, model)
     moves = moves_of(wanted, model)
-    if is_new_run is not None:
+    if is_run:
         judged = judge(wanted, model, goals=Goals(max_fill=options.max_fill, pace=options.pace))
         for warning in judged.warnings:
             warn(f"warning: {warning}")

@@ -1,0 +1,116 @@
+"""The demo's fourth broker: it joins empty, the doctor says so, and replicas are moved to it by bytes, under load.
+
+It runs in a thread of its own, as the failure does. What it did is one line of the account: how even the disks became.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.admin import Admin, ClusterFacts, Part
+from ottla.admin.doctor import Evidence, Limits, examine
+from ottla.admin.facts_file import write_whole
+from ottla.admin.placement.executor import Executor, RunOptions
+from ottla.admin.placement.journal import Journal
+from ottla.admin.placement.judge import plan_of
+from ottla.admin.placement.model import Model
+from ottla.admin.placement.modelling import model_of
+from ottla.admin.placement.plan_file import dump_plan, dump_rollback
+from ottla.admin.placement.planners import add_brokers
+from ottla.admin.placement.state import Goals
+from ottla.cli.demo.account import Line
+from ottla.cli.demo.display import Stage
+from ottla.cli.embedded.control_client import call
+from ottla.cli.shared.amounts import bytes_text
+from ottla.testing.waiting import wait_until
+
+_PARTS = (Part.TOPICS, Part.LOG_DIRS, Part.MOVES)
+_WAIT_S = 60.0
+_FILL = 1.0
+"""The demo's data is small beside any disk, and the disk of a laptop may be fuller than a broker's should be."""
+
+
+class FourthBroker:
+    """Adds a broker, plans by bytes what goes to it, carries the plan out, and looks at the disks before and after."""
+
+    def __init__(self, bootstrap_servers: str, control: str, *, folder: Path, stage: Stage) -> None:
+        self._bootstrap = bootstrap_servers
+        self._control = control
+        self._folder = folder
+        self._stage = stage
+        self._thread = threading.Thread(target=self._run, name="demo-fourth-broker", daemon=True)
+        self._error: BaseException | None = None
+        self.line: Line | None = None
+
+    def start(self) -> None:
+        """Begin; once."""
+        self._stage.start()
+        self._thread.start()
+
+    @property
+    def is_begun(self) -> bool:
+        return self._stage.started_s is not None
+
+    def finish(self, timeout_s: float = 180.0) -> Line | None:
+        """Wait for the end of it, and raise what went wrong. None where it never began."""
+        if self.is_begun:
+            self._thread.join(timeout_s)
+        if self._error is not None:
+            raise self._error
+        return self.line
+
+    def _run(self) -> None:
+        try:
+            with Admin(self._bootstrap, timeout_s=30) as admin:
+                self._join_and_move(admin)
+        except Exception as error:
+            self._error = error
+        self._stage.finish()
+
+    def _join_and_move(self, admin: Admin) -> None:
+        joined: int = call(self._control, "POST", "/brokers")["broker"]
+        wait_until(lambda: _is_ready(admin.facts(_PARTS), joined), _WAIT_S, what=f"the directories of broker {joined}")
+        facts = admin.facts(_PARTS)
+        said = _is_said_empty(facts, joined)
+        self._stage.note = f"broker {joined} joins empty, the doctor says so (BAL02)"
+        plan = add_brokers(_model(facts, may_move=lambda topic: not topic.startswith("__")), [joined], goals=_GOALS)
+        file = self._folder / "fourth-broker.json"
+        write_whole(file, dump_plan(plan))
+        write_whole(file.with_name(f"{file.name}.rollback.json"), dump_rollback(plan.moves))
+        options = RunOptions(poll_s=0.2, patience_s=_WAIT_S, max_fill=_FILL)
+        with Journal(file.with_name(f"{file.name}.journal")) as book:
+            outcome = Executor(admin.carry_out, plan.moves, book, options).run()
+        after = admin.facts(_PARTS)
+        self._stage.note += f"; {bytes_text(plan.bytes_copied)} go there in {len(plan.moves):,} moves"
+        self.line = Line(
+            what=f"disks after broker {joined} joined",
+            found=f"{_levels(facts)} → {_levels(after)} × the mean",
+            holds=said and outcome.is_complete and bool(plan.moves) and not _is_said_empty(after, joined),
+        )
+
+
+_GOALS = Goals(max_fill=_FILL)
+
+
+def _model(facts: ClusterFacts, *, may_move: Callable[[str], bool] = lambda topic: True) -> Model:
+    return model_of(facts, max_fill=_FILL, may_move=may_move)
+
+
+def _is_ready(facts: ClusterFacts, broker: int) -> bool:
+    """Whether the broker can receive, and all others have told of their directories."""
+    is_there = any(each.id == broker and not each.is_fenced and each.log_dirs for each in facts.brokers)
+    return is_there and all(each.log_dirs is not None for each in facts.brokers)
+
+
+def _is_said_empty(facts: ClusterFacts, broker: int) -> bool:
+    """Whether the doctor finds the broker empty. The demo's few megabytes count, too."""
+    report = examine(Evidence(facts=facts, limits=Limits(least_bytes=1)), only=["BAL02"])
+    return any(found.subject == f"broker {broker}" for found in report.findings)
+
+
+def _levels(facts: ClusterFacts) -> str:
+    """`0.00 to 1.33`: the emptiest and the fullest broker."""
+    levels = [load.level or 0.0 for load in plan_of((), _model(facts), goals=_GOALS).before]
+    return f"{min(levels):.2f} to {max(levels):.2f}"

@@ -1,0 +1,335 @@
+"""`ottla plan watch`: looks at the disks, plans before one is full, and carries plans out only where it was told to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.outcome import fail
+from ottla.cli.operations.plan.carry_out import carry_out
+from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds, moment
+from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.consent import refuse_if_read_only
+from ottla.cli.shared.output import Column, Output, prints
+from ottla.errors import InputError, RetriableError
+
+if TYPE_CHECKING:
+    from ottla.admin import Admin, ClusterFacts
+    from ottla.admin.placement.executor import Progress, RunOptions
+    from ottla.admin.placement.model import Model
+    from ottla.admin.placement.watching import Hours, Outlook, Watch
+    from ottla.config import Settings
+
+_AGAIN_S = 3600.0
+"""A plan that is due and was written is not written again before."""
+_SCHEMA = "plan.watch/1"
+
+
+class _HoursAreOver(Exception):
+    """What is under way goes on by itself; the rest waits for the next hours."""
+
+
+@click.command()
+@click.option("--every", default="1m", show_default=True, metavar="TIME", help="How often to look.")
+@click.option(
+    "--before", default="48h", show_default=True, metavar="TIME", help="Plan when a disk would be full within this."
+)
+@click.option(
+    "--skew",
+    type=click.FloatRange(1, min_open=True),
+    default=1.3,
+    show_default=True,
+    help="Plan when the fullest broker is so far above what can be reached,",
+)
+@click.option(
+    "--skew-for", default="1h", show_default=True, metavar="TIME", help="and was so for this long. 0s: at once."
+)
+@click.option(
+    "--max-fill",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.85,
+    show_default=True,
+    help="What counts as full.",
+)
+@click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own.")
+@click.option(
+    "--plans",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=Path(),
+    show_default=True,
+    help="Where plans and their journals are written.",
+)
+@click.option(
+    "--metrics",
+    "metrics_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write what was found to this file after each look, in Prometheus' text format.",
+)
+@click.option("--once", is_flag=True, help="Look twice, say what was found, write a plan if one is due, and end.")
+@click.option("--execute", is_flag=True, help="Carry plans out, one at a time. Without it they are only written.")
+@click.option("--hours", metavar="FROM-TO", help="With --execute: only in these hours of the day in UTC, as 22-6.")
+@click.option("--throttle", metavar="SIZE", help="With --execute: bytes per second for each broker, as 50MB.")
+@click.option("--no-throttle", is_flag=True, help="With --execute: copy as fast as it goes.")
+@click.option(
+    "--poll",
+    "poll_s",
+    type=click.FloatRange(0.05),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look while a plan is carried out.",
+)
+@reaches_a_cluster
+@prints
+def watch(
+    every: str,
+    before: str,
+    skew: float,
+    skew_for: str,
+    max_fill: float,
+    dirs_are_disks: bool,
+    folder: Path,
+    metrics_file: Path | None,
+    once: bool,
+    execute: bool,
+    hours: str | None,
+    throttle: str | None,
+    no_throttle: bool,
+    poll_s: float,
+    kafka: Settings,
+    out: Output,
+) -> None:
+    """Watch the disks, and plan before one is full or brokers are skewed. Nothing moves without --execute.
+
+    Runs until it is stopped, and writes events to stderr. With --once the exit code is 1 where a plan is due. A plan
+    that was begun and interrupted is gone on with first.
+
+    \b
+    Examples:
+      ottla plan watch --once --every 1s
+      ottla plan watch --execute --hours 22-6 --throttle 50MB --metrics /var/lib/node_exporter/ottla.prom
+    """
+    from ottla.admin.placement.executor import RunOptions
+    from ottla.admin.placement.watching import Watch, WatchLimits, parse_hours
+
+    if execute and (throttle is None) is not no_throttle:
+        raise InputError("--execute: wanted --throttle SIZE or --no-throttle")
+    if not execute and (hours is not None or throttle is not None or no_throttle):
+        raise InputError("--hours, --throttle and --no-throttle are for plans that are carried out: wanted --execute")
+    if execute:
+        refuse_if_read_only("ottla plan watch without --execute is allowed")
+    limits = WatchLimits(
+        before_s=milliseconds(before) / 1000,
+        skew=skew,
+        skewed_for_s=0.0 if once else milliseconds(skew_for) / 1000,
+        max_fill=max_fill,
+    )
+    options = RunOptions(
+        throttle=None if throttle is None else bytes_of("--throttle", throttle),
+        max_fill=max_fill,
+        dirs_are_disks=dirs_are_disks,
+        poll_s=poll_s,
+    )
+    with open_admin(kafka) as admin:
+        watching = _Watching(
+            admin=admin,
+            watch=Watch(limits),
+            options=options,
+            folder=folder,
+            metrics_file=metrics_file,
+            executes=execute,
+            hours=None if hours is None else parse_hours(hours),
+        )
+        interval_s = milliseconds(every) / 1000
+        if once:
+            watching.look()
+            time.sleep(interval_s)
+            outlook = watching.step()
+            _print(out, outlook, watching.file)
+            if outlook.reasons:
+                fail()
+            return
+        while True:
+            watching.guarded_step()
+            time.sleep(interval_s)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watching:
+    """The loop's state: what was seen, and the plan that was written last."""
+
+    admin: Admin
+    watch: Watch
+    options: RunOptions
+    folder: Path
+    metrics_file: Path | None
+    executes: bool
+    hours: Hours | None
+    file: Path | None = None
+    written_at_s: float = float("-inf")
+    seen: tuple[ClusterFacts, Model, Outlook] | None = None
+    first: ClusterFacts | None = None
+
+    def guarded_step(self) -> None:
+        """A step. A broker that is away, or a plan that cannot be made, is logged: the next look tries again."""
+        from ottla.telemetry.log import log_event
+
+        try:
+            self.step()
+        except (RetriableError, InputError) as error:
+            log_event("plan_watch_failed", "warning", {"error": str(error)})
+
+    def step(self) -> Outlook:
+        """Look; go on with what was begun; plan if one is due; carry it out if that is allowed now."""
+        from ottla.telemetry.log import log_event
+
+        facts, model, outlook = self.look()
+        if self.may_run() and self.go_on():
+            return outlook
+        if not outlook.reasons:
+            self.file = None
+        elif time.monotonic() - self.written_at_s >= _AGAIN_S:
+            self.plan(facts, model, outlook)
+        if self.file is not None and self.may_run():
+            if facts.moves:
+                log_event("plan_waits", "info", {"file": str(self.file), "reason": f"{len(facts.moves)} are under way"})
+            else:
+                self.run(self.file)
+        return outlook
+
+    def look(self) -> tuple[ClusterFacts, Model, Outlook]:
+        from ottla.admin import Part
+        from ottla.admin.facts_file import write_whole
+        from ottla.admin.placement.deciding import reachable_only
+        from ottla.admin.placement.modelling import model_of
+        from ottla.admin.placement.watching import metrics_text
+        from ottla.admin.rates import rates_between
+
+        facts = reachable_only(self.admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.OFFSETS, Part.MOVES}))
+        if self.first is None or self.first.cluster_id != facts.cluster_id:
+            self.first = facts
+        model = model_of(
+            facts,
+            rates=rates_between(self.first, facts) if facts.at_ms > self.first.at_ms else None,
+            max_fill=self.options.max_fill,
+            dirs_are_disks=self.options.dirs_are_disks,
+        )
+        outlook = self.watch.look(facts, model)
+        if self.metrics_file is not None:
+            text = metrics_text(outlook, is_due=bool(outlook.reasons), is_running=bool(facts.moves))
+            write_whole(self.metrics_file, text.encode())
+        return facts, model, outlook
+
+    def plan(self, facts: ClusterFacts, model: Model, outlook: Outlook) -> None:
+        """Write a plan in place of one that was never begun, and say so: once an hour."""
+        from ottla.admin.facts_file import write_whole
+        from ottla.admin.placement.plan_file import dump_plan
+        from ottla.admin.placement.planners import rebalance
+        from ottla.admin.placement.state import Goals
+        from ottla.telemetry.log import log_event
+
+        plan = rebalance(model, goals=Goals(max_fill=self.options.max_fill))
+        self.written_at_s = time.monotonic()
+        reasons = list(outlook.reasons)
+        if not any(move.adding or move.disk_moves for move in plan.moves):
+            log_event("plan_does_not_help", "warning", {"reasons": reasons, "notes": list(plan.notes)})
+            return
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+        at = dt.datetime.fromtimestamp(facts.at_ms / 1000, dt.UTC)
+        self.file = self.folder / f"watch-{at:%Y%m%dT%H%M%SZ}.json"
+        write_whole(self.file, dump_plan(plan))
+        log_event(
+            "plan_due",
+            "warning",
+            {"reasons": reasons, "file": str(self.file), "moves": len(plan.moves), "bytes": plan.bytes_copied},
+        )
+
+    def may_run(self) -> bool:
+        """Whether plans are carried out now."""
+        return self.executes and (self.hours is None or self.hours.has(dt.datetime.now(dt.UTC).hour))
+
+    def go_on(self) -> bool:
+        """Finish what was begun before, by this process or one that was killed. False where there is nothing."""
+        from ottla.admin.placement.journal import DONE, read_journal
+
+        for path in sorted(self.folder.glob("watch-*.json.journal")):
+            lines = read_journal(path)
+            if lines and lines[-1]["step"] != DONE:
+                self.run(path.with_suffix(""))
+                return True
+        return False
+
+    def run(self, file: Path) -> None:
+        """Carry a plan out, or go on with one, until it is done or the hours are over."""
+        from ottla.telemetry.log import log_event
+
+        log_event("plan_run_begins", "info", {"file": str(file)})
+        try:
+            outcome = carry_out(
+                self.admin,
+                file,
+                self.options,
+                may_be_unthrottled=self.options.throttle is None,
+                sample_s=0.0,
+                agree=lambda question: True,
+                report=self._within_hours,
+            )
+        except _HoursAreOver:
+            log_event("plan_run_pauses", "info", {"file": str(file)})
+            return
+        finally:
+            self.file = None  # what was begun is found by its journal; what cannot begin is planned anew
+        self.first = None
+        self.watch.forget()
+        missing = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done] if outcome else []
+        left = list(outcome.throttles_left) if outcome else []
+        log_event(
+            "plan_run_ended",
+            "warning" if missing or left else "info",
+            {"file": str(file), "not_done": missing[:10], "throttles_left": left},
+        )
+
+    def _within_hours(self, progress: Progress) -> None:
+        if not self.may_run():
+            raise _HoursAreOver
+
+
+_COLUMNS = (
+    Column("broker", right=True),
+    Column("disk"),
+    Column("total", right=True, text=bytes_text),
+    Column("used", right=True, text=bytes_text),
+    Column("bytes_per_s", "per second", right=True, text=bytes_text),
+    Column("full_in_s", "full in", right=True, text=lambda s: "" if s is None else f"{s / 3600:,.1f} h"),
+)
+
+
+def _print(out: Output, outlook: Outlook, file: Path | None) -> None:
+    items: list[dict[str, Any]] = [
+        {
+            "broker": disk.broker,
+            "disk": disk.path,
+            "total": disk.total,
+            "used": disk.used,
+            "bytes_per_s": disk.bytes_per_s,
+            "full_in_s": disk.full_in_s,
+        }
+        for disk in outlook.disks
+    ]
+    out.items(
+        _SCHEMA,
+        _COLUMNS,
+        items,
+        empty="no broker tells how large its disks are",
+        at=moment(outlook.at_ms),
+        skew=outlook.skew,
+        reasons=list(outlook.reasons),
+        file=None if file is None else str(file),
+    )

@@ -1,0 +1,247 @@
+"""`ottla plan watch`, `plan throttle`, and `plan run` as a process that is killed with SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from command_output import Run, document
+from plan_runs import fill, filled_topic, plan_document, replicas, throttles
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla.admin import Admin, Part
+from ottla.admin.placement.journal import DONE, SUBMIT, read_journal
+from ottla.testing import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+_numbers = count(1)
+ROOM = 100 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=3, log_dir_bytes=[ROOM]) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: EmbeddedCluster, admin: Admin) -> Iterator[str]:
+    """Four partitions on brokers 1 and 2."""
+    name = filled_topic(admin, cluster.bootstrap_servers, f"watched-{next(_numbers)}", records=250)
+    yield name
+    admin.delete_topics(name)
+    wait_until(lambda: name not in admin.facts((Part.TOPICS,)).by_topic)
+
+
+WATCH = ("plan", "watch", "--once", "--every", "1s", "--max-fill", "0.9", "--skew", "1.2")
+RUN = ("plan", "run", "plan.json", "--yes", "--poll", "0.05", "--max-fill", "1", "--sample", "0s")
+
+
+def test_a_watch_without_execute_writes_a_plan_and_moves_nothing(ottla: Run, admin: Admin, topic: str) -> None:
+    before = replicas(admin, topic)
+    result = ottla(*WATCH, "--metrics", "ottla.prom", "--format", "json")
+    assert result.exit_code == 1, result.output
+    found = document(result, "ottla.plan.watch/1")
+    assert found["reasons"] == ["the fullest broker has 1.33 × what can be reached"]
+    assert [disk["broker"] for disk in found["items"]] == [1, 2, 3]
+    assert {disk["total"] for disk in found["items"]} == {ROOM}
+    assert json.loads(Path(found["file"]).read_bytes())["partitions"]
+    assert "ottla_placement_plan_due 1\n" in Path("ottla.prom").read_text()
+    assert "ottla_placement_skew_ratio 1.33" in Path("ottla.prom").read_text()
+    assert "plan_due" in result.stderr
+    assert replicas(admin, topic) == before
+    assert not list(Path().glob("*.journal"))
+
+
+def test_a_watch_plans_before_a_disk_is_full(ottla: Run, cluster: EmbeddedCluster, topic: str) -> None:
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            fill(cluster.bootstrap_servers, topic, records=2)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        result = ottla(*WATCH, "--skew", "50", "--before", "48h", "--format", "json")
+    finally:
+        stop.set()
+        writer.join()
+    found = document(result, "ottla.plan.watch/1")
+    assert result.exit_code == 1, result.output
+    assert any("of broker 1 is 90% full in 0.0 h" in reason for reason in found["reasons"]), found["reasons"]
+    assert found["items"][0]["bytes_per_s"] > 0
+
+
+def test_a_watch_that_may_executes_its_plan_and_is_content_afterwards(ottla: Run, admin: Admin, topic: str) -> None:
+    result = ottla(*WATCH, "--execute", "--no-throttle", "--poll", "0.05")
+    assert result.exit_code == 1, "a plan was due"
+    assert "plan_run_ended" in result.stderr
+    assert any(3 in each for each in replicas(admin, topic))
+    again = ottla(*WATCH, "--execute", "--no-throttle", "--format", "json")
+    assert again.exit_code == 0, again.output
+    assert document(again, "ottla.plan.watch/1")["skew"] < 1.2
+
+
+def test_outside_its_hours_a_watch_moves_nothing_and_one_that_was_killed_goes_on(
+    ottla: Run, admin: Admin, topic: str
+) -> None:
+    import datetime as dt
+
+    hour = dt.datetime.now(dt.UTC).hour
+    closed = f"{(hour + 3) % 24}-{(hour + 4) % 24 or 24}"
+    before = replicas(admin, topic)
+    outside = ottla(*WATCH, "--execute", "--no-throttle", "--hours", closed, "--format", "json")
+    assert outside.exit_code == 1, outside.output
+    assert replicas(admin, topic) == before
+    file = Path(document(outside, "ottla.plan.watch/1")["file"])
+    # A run of it that was killed when its first line was on disk:
+    assert (
+        ottla("plan", "run", str(file), "--no-throttle", "--yes", "--poll", "0.05", "--max-fill", "0.9").exit_code == 0
+    )
+    moved = replicas(admin, topic)
+    journal = file.with_name(f"{file.name}.journal")
+    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+    result = ottla(*WATCH, "--execute", "--no-throttle", "--poll", "0.05")
+    assert f"{file.name}" in result.stderr
+    assert read_journal(journal)[-1]["step"] == DONE
+    assert replicas(admin, topic) == moved
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--execute"], "--execute: wanted --throttle SIZE or --no-throttle"),
+        (["--execute", "--throttle", "1MB", "--no-throttle"], "--execute: wanted --throttle SIZE or --no-throttle"),
+        (["--hours", "22-6"], "are for plans that are carried out: wanted --execute"),
+        (["--execute", "--no-throttle", "--hours", "7"], "found '7', wanted two hours of the day"),
+        (["--plans", "none"], "Directory 'none' does not exist"),
+    ],
+)
+def test_what_a_watch_cannot_do_is_refused(ottla: Run, arguments: list[str], message: str) -> None:
+    result = ottla("plan", "watch", "--once", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_read_only_cluster_is_watched_and_nothing_is_executed_on_it(ottla: Run, cluster: EmbeddedCluster) -> None:
+    lines = ["[clusters.prod]", f'bootstrap.servers = "{cluster.bootstrap_servers}"', "read_only = true"]
+    Path("clusters.toml").write_text("\n".join(lines) + "\n")
+    result = ottla(*WATCH, "--cluster", "prod", "--execute", "--no-throttle", OTTLA_CLUSTERS="clusters.toml")
+    assert result.exit_code == 2
+    assert "read_only" in result.stderr
+
+
+@pytest.fixture
+def start(cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """`ottla ...` as a process, in the test's folder."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        named = {"OTTLA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "OTTLA_CLUSTERS": "none.toml"}
+        env = {**os.environ, **named}
+        command = [sys.executable, "-m", "ottla", *arguments]
+        pipe = subprocess.PIPE
+        begun.append(subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def steps(journal: Path) -> list[str]:
+    return [line["step"] for line in read_journal(journal)]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3])
+def test_a_run_that_is_killed_is_finished_by_the_same_command(
+    ottla: Run, admin: Admin, topic: str, start: Callable[..., subprocess.Popen[str]], lines: int
+) -> None:
+    before = throttles(admin, topic)
+    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
+    process = start(*RUN, "--throttle", "1")
+    journal = Path("plan.json.journal")
+    wait_until(lambda: len(read_journal(journal)) >= lines or process.poll() is not None, 60)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(30) == -signal.SIGKILL, process.communicate()
+    again = ottla(*RUN, "--no-throttle")
+    assert again.exit_code == 0, again.output
+    assert steps(journal)[-1] == DONE
+    assert replicas(admin, topic) == {(3, 2)}
+    assert throttles(admin, topic) == before
+
+
+def test_ctrl_c_leaves_the_moves_and_says_how_to_go_on(
+    ottla: Run, admin: Admin, topic: str, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = throttles(admin, topic)
+    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
+    process = start(
+        "plan", "run", "plan.json", "--yes", "--poll", "0.05", "--max-fill", "1", "--throttle", "1", "--sample", "0s"
+    )
+    wait_until(lambda: admin.facts((Part.MOVES,)).moves or process.poll() is not None, 60)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "go on:  ottla plan run plan.json" in errors
+    assert "cancel: ottla plan cancel plan.json" in errors
+    assert admin.facts((Part.MOVES,)).moves
+    assert ottla("plan", "cancel", "plan.json", "--yes", "--poll", "0.05").exit_code == 0
+    assert replicas(admin, topic) == {(1, 2)}
+    assert throttles(admin, topic) == before
+
+
+def test_a_throttle_is_changed_while_the_run_goes_on(
+    ottla: Run, admin: Admin, topic: str, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = throttles(admin, topic)
+    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
+    none = ottla("plan", "throttle", "plan.json", "50MB", "--yes")
+    assert none.exit_code == 2
+    assert "found no throttle of it: ottla plan run plan.json --throttle 50MB sets one" in none.stderr
+    process = start(
+        "plan", "run", "plan.json", "--yes", "--poll", "0.05", "--max-fill", "1", "--throttle", "1", "--sample", "0s"
+    )
+    wait_until(lambda: SUBMIT in steps(Path("plan.json.journal")) or process.poll() is not None, 60)
+    assert process.poll() is None, "a byte per second"
+    changed = ottla("plan", "throttle", "plan.json", "50MB", "--yes", "--sample", "0s")
+    assert changed.exit_code == 0, changed.output
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert replicas(admin, topic) == {(3, 2)}
+    assert throttles(admin, topic) == before
+
+
+def test_a_throttle_below_what_is_written_is_refused(
+    ottla: Run, cluster: EmbeddedCluster, admin: Admin, topic: str
+) -> None:
+    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            fill(cluster.bootstrap_servers, topic, records=2)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        result = ottla("plan", "run", "plan.json", "--yes", "--max-fill", "1", "--throttle", "1", "--sample", "1s")
+    finally:
+        stop.set()
+        writer.join()
+    assert result.exit_code == 2, result.output
+    assert "what moves to broker 3 is written with" in result.stderr
+    assert "the move would never end" in result.stderr
+    assert not Path("plan.json.journal").exists()
+    assert replicas(admin, topic) == {(1, 2)}
