@@ -2,6 +2,7 @@
 
     python benchmarks/planner.py             100 clusters, and the two large ones; some minutes
     python benchmarks/planner.py --quick     20 small ones
+    python benchmarks/planner.py --plot FILE.png   quality, bytes and time of each cluster, drawn (needs matplotlib)
 
 Beside each stands the method of kafka-reassign-partitions' `--generate`: it places everything anew, by number, from a
 random broker on. What no plan can stay below: the level that `goals` computes, the bytes above the limits, and for
@@ -34,9 +35,12 @@ from ottla.admin.placement.state import DEFAULT_GOALS
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="20 small clusters")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw each cluster into this PNG file")
     options = parser.parse_args()
     results = Results("planner", is_quick=options.quick)
     seen = [measured(seed) for seed in range(20 if options.quick else 100)]
+    if options.plot is not None:
+        draw(seen, options.plot)
     columns: list[tuple[str, str, int, float | None]] = [
         ("fullest broker, over what can be reached", "x", 0, 1.15),
         ("bytes copied, over the least", "x", 1, 1.5),
@@ -63,6 +67,29 @@ def main() -> None:
             f" {leader_skew(plan.before):.2f} -> {leader_skew(plan.after):.2f}, {len(plan.moves):,} changes"
         )
     results.close()
+
+
+def draw(seen: Sequence[tuple[float, float | None, float | None, float, float, float, float]], file: Path) -> None:
+    """Each cluster as a point: how full the fullest broker is beside what is copied, for both; and the times."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (quality, times) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    quality.scatter([each[4] for each in seen], [each[0] for each in seen], s=14, color="#1f6feb", label="ottla plan")
+    theirs = "kafka-reassign-partitions --generate"
+    quality.scatter([each[5] for each in seen], [each[6] for each in seen], s=14, color="#b04a4a", label=theirs)
+    quality.axhline(1.05, color="#9aa4b2", linewidth=1)
+    quality.set(xlabel="share of all bytes that is copied", ylabel="fullest broker, over what can be reached")
+    quality.set_yscale("log")
+    quality.legend(frameon=False)
+    times.hist([each[3] for each in seen], bins=30, color="#1f6feb")
+    times.set(xlabel="seconds for a plan", ylabel="clusters")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file)
+    plt.close(figure)
+    print(f"drawn into {file}")
 
 
 def measured(seed: int) -> tuple[float, float | None, float | None, float, float, float, float]:
