@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from ottla.app.exactly_once import TransactionalLetters, TransactionOptions, passes
 from ottla.app.once_settings import OnceSettings
@@ -48,6 +48,8 @@ from ottla.telemetry.member_watch import MemberWatch
 from ottla.telemetry.open_attempts import open_attempts
 from ottla.wire_client.log_ends import LogEnds
 from ottla.wire_client.log_looks import LogLooks
+
+W = TypeVar("W")
 
 START_TIMEOUT_S = 10.0
 """How long a start waits for something to listen at the address, if nobody chose."""
@@ -244,6 +246,17 @@ class Member(ABC):
     def _check_time_to_seek(self, topic_partition: TopicPartition, timestamp_ms: int) -> None:
         check_timestamp(timestamp_ms)
         check_assigned("seek_to_time", [topic_partition], self.assignment(), group=self.group)
+
+    def _calls_of(self, make: Callable[..., W]) -> W:
+        """What carries out what the session wants of the client."""
+        return make(
+            group=self.group,
+            step=self._step,
+            error_log=self._error_log,
+            watch=self._watch,
+            clock=self._clock,
+            look=self._looks.ask,
+        )
 
     def _health(self, *, loop: str, is_running: bool, has_started: bool) -> Health:
         with self._guard:

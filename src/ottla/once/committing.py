@@ -15,9 +15,9 @@ shared by what waited for it. The code is a generator of calls, so that threads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from ottla.errors import (
     BrokerUnavailable,
@@ -32,9 +32,7 @@ from ottla.errors import (
 from ottla.once.outputs import Output
 from ottla.once.works import Work
 from ottla.records import TopicPartition
-
-T = TypeVar("T")
-Steps = Generator[Callable[[], Any], Any, T]
+from ottla.stepping import Steps
 
 MOST_OUTPUTS: Final = 10_000
 """Of one transaction, unless a single run sends more."""

@@ -11,8 +11,7 @@ from aiokafka.errors import KafkaError
 
 from ottla.aio.client.client_errors import is_fenced
 from ottla.aio.consume.lookups import client_offsets, client_partitions, retry_positions
-from ottla.clock import Clock
-from ottla.consumer.member.client_log import ErrorLog
+from ottla.app.client_calls import ClientCalls
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -25,33 +24,17 @@ from ottla.consumer.model.effects import (
 )
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
-from ottla.telemetry.member_watch import MemberWatch
 
 T = TypeVar("T")
 
 _LAST_COMMIT_S: Final = 3.0
 
 
-class ClientWork:
+class ClientWork(ClientCalls):
     """The calls of one client. `client` is set before anything is done."""
 
-    def __init__(
-        self,
-        *,
-        group: str,
-        step: Callable[[events.Event], Any],
-        error_log: ErrorLog,
-        watch: MemberWatch,
-        clock: Clock,
-        look: Callable[[events.LookedAt], None],
-    ) -> None:
-        self._look = look
-        self.client: Any = None
-        self._group = group
-        self._step = step
-        self._error_log = error_log
-        self._watch = watch
-        self._clock = clock
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
         self._commits: set[asyncio.Task[KafkaError | None]] = set()
         self._lookups: set[asyncio.Task[None]] = set()
 

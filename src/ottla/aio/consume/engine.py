@@ -100,14 +100,7 @@ class Engine(Member):
         self._main: asyncio.Task[None] | None = None
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._work = ClientWork(
-            group=self.group,
-            step=self._step,
-            error_log=self._error_log,
-            watch=self._watch,
-            clock=self._clock,
-            look=self._looks.ask,
-        )
+        self._work = self._calls_of(ClientWork)
         self._workers = Workers(
             # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
             sum(plan.concurrency for plan in options.plans if plan.name in execute),

@@ -11,11 +11,12 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ottla.aio.client.driving import run
 from ottla.aio.produce.producer import AsyncProducer
 from ottla.aio.produce.transaction import Transaction
-from ottla.app.exactly_once import TransactionOptions
+from ottla.app.exactly_once import TransactionalClient, TransactionOptions
 from ottla.errors import OttlaError
-from ottla.once.committing import Committing, Steps, together
+from ottla.once.committing import Committing, together
 from ottla.once.outputs import Output
 from ottla.once.works import Work
 from ottla.records import TopicPartition
@@ -77,7 +78,7 @@ class Transactions:
             while (works := await self._next()) is not None:
                 for group in together(works):
                     client = self._letters if group[0].is_alone else self._results
-                    await self._carry(self._committing.settle(group, client))
+                    await run(self._committing.settle(group, client))
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -95,45 +96,15 @@ class Transactions:
             return None
         return [work for work in works if work is not None]
 
-    async def _carry(self, steps: Steps[None]) -> None:
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = await call()
-                except Exception as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration:
-            return
 
+class _Client(TransactionalClient):
+    """The calls of its producer."""
 
-class _Client:
-    """A transactional producer, made when it is needed."""
-
-    def __init__(
-        self,
-        options: TransactionOptions,
-        part: str,
-        *,
-        join: Join,
-        is_over: asyncio.Event,
-        is_for_letters: bool = False,
-    ) -> None:
-        self.has_name = options.instance is not None
-        self._options = options
-        self._part = part
-        self._join = join
-        self._is_over = is_over
-        self._is_for_letters = is_for_letters
-        self._producer: AsyncProducer[Any, Any] | None = None
-        self._transaction: Transaction | None = None
+    _producer: AsyncProducer[Any, Any] | None
+    _transaction: Transaction | None
 
     async def start(self) -> AsyncProducer[Any, Any]:
-        producer: AsyncProducer[Any, Any] = AsyncProducer(**self._options.new_producer(self._part))
-        if self._is_for_letters:  # what its own topic took compressed this one takes as well
-            producer.sizes.leave_to_broker()
+        producer: AsyncProducer[Any, Any] = self._new_producer(AsyncProducer)
         try:
             await producer.start(_START_S)
         except BaseException:
@@ -154,18 +125,11 @@ class _Client:
 
     async def send_all(self, outputs: Sequence[Output]) -> None:
         assert self._producer is not None
-        by_topic: dict[str, list[Any]] = {}
-        for topic, record, _ in outputs:
-            by_topic.setdefault(topic, []).append(record)
-        for topic, records in by_topic.items():
+        for topic, records in self._by_topic(outputs).items():
             await self._producer.send_many(topic, records)
 
     async def send(self, output: Output) -> Any:
-        assert self._producer is not None
-        value, key, headers, partition, timestamp_ms = output.record
-        return self._producer.send(
-            output.topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-        )
+        return self._sent(output)
 
     async def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         assert self._transaction is not None

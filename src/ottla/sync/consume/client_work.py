@@ -12,9 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla.app.workers import Step
-from ottla.clock import Clock
-from ottla.consumer.member.client_log import ErrorLog
+from ottla.app.client_calls import ClientCalls
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
     Commit,
@@ -30,31 +28,15 @@ from ottla.sync.client.client_errors import is_fenced, is_of_another_generation
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.consume.lookups import client_offsets, client_partitions, retry_positions
 from ottla.telemetry import log_event
-from ottla.telemetry.member_watch import MemberWatch
 
 
-class ClientWork:
+class ClientWork(ClientCalls):
     """The queue in front of one client. `client` is set before anything is served."""
 
-    def __init__(
-        self,
-        *,
-        group: str,
-        step: Step,
-        error_log: ErrorLog,
-        watch: MemberWatch,
-        clock: Clock,
-        look: Callable[[events.LookedAt], None],
-    ) -> None:
-        self._look = look
-        self.client: Any = None
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
         self.commits_sent = 0
         self.commits_answered = 0
-        self._group = group
-        self._step = step
-        self._error_log = error_log
-        self._watch = watch
-        self._clock = clock
         self._waiting: deque[Effect] = deque()
         self._sent_ms: deque[int] = deque()
         """When the commits were sent that are not answered. The client answers them in order."""

@@ -90,14 +90,7 @@ class Engine(ThreadedMember):
         self._headers = HeaderReader(options.settings)
         self._unread: dict[TopicPartition, int] = {}
         """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
-        self._work = ClientWork(
-            group=self.group,
-            step=self._step,
-            error_log=self._error_log,
-            watch=self._watch,
-            clock=self._clock,
-            look=self._looks.ask,
-        )
+        self._work = self._calls_of(ClientWork)
         self._transactions: Transactions | None = None
         if options.transactions is not None:
             self._transactions = Transactions(

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from ottla.app.exactly_once import TransactionOptions
+from ottla.app.exactly_once import TransactionalClient, TransactionOptions
 from ottla.errors import OttlaError, RetriableError
-from ottla.once.committing import Committing, Steps, together
+from ottla.once.committing import Committing, together
 from ottla.once.outputs import Output
 from ottla.once.works import Work
 from ottla.records import TopicPartition
+from ottla.stepping import run
 from ottla.sync.consume.group_metadata import generation_of
 from ottla.sync.produce.producer import Producer
 from ottla.sync.produce.transaction import Transaction
@@ -90,7 +91,7 @@ class Transactions:
         try:
             while (works := self._next()) is not None:
                 for group in together(works):
-                    self._carry(self._committing.settle(group, self._letters if group[0].is_alone else self._results))
+                    run(self._committing.settle(group, self._letters if group[0].is_alone else self._results))
         except BaseException as error:
             self._end(error)
         finally:
@@ -108,19 +109,6 @@ class Transactions:
                 works.append(work)
         return None if self._is_over.is_set() else works
 
-    def _carry(self, steps: Steps[None]) -> None:
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = call()
-                except Exception as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration:
-            return
-
     def _join(self, epochs: Mapping[TopicPartition, int]) -> bytes:
         member = self._member
         if member is None:
@@ -129,31 +117,14 @@ class Transactions:
         return member
 
 
-class _Client:
-    """A transactional producer, made when it is needed."""
+class _Client(TransactionalClient):
+    """The calls of its producer."""
 
-    def __init__(
-        self,
-        options: TransactionOptions,
-        part: str,
-        *,
-        join: Callable[[Mapping[TopicPartition, int]], bytes],
-        is_over: threading.Event,
-        is_for_letters: bool = False,
-    ) -> None:
-        self.has_name = options.instance is not None
-        self._options = options
-        self._part = part
-        self._join = join
-        self._is_over = is_over
-        self._is_for_letters = is_for_letters
-        self._producer: Producer[Any, Any] | None = None
-        self._transaction: Transaction | None = None
+    _producer: Producer[Any, Any] | None
+    _transaction: Transaction | None
 
     def start(self) -> Producer[Any, Any]:
-        producer: Producer[Any, Any] = Producer(**self._options.new_producer(self._part))
-        if self._is_for_letters:  # what its own topic took compressed this one takes as well
-            producer.sizes.leave_to_broker()
+        producer: Producer[Any, Any] = self._new_producer(Producer)
         try:
             producer.start(_START_S)
         except BaseException:
@@ -174,18 +145,11 @@ class _Client:
 
     def send_all(self, outputs: Sequence[Output]) -> None:
         assert self._producer is not None
-        by_topic: dict[str, list[Any]] = {}
-        for topic, record, _ in outputs:
-            by_topic.setdefault(topic, []).append(record)
-        for topic, records in by_topic.items():
+        for topic, records in self._by_topic(outputs).items():
             self._producer.send_many(topic, records)
 
     def send(self, output: Output) -> Any:
-        assert self._producer is not None
-        value, key, headers, partition, timestamp_ms = output.record
-        return self._producer.send(
-            output.topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-        )
+        return self._sent(output)
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         assert self._transaction is not None
