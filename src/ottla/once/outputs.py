@@ -29,10 +29,12 @@ class Output(NamedTuple):
 class Outputs:
     """What the handler sends for the records of one run, in the order of its calls."""
 
-    __slots__ = ("_is_over", "_may_wait", "_now_ms", "_serializer", "sent", "unprepared")
+    __slots__ = ("_is_over", "_may_wait", "_now_ms", "_serializer", "known_topics", "sent", "unprepared")
 
     def __init__(self, serializer: Serializer, *, now_ms: int, may_wait: bool) -> None:
         self.sent: list[Output] = []
+        self.known_topics: set[str] = set()
+        """Topics whose names were checked."""
         self.unprepared: set[str] = set()
         """Topics whose schemas must be registered before their values can be encoded."""
         self._serializer = serializer
@@ -136,16 +138,19 @@ class Out:
         Raises `SerializationError` for a value that cannot be encoded. What a broker refuses later (a record that is
         too large, a topic that does not exist) fails the record whose handler sent it.
         """
-        problem = topic_problem(topic) if isinstance(topic, str) else f"a topic is text, got {topic!r}"
-        if problem is not None:
-            raise InputError(problem)
+        outputs = self._outputs
+        if topic not in outputs.known_topics:
+            problem = topic_problem(topic) if isinstance(topic, str) else f"a topic is text, got {topic!r}"
+            if problem is not None:
+                raise InputError(problem)
+            outputs.known_topics.add(topic)
         if expires_after is not None or expires_at is not None:
-            headers = self._outputs.expiring(topic, headers, expires_after, expires_at)
+            headers = outputs.expiring(topic, headers, expires_after, expires_at)
         if message_id is not None:
             headers = with_message_id(topic, headers, message_id, None)
         if headers:
             headers = header_list(topic, headers)[0]
-        self._outputs.add(self._offset, topic, value, key, headers, partition, timestamp_ms)
+        outputs.add(self._offset, topic, value, key, headers, partition, timestamp_ms)
 
 
 def of_records(outputs: Sequence[Output], offsets: set[int]) -> list[Output]:
