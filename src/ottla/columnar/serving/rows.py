@@ -21,6 +21,8 @@ from ottla.records import Record, TimestampType, TopicPartition
 RAW_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 RAW_SCHEMA: Final = arrow_schema(RAW_COLUMNS)
 
+_NOTHING: Final = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in RAW_SCHEMA], schema=RAW_SCHEMA)
+
 _TYPES: Final = {kind.value: kind for kind in TimestampType}
 
 
@@ -40,10 +42,12 @@ class ArrowRows(Rows):
         """All rows as one batch; nothing is copied when they are one."""
         if len(self._batches) > 1:
             self._batches = (pa.concat_batches(self._batches),)
-        return self._batches[0] if self._batches else RAW_SCHEMA.empty_table().combine_chunks().to_batches()[0]
+        return self._batches[0] if self._batches else _NOTHING
 
     @property
     def offsets(self) -> Sequence[int]:
+        if not self._size:
+            return ()
         if self._offsets is None:
             first, last = self._offset(0), self._offset(self._size - 1)
             if last - first == self._size - 1:
@@ -91,6 +95,8 @@ class ArrowRows(Rows):
 
     def from_offset(self, offset: int) -> ArrowRows:
         offsets = self.offsets
+        if not offsets:
+            return self
         first = max(0, offset - offsets[0]) if isinstance(offsets, range) else int(np.searchsorted(offsets, offset))
         return self[first:]
 

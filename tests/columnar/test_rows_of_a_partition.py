@@ -1,0 +1,101 @@
+"""Rows as columns behave as the list of their records does, whatever is cut and joined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.columnar.serving.rows import ArrowRows, rows_of
+from ottla.consumer.model.run import Run, RunResult
+from ottla.consumer.partitions.lanes import RowLanes
+from ottla.consumer.partitions.offsets import OffsetTracker, each_offset, from_offset, offsets_of
+from ottla.records import Record, TimestampType, TopicPartition
+
+PLACE = TopicPartition("orders", 3)
+
+
+def record(offset: int, headers: list[tuple[str, bytes | None]] | None = None) -> Record[Any]:
+    key = None if offset % 3 == 0 else b"k%d" % offset
+    value = None if offset % 4 == 0 else b"v%d" % offset
+    kind = TimestampType.LOG_APPEND_TIME if offset % 2 else TimestampType.CREATE_TIME
+    return Record(*PLACE, offset, offset * 10 - 1, key, value, headers or [], key, value, kind)
+
+
+def facts(found: Record[Any]) -> tuple[Any, ...]:
+    return (
+        found.topic_partition,
+        found.offset,
+        found.timestamp_ms,
+        found.raw_key,
+        found.raw_value,
+        found.headers,
+        found.timestamp_type,
+    )
+
+
+offsets_with_gaps = st.lists(st.integers(0, 60), min_size=1, max_size=30, unique=True).map(sorted)
+
+
+@given(offsets_with_gaps, st.data())
+def test_a_row_is_the_record_that_it_was(offsets: list[int], data: st.DataObject) -> None:
+    given_records = [record(offset, [("h", b"1"), ("h", None)] if offset % 5 == 0 else None) for offset in offsets]
+    cut = data.draw(st.integers(0, len(offsets)))
+    rows = rows_of(given_records[:cut], PLACE)
+    rows = rows.joined([rows_of(given_records[cut:], PLACE)])
+
+    assert list(map(facts, rows)) == list(map(facts, given_records))
+    assert list(rows.offsets) == offsets == list(each_offset(rows)) == list(offsets_of(rows))
+    assert facts(rows[-1]) == facts(given_records[-1])
+    start, stop = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
+    assert list(rows[start:stop].offsets) == offsets[start:stop]
+    at = data.draw(st.integers(0, 70))
+    assert list(offsets_of(from_offset(rows, at))) == [offset for offset in offsets if offset >= at]
+    with_header = [found.offset for found in rows[start:stop].with_header("h")]
+    assert with_header == [offset for offset in offsets[start:stop] if offset % 5 == 0]
+
+
+def test_no_rows_are_a_stretch_too() -> None:
+    rows = rows_of([record(1)], PLACE)[1:]
+    assert (len(rows), list(rows.offsets), list(rows), list(from_offset(rows, 5))) == (0, [], [], [])
+    with pytest.raises(IndexError):
+        rows[0]
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 15), st.lists(st.integers(0, 4)))
+def test_lanes_hand_out_every_row_once_in_order(sizes: list[int], limit: int, fates: list[int]) -> None:
+    lanes, tracker, offset = RowLanes(), OffsetTracker(), 0
+    for size in sizes:
+        rows: Any = rows_of([record(offset + number) for number in range(size)], PLACE)
+        tracker.register(offsets_of(rows), size_bytes=1, now_ms=0)
+        lanes.put(rows if size % 4 else list(rows))
+        offset += size
+    handled: list[int] = []
+    while lanes.is_ready:
+        run = lanes.take(limit)
+        assert 0 < len(run) <= limit
+        assert lanes.take(limit) == [], "one run at a time"
+        fate = fates.pop() if fates else 2
+        if fate == 0:
+            lanes.end_run(run, run)  # cancelled
+        elif fate == 1:
+            lanes.hold(run)
+            lanes.end_run(run, ())
+            assert not lanes.is_ready
+            lanes.retry(run)
+        else:
+            handled += each_offset(run)
+            assert tracker.finish_first(run[0].offset, run[-1].offset, len(run))
+            lanes.end_run(run, ())
+        assert lanes.waiting == offset - len(handled)
+    assert handled == list(range(offset))
+    assert tracker.position == offset
+
+
+def test_a_run_of_rows_names_its_parts() -> None:
+    rows: ArrowRows = rows_of([record(number) for number in range(5)], PLACE)
+    run = Run(topic_partition=PLACE, epoch=1, route="r", records=rows, attempt=1, started_ms=0)
+    result = RunResult(done=run.records[: run.done], untouched=run.records[run.done :])
+    assert (list(each_offset(result.done or ())), list(each_offset(result.untouched))) == ([], [0, 1, 2, 3, 4])
