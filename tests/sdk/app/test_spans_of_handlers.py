@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind
 from span_trees import Recorder, recorded_spans
@@ -227,7 +228,7 @@ MANY = {
 @pytest.mark.parametrize("outcome", MANY)
 def test_the_trees_of_a_batch(shell: Any, service: Service, committed: Any, wait: Any, outcome: str) -> None:
     decide, options, wanted = MANY[outcome]
-    service.handle(decide, batch=True, **options)
+    service.handle(decide, batch=True, max_batch=2, linger_ms=20_000, **options)  # both, however slowly they come
     service.send(1, 2)
     shell.start(service.app)
     wait(lambda: committed(service.group, service.topic) == 2, timeout_s=30)
@@ -403,12 +404,20 @@ class Broken(SpanProcessor):
         raise ValueError("broken at the end")
 
 
+class Failing(SpanExporter):
+    """One that raises, as exporters do when their collector is away."""
+
+    def export(self, spans: Any) -> SpanExportResult:
+        raise ConnectionError("no collector")
+
+
+@pytest.mark.parametrize("processor", [Broken, lambda: SimpleSpanProcessor(Failing())], ids=["processor", "exporter"])
 @pytest.mark.parametrize("batch", [False, True], ids=["per record", "batch"])
-def test_a_broken_span_processor_stops_nothing(
-    shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any, batch: bool
+def test_a_broken_span_processor_or_exporter_stops_nothing(
+    shell: Any, kafka: Any, kafka_group: str, make_topic: Any, committed: Any, wait: Any, batch: bool, processor: Any
 ) -> None:
     handled: list[int] = []
-    with recorded_spans(processor=Broken()) as recorder:
+    with recorded_spans(processor=processor()) as recorder:
         service = Service(kafka, kafka_group, make_topic("orders"), make_topic("dead"), recorder)
         service.handle(lambda value, attempt: handled.append(value), batch=batch)
         with Producer(kafka.bootstrap_servers, value=Json()) as producer:
