@@ -111,7 +111,8 @@ class Member(ABC):
         self._attempts = open_attempts(options.group)
         self._clock = options.clock or SystemClock()
         now_ms = self._clock.monotonic_ms()
-        self._watch = MemberWatch(options.hooks, group=options.group, now_ms=now_ms)
+        self.client_name: str = options.settings.get("client.id") or options.group
+        self._watch = MemberWatch(options.hooks, group=options.group, client=self.client_name, now_ms=now_ms)
         self._hooks = self._watch.hooks
         self._session = Session(
             options.plans,
@@ -129,7 +130,7 @@ class Member(ABC):
         self._error_log = ErrorLog(options.group, self._clock)
         self.throttling = Throttling.of_group(
             options.group,
-            client=options.settings.get("client.id") or options.group,
+            client=self.client_name,
             now_ms=self._clock.monotonic_ms,
             hooks=self._hooks,
         )

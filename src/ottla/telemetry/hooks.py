@@ -96,7 +96,7 @@ class Hooks:
         """How many records of a producer are not settled, once a second and once at its end."""
 
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
-        """What librdkafka knows of its connections, every ten seconds."""
+        """How the client's brokers answer, every ten seconds. Nothing at the client's end."""
 
 
 class Counters(Hooks):

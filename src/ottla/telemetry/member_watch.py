@@ -18,9 +18,10 @@ _numbers = itertools.count(1)
 class MemberWatch:
     """The listeners of one member, and what is remembered for them."""
 
-    def __init__(self, hooks: Hooks | None, *, group: str, now_ms: int) -> None:
+    def __init__(self, hooks: Hooks | None, *, group: str, client: str, now_ms: int) -> None:
         self.hooks = Listeners.of(hooks)
         self._group = group
+        self._client = client
         self._member = str(next(_numbers))
         self._due_ms = now_ms
         self._rebalancing_since_ms = now_ms
@@ -41,6 +42,7 @@ class MemberWatch:
         """The member is over: nothing of it is shown any more. The loop that measures it may still run for a while."""
         self._is_over = True
         self.hooks.measured(group=self._group, member=self._member, measure=MemberMeasure())
+        self.hooks.brokers_measured(client=self._client, brokers=())
 
     def noticed(self, event: str, fields: Mapping[str, object]) -> None:
         """Something was logged; of a record that failed it says what becomes of it."""

@@ -265,3 +265,25 @@ async def test_what_is_given_up_when_its_broker_dies_is_counted_by_its_error(met
     assert sent.pop("") == 1
     assert sum(sent.values()) == 7
     assert "" not in sent
+
+
+def test_how_brokers_answer_is_told_while_a_member_lives(shell: Any, wait: Any, metrics: Collected) -> None:
+    with EmbeddedCluster() as kafka:
+        kafka.create_topic("orders")
+        settings = {"client.id": "answers"}
+        app = App("answers", bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, settings=settings)
+
+        @app.handler("orders", name="handle")
+        def handle(value: bytes) -> None:
+            return
+
+        def of_client(name: str) -> float | None:
+            return metrics.value(f"ottla.client.broker.{name}", messaging__client__id="answers", ottla__broker="1")
+
+        shell.start(app)
+        wait(lambda: of_client("up") == 1, timeout_s=ENOUGH)
+        assert (of_client("connects") or 0) >= 1
+        assert (of_client("rtt") or 0) >= 0
+        assert of_client("timeouts") == 0
+        shell.stop(app)
+        assert of_client("up") is None

@@ -13,11 +13,21 @@ from metric_values import Collected, collected_metrics
 
 from ottla import TopicPartition
 from ottla.telemetry.listeners import Listeners, active_metrics
-from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
+from ottla.telemetry.measures import BrokerMeasure, MemberMeasure, PartitionMeasure
 from ottla.telemetry.member_watch import MEASURE_EVERY_MS, MemberWatch
 from ottla.telemetry.metrics import Metrics
 
 THREADS = 4
+BROKER = BrokerMeasure(
+    broker="1",
+    is_up=True,
+    rtt_s=0.001,
+    requests_waiting=0,
+    requests_in_flight=1,
+    connects=1,
+    timeouts=0,
+    throttle_s=0.0,
+)
 ROUNDS = 10
 
 
@@ -68,7 +78,7 @@ def test_threads_that_find_a_new_provider_at_once_count_into_one_set_of_instrume
 
 
 def test_a_member_that_ended_is_not_measured_by_a_loop_that_still_runs(metrics: Collected) -> None:
-    watch = MemberWatch(None, group="ended", now_ms=0)
+    watch = MemberWatch(None, group="ended", client="ended", now_ms=0)
 
     def tick(now_ms: int) -> float | None:
         if watch.is_due(now_ms):
@@ -76,7 +86,10 @@ def test_a_member_that_ended_is_not_measured_by_a_loop_that_still_runs(metrics: 
         return metrics.value("ottla.consumer.lag.records", messaging__consumer__group__name="ended")
 
     assert tick(0) == 3
+    watch.hooks.brokers_measured(client="ended", brokers=[BROKER])
+    assert metrics.value("ottla.client.broker.up", messaging__client__id="ended") == 1
     watch.ended()
+    assert metrics.value("ottla.client.broker.up", messaging__client__id="ended") is None
     assert tick(MEASURE_EVERY_MS) is None
     assert metrics.value("ottla.handler.runs.in_flight", messaging__consumer__group__name="ended") is None
 

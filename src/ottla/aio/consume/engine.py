@@ -23,9 +23,9 @@ from aiokafka import TopicPartition as ClientPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
+from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.client_errors import commit_error_of, error_of
 from ottla.aio.client.reachable import await_broker
-from ottla.aio.client.throttled import hear_throttling
 from ottla.aio.client.transactional_groups import Member as GroupMember
 from ottla.aio.client.transactional_groups import read_stable_offsets
 from ottla.aio.consume.client_work import ClientWork
@@ -98,6 +98,7 @@ class Engine(Member):
         self._is_stopping = asyncio.Event()
         self._is_stopped = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
+        self._calls: BrokerCalls | None = None
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work = self._calls_of(ClientWork)
@@ -135,7 +136,13 @@ class Engine(Member):
         """Connect, subscribe, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
         await self.reach(should_give_up)
         self._client = AIOKafkaConsumer(**self.settings.to_aiokafka(), **self._assignor)
-        hear_throttling(self._client._client, self.throttling)
+        self._calls = BrokerCalls(
+            self._client._client,
+            self.throttling,
+            hooks=self._hooks,
+            name=self.client_name,
+            now_ms=self._clock.monotonic_ms,
+        )
         if not self.settings["allow.auto.create.topics"]:
             create_no_topics(self._client._client)
         try:
@@ -336,6 +343,8 @@ class Engine(Member):
                 await self._transactions.stop()
             await self._work.stop()
             self._looks.stop()
+            if self._calls is not None:
+                self._calls.end()
             self._no_more_is_told()
             try:
                 async with asyncio.timeout(_LEAVE_S):

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from ottla.aio.client.broker_calls import BrokerCalls
 from ottla.aio.client.ending import end
 from ottla.aio.client.reachable import first_answering, start_client
-from ottla.aio.client.throttled import hear_throttling
 from ottla.aio.produce.bulk import Bulk
 from ottla.aio.produce.cluster_watch import ClusterWatch
 from ottla.aio.produce.delivery import Delivery
@@ -451,7 +451,13 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             client = AIOKafkaProducer(**self._client_config)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(f"aiokafka refuses the settings: {error}") from error
-        hear_throttling(client.client, self.throttling)
+        BrokerCalls(
+            client.client,
+            self.throttling,
+            hooks=self._listeners,
+            name=self._client_name,
+            now_ms=self._clock.monotonic_ms,
+        )
         try:
             async with asyncio.timeout(timeout_s):
                 await start_client(client)

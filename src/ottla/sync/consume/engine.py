@@ -109,7 +109,7 @@ class Engine(ThreadedMember):
         self.reach(should_give_up)
         config = guarded(
             with_statistics({"log_level": 0, **self.settings.to_confluent()}, self._hooks),
-            stats_cb=on_statistics(self._hooks, self.settings.get("client.id") or self.group),
+            stats_cb=on_statistics(self._hooks, self.client_name),
             on_commit=self._work.on_commit,
             error_cb=self._on_client_error,
             throttle_cb=on_throttle(self.throttling),

@@ -1,0 +1,122 @@
+"""What the requests of an aiokafka client say of its brokers: it keeps no statistics itself.
+
+Counted where each request passes, and told every ten seconds, as librdkafka's statistics are. Requests that wait at the
+broker by design (fetches, joins) say nothing of the round trip.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiokafka.errors import RequestTimedOutError
+
+from ottla.telemetry import Listeners, Throttling
+from ottla.telemetry.measures import BrokerMeasure
+
+_FIRST_MS: Final = 1_000
+_EVERY_MS: Final = 10_000
+_WAITING: Final = ("Fetch", "JoinGroup", "SyncGroup")
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Of one broker. Sums and counts are those since it was told last."""
+
+    in_flight: int = 0
+    connects: int = 0
+    timeouts: int = 0
+    timed: int = 0
+    timed_ms: int = 0
+    answers: int = 0
+    throttled_ms: int = 0
+    rtt_s: float = 0.0
+
+
+class BrokerCalls:
+    """The requests of one client, from now on. `client` is aiokafka's own network client: what a producer and a
+    consumer ask their brokers by."""
+
+    def __init__(
+        self, client: Any, throttling: Throttling, *, hooks: Listeners, name: str, now_ms: Callable[[], int]
+    ) -> None:
+        self._client = client
+        self._send = client.send
+        self._throttling = throttling
+        self._hooks = hooks
+        self._name = name
+        self._now_ms = now_ms
+        self._due_ms = now_ms() + _FIRST_MS
+        self._is_over = False
+        self._brokers: dict[int, _Calls] = {}
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        client.send = self._send_and_hear
+
+    def end(self) -> None:
+        """Tell nothing more."""
+        self._is_over = True
+
+    async def _send_and_hear(self, node_id: Any, request: Any, *args: Any, **more: Any) -> Any:
+        if not self._hooks or not isinstance(node_id, int):  # brokers have numbers, bootstrap addresses have names
+            answer = await self._send(node_id, request, *args, **more)
+            self._hear_throttling(node_id, answer)
+            return answer
+        calls = self._brokers.setdefault(node_id, _Calls())
+        began_ms = self._now_ms()
+        calls.in_flight += 1
+        try:
+            answer = await self._send(node_id, request, *args, **more)
+        except RequestTimedOutError:
+            calls.timeouts += 1
+            raise
+        finally:
+            calls.in_flight -= 1
+            self._look_at_connections()
+            self._tell_if_due()
+        calls.answers += 1
+        calls.throttled_ms += self._hear_throttling(node_id, answer)
+        if not type(request).__name__.startswith(_WAITING):
+            calls.timed += 1
+            calls.timed_ms += max(0, self._now_ms() - began_ms)
+        return answer
+
+    def _hear_throttling(self, node_id: Any, answer: Any) -> int:
+        throttle_ms: int = getattr(answer, "throttle_time_ms", 0) or 0
+        if throttle_ms:
+            self._throttling.heard(broker=node_id, throttle_ms=throttle_ms)
+        return throttle_ms
+
+    def _look_at_connections(self) -> None:
+        for (node_id, _), connection in getattr(self._client, "_conns", {}).items():
+            if isinstance(node_id, int) and connection not in self._connections:
+                self._connections.add(connection)
+                self._brokers.setdefault(node_id, _Calls()).connects += 1
+
+    def _tell_if_due(self) -> None:
+        now_ms = self._now_ms()
+        if self._is_over or now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + _EVERY_MS
+        connected = {node_id for (node_id, _), each in self._client._conns.items() if each.connected()}
+        told = [_measure(node_id, calls, node_id in connected) for node_id, calls in self._brokers.items()]
+        self._hooks.brokers_measured(client=self._name, brokers=told)
+
+
+def _measure(node_id: int, calls: _Calls, is_up: bool) -> BrokerMeasure:
+    """And begin to count anew."""
+    if calls.timed:
+        calls.rtt_s = calls.timed_ms / calls.timed / 1_000
+    throttle_s = calls.throttled_ms / calls.answers / 1_000 if calls.answers else 0.0
+    calls.timed = calls.timed_ms = calls.answers = calls.throttled_ms = 0
+    return BrokerMeasure(
+        broker=str(node_id),
+        is_up=is_up,
+        rtt_s=calls.rtt_s,
+        requests_waiting=0,
+        requests_in_flight=calls.in_flight,
+        connects=calls.connects,
+        timeouts=calls.timeouts,
+        throttle_s=throttle_s,
+    )
