@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import importlib
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Serve them on this address. In Kubernetes 0.0.0.0: the kubelet probes the pod's own address, not loopback.",
 )
+@click.option(
+    "--console-port",
+    type=click.IntRange(0, 65_535),
+    help="Serve a page of the service's health on this port of 127.0.0.1; needs ottla[console].",
+)
+@click.option("--console-write", is_flag=True, help="The page may pause and resume partitions.")
 @click.option(
     "--start-timeout",
     type=click.FloatRange(min=0),
@@ -76,6 +83,8 @@ def run(
     on_event_loop: bool,
     health_port: int | None,
     health_host: str,
+    console_port: int | None,
+    console_write: bool,
     start_timeout: float | None,
     topics_timeout: float | None,
     create_topics: bool,
@@ -103,6 +112,9 @@ def run(
         click.echo(f"ottla: health at http://{shown}:{server.port}/health/ready", err=True)
     else:
         server = None
+    console = None
+    if console_port is not None:
+        console = _console(app, console_port, may_write=console_write, on_event_loop=on_event_loop)
     try:
         if on_event_loop:
             asyncio.run(app.serve(handle_signals=True))
@@ -110,6 +122,8 @@ def run(
         else:
             app.run()
     finally:
+        if console is not None:
+            console.close()
         if server is not None:
             server.close()
         telemetry.close()
@@ -134,6 +148,17 @@ def _health_server(app: App, host: str, port: int) -> HealthServer:
         return HealthServer(app.health, host=host, port=port)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--health-host {host} --health-port {port}: cannot listen there: {error}") from error
+
+
+def _console(app: App, port: int, *, may_write: bool, on_event_loop: bool) -> Any:
+    """The page of the app's health. It stands above the command line, so it is found by its name, as commands are."""
+    start = importlib.import_module("ottla.console.service").start_console
+    token = os.environ.get("OTTLA_CONSOLE_TOKEN")
+    console, address = start(
+        app, host="127.0.0.1", port=port, token=token, may_write=may_write, on_event_loop=on_event_loop
+    )
+    click.echo(f"ottla: console at {address}", err=True)
+    return console
 
 
 def load_app(target: str) -> App:

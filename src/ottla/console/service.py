@@ -1,0 +1,210 @@
+"""The page of one service's own health: `ottla run --console-port`.
+
+It shows what the process knows of itself, asks no cluster, and lets somebody pause and resume when that was allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.app import App
+from ottla.console.guard import Rules, hosts_of
+from ottla.console.query import Query
+from ottla.console.server import Server, app_of
+from ottla.errors import InputError, LifecycleError
+from ottla.records import TopicPartition
+from ottla.telemetry.hooks import Hooks
+from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
+
+_MOST_SHOWN: Final = 1_000
+_VERB_S: Final = 15.0
+
+
+class Watching(Hooks):
+    """Remembers how members stand, and passes everything on to the app's own hooks."""
+
+    def __init__(self, own: Hooks | None) -> None:
+        self.own = own
+        self._lock = threading.Lock()
+        self._members: dict[tuple[str, str], MemberMeasure] = {}
+
+    def measured(self, *, group: str, member: str, measure: MemberMeasure) -> None:
+        with self._lock:
+            if measure.partitions or measure.runs_in_flight:
+                self._members[group, member] = measure
+            else:
+                self._members.pop((group, member), None)
+        if self.own is not None:
+            self.own.measured(group=group, member=member, measure=measure)
+
+    def members(self) -> list[tuple[str, MemberMeasure]]:
+        """Group and measure of each member."""
+        with self._lock:
+            return [(group, measure) for (group, _), measure in sorted(self._members.items())]
+
+
+def _passing_on(name: str) -> Callable[..., None]:
+    def tell(self: Watching, **fields: Any) -> None:
+        if self.own is not None:
+            getattr(self.own, name)(**fields)
+
+    return tell
+
+
+for _name, _method in vars(Hooks).items():
+    if inspect.isfunction(_method) and not _name.startswith("_") and _name != "measured":
+        setattr(Watching, _name, _passing_on(_name))
+
+
+class ServiceConsole:
+    """Serves the page of an app from before it runs until `close`."""
+
+    def __init__(self, app: App, *, host: str, port: int, token: str, may_write: bool, on_event_loop: bool) -> None:
+        """`on_event_loop`: how the app will run. Raises ConfigError where the port cannot be had."""
+        self._app = app
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_event_loop = on_event_loop
+        self._watching = Watching(app.hooks)
+        app.hooks = self._watching
+        if on_event_loop:
+
+            async def remember_loop() -> None:
+                self._loop = asyncio.get_running_loop()
+
+            app.on_start(remember_loop)
+
+        def make(bound: int) -> Any:
+            rules = Rules(
+                hosts=hosts_of({host, "127.0.0.1", "localhost"}, bound),
+                token=token,
+                may_write=may_write,
+                cookie=f"ottla_console_{bound}",
+            )
+            return app_of(
+                rules,
+                reads={"session": lambda query: self._session(rules, query), "service": self.state},
+                writes={"service/pause": self.pause, "service/resume": self.resume},
+                streams={},
+                page="service.html",
+            )
+
+        self._server = Server(make, host=host, port=port)
+        self.port = self._server.port
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _session(self, rules: Rules, query: Query) -> dict[str, Any]:
+        query.done()
+        return {
+            "schema": "ottla.console.session/1",
+            "version": importlib.metadata.version("ottla"),
+            "name": self._app.group,
+            "may_write": rules.may_write,
+            "write_token": rules.write_token if rules.may_write else None,
+            "every_ms": 1_000,
+        }
+
+    def state(self, query: Query) -> dict[str, Any]:
+        """Health and measures. The measures are at most a second old."""
+        query.done()
+        health = self._app.health()
+        members = self._watching.members()
+        measures = {each.topic_partition: (group, each) for group, member in members for each in member.partitions}
+        handlers: dict[tuple[str, str], dict[str, Any]] = {}
+        for group, member in members:
+            for name, runs in member.runs_in_flight.items():
+                item = handlers.setdefault((group, name), {"group": group, "handler": name, "runs": 0, "budget": None})
+                item["runs"] += runs
+            for name, tokens in member.budget_tokens.items():
+                item = handlers.setdefault((group, name), {"group": group, "handler": name, "runs": 0, "budget": None})
+                item["budget"] = round((item["budget"] or 0) + tokens, 1)
+        partitions = []
+        for each in health.partitions[:_MOST_SHOWN]:
+            found = measures.get(each.topic_partition)
+            partitions.append(
+                {
+                    "topic": each.topic_partition.topic,
+                    "partition": each.topic_partition.partition,
+                    "group": None if found is None else found[0],
+                    "oldest_unfinished_age_ms": each.oldest_unfinished_age_ms,
+                    "oldest_unfinished_offset": each.oldest_unfinished_offset,
+                    "buffered_records": each.buffered_records,
+                    "stopped": each.stopped,
+                    **_measured(None if found is None else found[1]),
+                }
+            )
+        return {
+            "schema": "ottla.console.service/1",
+            "group": self._app.group,
+            "ready": health.is_ready,
+            "alive": health.is_alive,
+            "problems": list(health.problems),
+            "handlers": list(handlers.values()),
+            "partitions": partitions,
+            "left_out": max(0, len(health.partitions) - _MOST_SHOWN),
+        }
+
+    def pause(self, query: Query) -> dict[str, Any]:
+        """Take no more records of a partition, or of all."""
+        return self._act("pause", query)
+
+    def resume(self, query: Query) -> dict[str, Any]:
+        """Go on with a partition, or with all, also where it stopped at a failure."""
+        return self._act("resume", query)
+
+    def _act(self, verb: str, query: Query) -> dict[str, Any]:
+        topic = query.text("topic", most=300)
+        partition = query.number("partition", None, least=0, most=2**31 - 1)
+        query.done()
+        if (topic is None) != (partition is None):
+            raise InputError("found one of topic and partition, wanted both, or neither for all")
+        places = () if topic is None or partition is None else (TopicPartition(topic, partition),)
+        try:
+            act = getattr(self._app.runner, verb)
+            if self._on_event_loop:
+                self._on_the_loop(act, places)
+            else:
+                act(*places)
+        except (LifecycleError, ValueError, LookupError) as error:
+            raise InputError(str(error)) from None
+        return {"schema": "ottla.console.acted/1", "verb": verb, "partitions": [str(each) for each in places]}
+
+    def _on_the_loop(self, act: Callable[..., Any], places: tuple[TopicPartition, ...]) -> None:
+        loop = self._loop
+        if loop is None:
+            raise InputError("the app has not started yet")
+
+        async def on_the_loop() -> None:
+            act(*places)
+
+        asyncio.run_coroutine_threadsafe(on_the_loop(), loop).result(_VERB_S)
+
+
+def _measured(measure: PartitionMeasure | None) -> dict[str, Any]:
+    if measure is None:
+        return {"handler": None, "lag": None, "lag_s": None, "buffered_bytes": None, "paused_for": []}
+    return {
+        "handler": measure.handler,
+        "lag": measure.lag_records,
+        "lag_s": None if measure.lag_s is None else round(measure.lag_s, 1),
+        "buffered_bytes": measure.buffered_bytes,
+        "paused_for": list(measure.paused_for),
+    }
+
+
+def start_console(
+    app: App, *, host: str, port: int, token: str | None, may_write: bool, on_event_loop: bool
+) -> tuple[ServiceConsole, str]:
+    """The page, and the address to open. `token`: that of the environment."""
+    from ottla.console.command import token_of
+
+    chosen = token_of(token)
+    console = ServiceConsole(app, host=host, port=port, token=chosen, may_write=may_write, on_event_loop=on_event_loop)
+    return console, f"http://{host}:{console.port}/#token={chosen}"

@@ -1,0 +1,91 @@
+// The page of one service: is it well, what does it wait for, pause and resume.
+
+import { bytes, duration, get, h, login, number, patch, post, Problem, say, table, useWriteToken, visible } from "./ui.js";
+
+let session = null;
+let found = null;
+let problem = null;
+let timer = null;
+
+const figure = (title, value, more) => h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value, more ? h("small", null, more) : null));
+const act = (verb, place) => async () => {
+  try { await post(`service/${verb}`, place); say(verb === "pause" ? "Paused." : "Resumed."); await look(); }
+  catch (error) { if (!(error instanceof Problem)) throw error; say(error.message); }
+};
+
+function draw() {
+  document.title = `${session.name} · Ottla`;
+  patch(document.getElementById("top"), [
+    h("div", { class: "brand" }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), h("strong", null, session.name),
+      h("span", { class: `badge ${session.may_write ? "warn" : ""}` }, session.may_write ? "changes allowed" : "read-only")),
+    h("p", { class: `live ${problem ? "bad" : ""}`, role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), problem ? problem : "live"),
+  ]);
+  if (!found) return;
+  const oldest = Math.max(0, ...found.partitions.map((each) => each.oldest_unfinished_age_ms));
+  const lag = found.partitions.every((each) => each.lag === null) ? null : found.partitions.reduce((sum, each) => sum + (each.lag || 0), 0);
+  patch(document.getElementById("main"), h("div", { class: "page" },
+    h("div", { class: "head" }, h("h1", { class: "name" }, visible(found.group)), session.may_write ? h("div", { class: "tools" }, h("button", { type: "button", onclick: act("pause", {}) }, "Pause all"), h("button", { type: "button", onclick: act("resume", {}) }, "Resume all")) : null),
+    h("dl", { class: "figures" },
+      figure("Ready", h("span", { class: found.ready ? "good" : "bad" }, found.ready ? "yes" : "no")),
+      figure("Alive", h("span", { class: found.alive ? "good" : "bad" }, found.alive ? "yes" : "no")),
+      figure("Partitions", number(found.partitions.length + found.left_out)),
+      figure("Lag", number(lag)),
+      figure("Oldest unfinished", oldest ? duration(oldest) : "none"),
+      figure("Runs in flight", number(found.handlers.reduce((sum, each) => sum + each.runs, 0)))),
+    found.problems.map((each) => h("div", { class: "problem", role: "alert" }, visible(each))),
+    h("h2", null, "Handlers"),
+    table({
+      caption: "Handlers", items: found.handlers, key: (each) => `${each.group} ${each.handler}`, empty: "No handler has work yet.",
+      columns: [
+        { title: "Handler", class: "name", cell: (each) => visible(each.handler) },
+        { title: "Group", cell: (each) => visible(each.group) },
+        { title: "Runs in flight", right: true, cell: (each) => number(each.runs) },
+        { title: "Dead letters that the budget allows", right: true, cell: (each) => each.budget === null ? "–" : number(each.budget) }],
+    }),
+    h("h2", null, "Partitions"),
+    table({
+      caption: "Partitions", items: found.partitions, key: (each) => `${each.topic}-${each.partition}`, empty: "None is assigned.",
+      columns: [
+        { title: "Partition", class: "name", cell: (each) => `${each.topic}-${each.partition}` },
+        { title: "Handler", cell: (each) => each.handler === null ? "–" : visible(each.handler) },
+        { title: "Lag", right: true, cell: (each) => number(each.lag) },
+        { title: "Waits", right: true, cell: (each) => each.lag_s === null ? "–" : duration(each.lag_s * 1000) },
+        { title: "Oldest unfinished", right: true, cell: (each) => each.oldest_unfinished_offset === null ? "–" : `${number(each.oldest_unfinished_offset)} for ${duration(each.oldest_unfinished_age_ms)}` },
+        { title: "Buffered", right: true, cell: (each) => `${number(each.buffered_records)}${each.buffered_bytes === null ? "" : `, ${bytes(each.buffered_bytes)}`}` },
+        { title: "State", cell: (each) => each.stopped ? h("span", { class: "bad" }, `stopped: ${visible(each.stopped)}`) : each.paused_for.length ? `paused: ${each.paused_for.join(", ")}` : h("span", { class: "good" }, "reading") },
+        ...(session.may_write ? [{ title: "Do", cell: (each) => h("span", { class: "buttons" },
+          h("button", { type: "button", class: "small", onclick: act("pause", { topic: each.topic, partition: each.partition }) }, "Pause"),
+          h("button", { type: "button", class: "small", onclick: act("resume", { topic: each.topic, partition: each.partition }) }, "Resume")) }] : [])],
+    })));
+}
+
+async function look() {
+  try { found = await get("service"); problem = null; }
+  catch (error) { if (!(error instanceof Problem)) throw error; problem = error.message; if (error.status === 401) return askToken(); }
+  draw();
+}
+
+function askToken(told) {
+  clearInterval(timer);
+  patch(document.getElementById("main"), h("form", { class: "login", onsubmit: async (event) => {
+    event.preventDefault();
+    try { await login(document.getElementById("token").value.trim()); await begin(); } catch (error) { askToken(error.message); }
+  } }, h("h1", null, "Token"), h("p", null, "Open the address that ", h("code", null, "ottla run"), " printed, or paste its token."),
+  told ? h("div", { class: "problem", role: "alert" }, told) : null,
+  h("label", null, "Token", h("input", { id: "token", type: "password", autocomplete: "off", required: true, maxlength: "300" })), h("button", { type: "submit", class: "main" }, "Open")));
+}
+
+async function begin() {
+  const given = /^#token=([A-Za-z0-9._~-]{1,300})$/.exec(location.hash);
+  if (given) {
+    history.replaceState(null, "", location.pathname);
+    try { await login(given[1]); } catch (error) { return askToken(error.message); }
+  }
+  try { session = await get("session"); } catch (error) { return askToken(error.status === 401 ? "" : error.message); }
+  useWriteToken(session.write_token);
+  await look();
+  clearInterval(timer);
+  timer = setInterval(() => { if (!document.hidden) look(); }, session.every_ms);
+}
+
+begin();
