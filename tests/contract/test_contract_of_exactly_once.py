@@ -53,12 +53,15 @@ def read(servers: str, topic: str, wanted: int) -> list[bytes]:
     return values
 
 
-def serve(app: App, *, is_async: bool) -> threading.Thread:
+def serve(app: App, ended: list[Exception], *, is_async: bool) -> threading.Thread:
     def run() -> None:
-        if is_async:
-            asyncio.run(app.serve())
-        else:
-            app.run(handle_signals=False)
+        try:
+            if is_async:
+                asyncio.run(app.serve())
+            else:
+                app.run(handle_signals=False)
+        except Exception as error:
+            ended.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -89,10 +92,12 @@ def test_results_dead_letters_and_offsets_are_one_transaction(
         for number in range(400):
             producer.send(source, number, partition=number % PARTITIONS)
     apps = [made(), made()]
-    threads = [serve(apps[0], is_async=is_async)]
-    wait(lambda: committed(bootstrap_servers, group, source) > 50, "the first transactions")
-    threads.append(serve(apps[1], is_async=is_async))  # a rebalance in the middle
-    wait(lambda: committed(bootstrap_servers, group, source) == 400, "all offsets")
+    ended: list[Exception] = []
+    threads = [serve(apps[0], ended, is_async=is_async)]
+    wait(lambda: bool(ended) or committed(bootstrap_servers, group, source) > 50, "the first transactions")
+    threads.append(serve(apps[1], ended, is_async=is_async))  # a rebalance in the middle
+    wait(lambda: bool(ended) or committed(bootstrap_servers, group, source) == 400, "all offsets")
+    assert ended == []
     for app, thread in zip(apps, threads, strict=True):
         app.stop()
         thread.join(WAIT_S)

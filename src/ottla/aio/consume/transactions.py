@@ -23,7 +23,8 @@ from ottla.records import TopicPartition
 
 _CALL_S: Final = 10.0
 _END_S: Final = 15.0
-_START_S: Final = 10.0
+_START_S: Final = 60.0
+"""The first transactional producer of a cluster waits until its coordinators are made."""
 
 Join = Callable[[Mapping[TopicPartition, int]], Awaitable[Any]]
 

@@ -30,7 +30,8 @@ from ottla.sync.produce.transaction import Transaction
 _LOOK_S: Final = 1.0
 _CALL_S: Final = 10.0
 _END_S: Final = 15.0
-_START_S: Final = 10.0
+_START_S: Final = 60.0
+"""The first transactional producer of a cluster waits until its coordinators are made."""
 
 
 class Transactions:
