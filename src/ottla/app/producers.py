@@ -15,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, Unpack
 
 from ottla.errors import LifecycleError
-from ottla.failures.expiry import Moment, Span
 from ottla.producer.bulk import Outgoing
 from ottla.producer.deliveries import DeliveryReport
-from ottla.records import Headers
+from ottla.producer.signature import SendOptions
 from ottla.telemetry import Hooks
 from ottla.typevars import K_contra, V_contra
 
@@ -94,35 +93,11 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         value: V_contra | None = None,
         *,
         key: K_contra | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        expires_after: Span | None = None,
-        expires_at: Moment | None = None,
-        priority: str | None = None,
-        message_id: str | None = None,
-        deliver_after: Span | None = None,
-        deliver_at: Moment | None = None,
-        schedule_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
+        **options: Unpack[SendOptions],
     ) -> Promise:
         """`Producer.send`. Raises `LifecycleError` while the app does not run."""
-        promise: Promise = self._open.send(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            expires_after=expires_after,
-            expires_at=expires_at,
-            priority=priority,
-            message_id=message_id,
-            deliver_after=deliver_after,
-            deliver_at=deliver_at,
-            schedule_id=schedule_id,
-            on_delivery=on_delivery,
-        )
+        promise: Promise = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return promise
 
     def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Promise:
@@ -167,35 +142,11 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         value: V_contra | None = None,
         *,
         key: K_contra | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        expires_after: Span | None = None,
-        expires_at: Moment | None = None,
-        priority: str | None = None,
-        message_id: str | None = None,
-        deliver_after: Span | None = None,
-        deliver_at: Moment | None = None,
-        schedule_id: str | None = None,
         on_delivery: Callable[[Any], None] | None = None,
+        **options: Unpack[SendOptions],
     ) -> AsyncPromise:
         """`AsyncProducer.send`. Raises `LifecycleError` while the app does not run."""
-        promise: AsyncPromise = self._open.send(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            expires_after=expires_after,
-            expires_at=expires_at,
-            priority=priority,
-            message_id=message_id,
-            deliver_after=deliver_after,
-            deliver_at=deliver_at,
-            schedule_id=schedule_id,
-            on_delivery=on_delivery,
-        )
+        promise: AsyncPromise = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return promise
 
     async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> AsyncPromise:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
+from ottla.failures.expiry import Moment, Span
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
+from ottla.records import Headers
 from ottla.telemetry import Hooks
 
-__all__ = ["Key", "PartitionerName", "ProducerOptions", "Profile", "Servers", "Value"]
+__all__ = ["Key", "PartitionerName", "ProducerOptions", "Profile", "SendOptions", "Servers", "Value"]
 
 Servers: TypeAlias = str | Sequence[str] | None
 Profile: TypeAlias = Literal["low_latency", "high_throughput"]
@@ -40,3 +42,18 @@ class ProducerOptions(TypedDict, total=False):
     environ: Mapping[str, str] | None
     hooks: Hooks | None
     schedule: str
+
+
+class SendOptions(TypedDict, total=False):
+    """The arguments of `send` that its type does not depend on."""
+
+    headers: Headers
+    partition: int | None
+    timestamp_ms: int | None
+    expires_after: Span | None
+    expires_at: Moment | None
+    priority: str | None
+    message_id: str | None
+    deliver_after: Span | None
+    deliver_at: Moment | None
+    schedule_id: str | None

@@ -17,7 +17,7 @@ import pytest
 from ottla import App, AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.app.signature import ConsumerOptions, HandlerOptions
 from ottla.producer.partitioners import PARTITIONERS
-from ottla.producer.signature import PartitionerName, ProducerOptions, Profile
+from ottla.producer.signature import PartitionerName, ProducerOptions, Profile, SendOptions
 
 SERVICES = Path(__file__).parent / "services"
 EXPECTED = re.compile(r"# expected: mypy\[(?P<mypy>\S+)\] pyright\[(?P<pyright>\S+)\]$")
@@ -111,9 +111,11 @@ def test_pyright_finds_each_of_eight_mistakes(found_by_pyright: dict[str, list[t
     [
         (Producer.__init__, ProducerOptions, {"bootstrap_servers", "key", "value"}),
         (AsyncProducer.__init__, ProducerOptions, {"bootstrap_servers", "key", "value"}),
+        (Producer.send, SendOptions, {"topic", "value", "key", "on_delivery"}),
+        (AsyncProducer.send, SendOptions, {"topic", "value", "key", "on_delivery"}),
         (Consumer.__init__, ConsumerOptions, {"topics", "group", "value", "dead_letter_topic"}),
         (AsyncConsumer.__init__, ConsumerOptions, {"topics", "group", "value", "dead_letter_topic"}),
-        (App.handler, HandlerOptions, {"topics", "value", "batch"}),
+        (App.handler, HandlerOptions, {"topics", "value", "batch", "columns"}),
     ],
 )
 def test_overloads_take_the_same_arguments_as_the_function(
