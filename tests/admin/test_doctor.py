@@ -327,6 +327,11 @@ CASES = [
         {"groups": (group(800, 500),)},)),
     Case("GRP02", "3 members on 3 partitions: 1 idle", {"groups": (
         group(1_000, members=(member(1, 0, 1), member(2, 2), member(3))),)}),
+    Case("GRP03", "is empty, and its offsets of 2 partitions expire within 5 h", {
+        **every_broker(offsets_retention_minutes="10080"),
+        "groups": (group(state="Empty", members=(), offsets=tuple(CommittedOffset(
+            topic="orders", partition=number, offset=1, kept_since_ms=NOW_MS - 7 * DAY_MS + hours * HOUR_MS)
+            for number, hours in enumerate((5, 23, 25)))),)}),
     Case("GRP04", "has not read 5 records of orders-0 that are no longer there", {
         **topics(topic(partitions=[partition(log_start=10)])), "groups": (group(5),)}),
     Case("GRP04", "loses 500 unread records of orders-0 within 60 min", {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from command_output import document, rows
 
-from ottla.admin import Part, read_facts_file
+from ottla.admin import Admin, Part, read_facts_file
 from ottla.cli import main
 
 Run = Callable[..., Result]
@@ -119,4 +120,19 @@ def test_the_doctor_reads_everything(ottla: Run, topic: str) -> None:
         *("MSG03", "DLQ03", "APP01"),  # of a service
         *("BAL05", "MOV01", "GRP01", "GRP05"),  # of samples
         "SEC01",
+        "GRP03",  # reads records
     }
+
+
+def test_commits_of_a_group_are_dated(ottla: Run, bootstrap_servers: str, topic: str) -> None:
+    """What `doctor --deep` reads of `__consumer_offsets`, as Kafka writes it."""
+    group = f"group-{topic}"
+    started_ms = time.time_ns() // 1_000_000
+    assert ottla("groups", "reset", group, "--to", "4", "--topic", f"{topic}:0", "--yes").exit_code == 0
+    with Admin(bootstrap_servers) as admin:
+        facts = admin.facts({Part.GROUPS, Part.GROUP_OFFSETS, Part.COMMIT_TIMES})
+    assert facts.not_read == ()
+    (found,) = (each for each in facts.groups if each.group_id == group)
+    (offset,) = found.offsets or ()
+    assert offset.kept_since_ms is not None
+    assert started_ms - 60_000 < offset.kept_since_ms < time.time_ns() // 1_000_000 + 60_000

@@ -23,6 +23,7 @@ from ottla.records import TopicPartition
 from ottla.wire_client.settings import OnExchange
 
 if TYPE_CHECKING:
+    from ottla.admin import commit_times
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.admin.resets import ResetPlan
     from ottla.admin.settings import SettingChange
 else:  # a command lists topics, and has no use for what changes them
+    commit_times = LazyModule("ottla.admin.commit_times")
     group_steps = LazyModule("ottla.admin.groups")
     replica_steps = LazyModule("ottla.admin.replicas")
     reset_steps = LazyModule("ottla.admin.resets")
@@ -92,7 +94,10 @@ class AsyncAdmin:
     ) -> ClusterFacts:
         """As `Admin.facts`."""
         wanted = wanted_of(parts, self._now_ms(), topics, groups, topic_settings, broker_settings)
-        return await self._carrier.run_async(read_facts(wanted))
+        facts = await self._carrier.run_async(read_facts(wanted))
+        if Part.COMMIT_TIMES in wanted.parts:
+            facts = await asyncio.to_thread(commit_times.with_commit_times, facts, self._carrier.settings)
+        return facts
 
     async def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:
         """As `Admin.broker_settings`."""

@@ -22,6 +22,7 @@ from ottla.records import TopicPartition
 from ottla.wire_client.settings import OnExchange, WireSettings, connection_settings
 
 if TYPE_CHECKING:
+    from ottla.admin import commit_times
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.admin.resets import ResetPlan
     from ottla.admin.settings import SettingChange
 else:  # a command lists topics, and has no use for what changes them
+    commit_times = LazyModule("ottla.admin.commit_times")
     group_steps = LazyModule("ottla.admin.groups")
     replica_steps = LazyModule("ottla.admin.replicas")
     reset_steps = LazyModule("ottla.admin.resets")
@@ -102,10 +104,14 @@ class Admin:
         """What is known of the cluster now: these parts of it, of these topics and groups (None: of all).
 
         Settings are those that are named; None reads all, which takes three times as long. What could not be read is
-        listed in `not_read` of what is returned.
+        listed in `not_read` of what is returned. `Part.COMMIT_TIMES` reads records, and is not among the parts that are
+        read unless others are named.
         """
         wanted = wanted_of(parts, self._now_ms(), topics, groups, topic_settings, broker_settings)
-        return self._carrier.run(read_facts(wanted))
+        facts = self._carrier.run(read_facts(wanted))
+        if Part.COMMIT_TIMES in wanted.parts:
+            facts = commit_times.with_commit_times(facts, self._carrier.settings)
+        return facts
 
     def broker_settings(self, broker: int | None = None) -> dict[str, SettingFact]:
         """All settings of a broker; of None what was set for all brokers at once."""

@@ -44,6 +44,8 @@ class Part(StrEnum):
     """Which groups there are, of which type and in which state."""
     GROUP_MEMBERS = "group_members"
     GROUP_OFFSETS = "group_offsets"
+    COMMIT_TIMES = "commit_times"
+    """Since when the offsets of empty groups are kept. The only part for which records are read."""
     TRANSACTIONS = "transactions"
     MOVES = "moves"
     """Reassignments under way."""
@@ -196,6 +198,8 @@ class CommittedOffset:
     partition: Int64
     offset: Int64
     metadata: str = ""
+    kept_since_ms: Int64 | None = None
+    """From when offsets.retention.minutes counts, for an empty group; None where it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

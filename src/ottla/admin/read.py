@@ -51,7 +51,8 @@ _TOPICS_AT_ONCE: Final = 500
 _GROUPS_AT_ONCE: Final = 100
 _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
-EVERYTHING: Final = frozenset(Part)
+EVERYTHING: Final = frozenset(Part) - {Part.COMMIT_TIMES}
+"""All that is read without reading records."""
 
 _NEEDED: Final = {
     Part.TOPIC_SETTINGS: {Part.TOPICS},
@@ -61,6 +62,7 @@ _NEEDED: Final = {
     Part.EXPIRY: {Part.TOPICS, Part.OFFSETS, Part.TOPIC_SETTINGS, Part.GROUPS, Part.GROUP_OFFSETS},
     Part.GROUP_MEMBERS: {Part.GROUPS},
     Part.GROUP_OFFSETS: {Part.GROUPS},
+    Part.COMMIT_TIMES: {Part.GROUPS, Part.GROUP_OFFSETS},
 }
 
 

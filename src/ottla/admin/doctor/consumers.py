@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ottla.admin.doctor.finding import Evidence, Severity, time_told
+from ottla.admin.doctor.finding import MINUTE_MS, Evidence, Severity, time_told
 from ottla.admin.doctor.registry import Found, check
-from ottla.admin.facts import ClusterFacts, GroupFact, Part
+from ottla.admin.facts import ClusterFacts, GroupFact, Part, whole_number
 from ottla.admin.lag import lag_of
 from ottla.admin.read import DAY_MS, HOUR_MS, expiry_horizon_ms
 from ottla.records import TopicPartition
@@ -92,6 +92,37 @@ def _enough_partitions(group: GroupFact) -> str:
     if len(topics) != 1:
         return "fewer processes, or more partitions in one of its topics (ottla topics add-partitions)"
     return f"ottla topics add-partitions {topics.pop()} {len(members)}; or fewer processes"
+
+
+@check(
+    "GRP03",
+    Severity.WARNING,
+    "The offsets of a group that sleeps expire",
+    reads={Part.GROUPS, Part.GROUP_OFFSETS, Part.COMMIT_TIMES, Part.BROKER_SETTINGS},
+    why="Kafka forgets what an empty group has committed after offsets.retention.minutes (KIP-211). When it comes back,"
+    " auto.offset.reset decides: all records again, or none of those that were written meanwhile.",
+    fix="start a member of the group; ottla groups copy GROUP OTHER commits its offsets under another name",
+)
+def offsets_expire(seen: Evidence) -> Iterator[Found]:
+    minutes = [
+        found
+        for each in seen.broker_setting("offsets.retention.minutes").values()
+        if (found := whole_number(each)) is not None
+    ]
+    if not minutes:
+        return
+    for group in seen.facts.groups:
+        times = [each.kept_since_ms for each in group.offsets or () if each.kept_since_ms is not None]
+        left = [at_ms + min(minutes) * MINUTE_MS - seen.facts.at_ms for at_ms in times]
+        expiring = [each for each in left if each < DAY_MS]
+        if group.state == "Empty" and expiring:
+            yield Found(
+                subject=f"group {group.group_id}",
+                message=f"group {group.group_id} is empty, and its offsets of {len(expiring)} partitions expire within"
+                f" {time_told(max(0, min(expiring)))}: then auto.offset.reset decides",
+                fix=f"start a member of it; ottla groups copy {group.group_id} {group.group_id}-kept commits its"
+                " offsets under another name",
+            )
 
 
 @check(

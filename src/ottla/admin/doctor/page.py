@@ -15,7 +15,8 @@ warning will hurt, a note is worth knowing. A check whose facts could not be rea
 marked with samples compares facts that were read some time apart (`--samples`), and what is marked with a service needs
 its declaration (`--app module:app`).
 
-The doctor changes nothing and reads no records.
+The doctor changes nothing. It reads no records, but those of `__consumer_offsets` where commit_times are read
+(`--deep`).
 """
 
 

@@ -127,6 +127,8 @@ def _why_not(each: Check, evidence: Evidence) -> str | None:
     if each.needs_app and evidence.app is None:
         return "it needs a service's declaration (--app)"
     missing = sorted(each.reads - set(evidence.facts.parts))
+    if missing == [Part.COMMIT_TIMES]:
+        return "it reads the records of __consumer_offsets (--deep)"
     if missing:
         return f"the facts have no {', '.join(missing)}"
     if len(evidence.earlier) + 1 < each.samples:

@@ -70,6 +70,7 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
 )
 @click.option("--samples", type=click.IntRange(1, 100), default=1, show_default=True, help="How often to look.")
 @click.option("--every", default="30s", show_default=True, metavar="TIME", help="How long between two samples.")
+@click.option("--deep", is_flag=True, help="Also read __consumer_offsets, for what no API says: GRP03.")
 @click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="What is known and accepted.")
 @click.option(
     "--accept",
@@ -98,6 +99,7 @@ def doctor(
     files: tuple[Path, ...],
     samples: int,
     every: str,
+    deep: bool,
     baseline: Path | None,
     accept: Path | None,
     reason: str | None,
@@ -105,7 +107,8 @@ def doctor(
 ) -> None:
     """Find what will hurt: on a cluster, in a file of its facts, or between it and a service.
 
-    It changes nothing and reads no records. A check whose facts were refused or not reached is not a good result.
+    It changes nothing, and reads no records without --deep. A check whose facts were refused or not reached is not a
+    good result.
 
     \b
     The exit code is 0 for nothing found, 1 for findings (--fail-on) and checks that were refused, 2 for not begun.
@@ -123,7 +126,7 @@ def doctor(
     accepted_until = _until(accept, reason, until)
     known = None if baseline is None else load_baseline(read_bounded(baseline), source=str(baseline))
     app = None if target is None else _declaration(target, processes)
-    seen = _from_files(files) if files else _from_cluster(kafka, samples, every, wanted, unwanted, app)
+    seen = _from_files(files) if files else _from_cluster(kafka, samples, every, wanted, unwanted, app, is_deep=deep)
     report = examine(Evidence(facts=seen[-1], earlier=seen[:-1], app=app), only=wanted, skip=unwanted)
     if known is not None:
         report = without_accepted(report, known, today=dt.datetime.now(dt.UTC).date())
@@ -176,14 +179,19 @@ def _from_cluster(
     only: tuple[str, ...],
     skip: tuple[str, ...],
     app: AppDeclaration | None,
+    *,
+    is_deep: bool,
 ) -> list[ClusterFacts]:
     """So many samples, of the parts that the checks read; no two of them at the same time."""
+    from ottla.admin import Part
     from ottla.admin.doctor import chosen
 
     pause_ms = milliseconds(every)
     parts = set[Any]().union(
         *(check.reads for check in chosen(only, skip).values() if app is not None or not check.needs_app)
     )
+    if not is_deep:
+        parts.discard(Part.COMMIT_TIMES)
     seen: list[ClusterFacts] = []
     with open_admin(kafka) as admin:
         for number in range(samples):
