@@ -111,7 +111,11 @@ def restored(cluster: EmbeddedCluster, admin: Admin) -> None:
     Path("clusters.toml").chmod(0o600)
 
 
-EXAMPLES = [(path, example) for path, command in ALL for example in examples_of(command.help or "")]
+ELSEWHERE = ("plan watch", "plan throttle")
+"""One goes on until it is stopped, one needs a run under way: test_plan_watch_and_throttle.py has them."""
+EXAMPLES = [
+    (path, example) for path, command in ALL for example in examples_of(command.help or "") if path not in ELSEWHERE
+]
 WITH_A_PLAN = ("plan check", "plan run", "plan status", "plan cancel")
 
 
