@@ -118,6 +118,17 @@ def test_an_empty_list_of_protocols_is_refused(driver):
     assert d.joined(d.join(protocol_type="")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_a_member_that_was_told_its_id_is_let_in_although_all_others_left_meanwhile(driver):
+    d = driver()
+    (only,) = d.stable_with(1)
+    told = d.joined(d.join(known_id=True))
+    d.leave(only)
+    assert (d.group.state, d.group.members) == (State.PREPARING_REBALANCE, {})
+    assert d.joined(d.join(told.member_id, protocols=())).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    answer = d.joined(d.join(told.member_id, known_id=True, protocols=(("sticky", b""),)))
+    assert (answer.error, answer.leader) == (ErrorCode.NONE, told.member_id)
+
+
 def test_members_vote_for_the_protocol_that_most_prefer_among_the_common_ones(driver):
     d = driver()
     (first,) = d.stable_with(1, protocols=(("a", b""), ("b", b"")))

@@ -223,6 +223,8 @@ class ClassicGroup:
         """Whether a member with these protocols fits: one protocol must be common to all members."""
         if self.is_empty:
             return protocol_type != "" and len(names) > 0
+        if not self.members:  # they left a rebalance that still waits
+            return protocol_type == self.protocol_type and len(names) > 0
         return protocol_type == self.protocol_type and not self.candidates().isdisjoint(names)
 
     def accepts(self, member_id: str) -> bool:
