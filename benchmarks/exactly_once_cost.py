@@ -1,8 +1,8 @@
 """From topic to topic: `exactly_once=` beside the same handler at least once, and beside Quix Streams.
 
-    python benchmarks/exactly_once.py                     a minute or two
-    python benchmarks/exactly_once.py --records 300000 --rounds 7
-    python benchmarks/exactly_once.py --kafka             with Apache Kafka as the broker, where its packages can be had
+    python benchmarks/exactly_once_cost.py                  a minute or two
+    python benchmarks/exactly_once_cost.py --records 300000 --rounds 7
+    python benchmarks/exactly_once_cost.py --kafka          with Apache Kafka, where its packages can be had
 
 Each contender reads the same topic of four partitions and writes each record to a topic of its own. Time counts from
 the first record that is handled until the group has committed all. The at-least-once handler returns what it sends, so
