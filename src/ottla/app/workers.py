@@ -112,13 +112,11 @@ class Workers:
         except Exception as error:  # a decoder that raises although it must not
             result = broken_run(run, ExceptionTable().failure_of(error))
         except BaseException as error:
-            is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
-            if is_exit:
+            if isinstance(error, SystemExit | KeyboardInterrupt):
                 self._end(error)  # first: nothing more is to be handed out
-            result = abandoned_run(run, ExceptionTable().failure_of(error))
-            own = self._step(events.RunFinished(run, result), takes_run=True)
-            if not is_exit:
-                raise
+            # The next run is not for this worker, which dies.
+            self._step(events.RunFinished(run, abandoned_run(run, ExceptionTable().failure_of(error))))
+            raise
         duration_ms = self._clock.monotonic_ms() - started_ms
         if isinstance(result, RunResult):
             self._tell(run, result, duration_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from ottla import App, CommitPolicy, Dead, DeadLetterBudget, Json, RetryPolicy
@@ -71,3 +72,28 @@ def test_a_dead_worker_makes_the_process_unhealthy_and_loses_nothing(
     assert not app.health().is_ready
     shell.stop(app)
     assert committed(kafka_group, kafka_topic) == 1
+
+
+def test_a_worker_that_dies_takes_no_run_of_another_partition_with_it(
+    shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    class Dying(BaseException):
+        """What no handler may raise: it is no `Exception`."""
+
+    topic = make_topic("orders", partitions=4)
+    for partition in range(4):
+        kafka.produce(topic, [partition] * 200, value=Json(), partition=partition)
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=CommitPolicy(every_s=0.05))
+    others_wait = threading.Semaphore(0)
+
+    @app.handler(topic, value=Json(), quantum=10, concurrency=2)
+    def handle(value: int) -> None:
+        if value == 0:
+            assert others_wait.acquire(timeout=60)
+            raise Dying("out of memory")
+        others_wait.release()
+
+    shell.start(app)
+    wait(lambda: any("a worker died" in problem for problem in app.health().problems), timeout_s=60)
+    wait(lambda: [committed(kafka_group, topic, partition) for partition in (1, 2, 3)] == [200] * 3, timeout_s=60)
+    shell.stop(app)
