@@ -83,6 +83,9 @@ def consume(bootstrap: str, topic: str, group: str, protocol: str) -> None:
         heartbeat_interval_ms=500,
         max_poll_records=50,
     )
+    # kafka-python 3.0 may join before it knows the topic, is assigned nothing, joins again, and under load never takes
+    # up what the second answer assigns.
+    consumer.partitions_for_topic(topic)
     consumer.subscribe([topic], listener=Listener())
     while not told.is_set():
         polled = consumer.poll(200)
