@@ -89,7 +89,8 @@ def test_a_record_that_only_the_leader_had_is_gone_with_it_and_one_for_all_is_no
 def test_without_enough_in_sync_replicas_acks_all_is_refused_and_acks_1_is_not(
     make_cluster: Callable[..., EmbeddedCluster], make_client: Any, make_records: Any, wire: Any
 ) -> None:
-    cluster = make_cluster(config={"replica.lag.time.max.ms": 1_000})
+    # The leader is to stay the leader, also where the machine stands still for a second.
+    cluster = make_cluster(config={"replica.lag.time.max.ms": 1_000, "broker.session.timeout.ms": 60_000})
     client = make_client(cluster)
     cluster.create_topic("t", **REPLICATED)
     client.send("t", "three have it")
