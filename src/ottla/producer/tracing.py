@@ -10,6 +10,7 @@ consumer at a `traceparent` or a key that is not UTF-8, and do not see what is s
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.producer.encoded import header_list
@@ -41,27 +42,27 @@ class SendSpans:
 
         Raises `SerializationError` for headers that are none.
         """
-        listed = header_list(topic, headers)[0]
-        attributes = self._attributes(topic)
-        if value is None:
-            attributes[names.TOMBSTONE] = True
-        if shows_keys() and key is not None:
-            attributes[names.KEY] = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
-        return self._spans.send(f"{names.SEND} {topic}", attributes, listed)
+        listed = header_list(topic, headers)[0] if headers is not None else []
+        return self._spans.send(f"{names.SEND} {topic}", partial(self._attributes, topic, key, value), listed)
 
     def begin_bulk(self, topic: str) -> tuple[list[Header], OpenSpan | None]:
         """Many records are about to be sent. Returns what is to be added to the headers of each."""
-        headers, span = self._spans.send(f"{names.SEND} {topic}", self._attributes(topic), ())
+        headers, span = self._spans.send(f"{names.SEND} {topic}", partial(self._attributes, topic), ())
         return list(headers), span
 
-    def _attributes(self, topic: str) -> Attributes:
-        """A copy: a sampler may change what it is given."""
+    def _attributes(self, topic: str, key: Any = None, value: Any = b"") -> Attributes:
+        """Of a record, or of a bulk. A copy: a sampler may change what it is given."""
         found = self._of_topic.get(topic)
         if found is None:
             if len(self._of_topic) >= _MOST_TOPICS:
                 self._of_topic.clear()
             found = self._of_topic[topic] = names.base_attributes(names.SEND, topic, CLIENT_ID=self._client_id)
-        return found.copy()
+        attributes = found.copy()
+        if value is None:
+            attributes[names.TOMBSTONE] = True
+        if shows_keys() and key is not None:
+            attributes[names.KEY] = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
+        return attributes
 
 
 def send_spans(client_id: str | None, before: SendSpans | None = None) -> SendSpans | None:

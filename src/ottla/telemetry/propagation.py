@@ -18,6 +18,11 @@ _LENGTH: Final = 55
 _SAMPLED: Final = frozenset(b"13579bdf")
 
 
+def traceparent(trace_id: int, span_id: int, flags: int) -> bytes:
+    """The header's value: W3C Trace Context, version 00."""
+    return b"00-%032x-%016x-%02x" % (trace_id, span_id, flags)
+
+
 def parent_is_sampled(headers: Sequence[Header] | None) -> bool | None:
     """Whether the producer's trace is recorded, by the last digit of its `traceparent`; None without one.
 
@@ -39,6 +44,15 @@ def with_context(headers: Sequence[Header], context: Mapping[str, str]) -> list[
     if TRACEPARENT in given:
         context = {name: value for name, value in context.items() if name not in (TRACEPARENT, "tracestate")}
     return [*headers, *((name, value.encode()) for name, value in context.items() if name not in given)]
+
+
+def with_traceparent(headers: Sequence[Header], value: bytes) -> Sequence[Header]:
+    """The headers with this one, if they have none."""
+    if not headers:
+        return [(TRACEPARENT, value)]
+    if any(name == TRACEPARENT for name, _ in headers):
+        return headers
+    return [*headers, (TRACEPARENT, value)]
 
 
 def header_texts(headers: Sequence[Header] | None, name: str) -> list[str] | None:

@@ -6,7 +6,7 @@ Nothing here raises: a sampler, propagator or span processor that does costs its
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Token
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode
 
 from ottla.records import Header
 from ottla.telemetry.conventions import (
@@ -26,11 +26,21 @@ from ottla.telemetry.conventions import (
     sets_both_names,
     with_old_names,
 )
-from ottla.telemetry.propagation import header_texts, parent_is_sampled, with_context
+from ottla.telemetry.propagation import (
+    TRACEPARENT,
+    header_texts,
+    parent_is_sampled,
+    traceparent,
+    with_context,
+    with_traceparent,
+)
+from ottla.telemetry.roots import Roots
 from ottla.telemetry.tracing import failed
 
 MOST_LINKS: Final = 128
 """What an SDK keeps of a span's links by default."""
+
+_W3C: Final = frozenset((TRACEPARENT, "tracestate", "baggage"))
 
 Attributes = dict[str, str | int | bool]
 
@@ -193,22 +203,35 @@ class Spans:
         self.provider = provider
         self._tracer = provider.get_tracer(SCOPE, schema_url=SCHEMA_URL)
         self._has_both = sets_both_names()
+        self._roots = Roots.of(provider, self._tracer)
+        self._textmap: Any = None
+        self._knows_w3c = False
 
     def send(
-        self, name: str, attributes: Attributes, headers: Sequence[Header]
+        self, name: str, attributes: Callable[[], Attributes], headers: Sequence[Header]
     ) -> tuple[Sequence[Header], OpenSpan | None]:
-        """A producer's span, and the headers with its context. No span inside of a trace that is not recorded."""
+        """A producer's span, and the headers with its context. No span inside of a trace that is not recorded.
+
+        `attributes` is called for a span that may be recorded.
+        """
         current = contexts.get_current()
         parent = trace.get_current_span(current).get_span_context()
-        if parent.is_valid and not parent.trace_flags.sampled:
-            return self.headers_with(headers, current), None
-        if not parent.is_valid and headers:
+        if parent.is_valid:
+            if not parent.trace_flags.sampled:
+                return self._headers_in(headers, parent, current, is_bare=len(current) == 1), None
+        elif headers and (parent_is_sampled(headers) is not None or not self._is_w3c()):
             if parent_is_sampled(headers) is False:
                 return headers, None
             own = extracted(headers)  # sent on as it came: a dead letter, a retry, a redrive
             if trace.get_current_span(own).get_span_context().is_valid:
                 current = own
-        span = self.start(name, SpanKind.PRODUCER, attributes, current)
+        elif self._roots is not None and not current and self._is_w3c():
+            dropped = self._roots.dropped()
+            if dropped is not None:
+                return with_traceparent(headers, dropped), None
+        span = self.start(name, SpanKind.PRODUCER, attributes(), current)
+        if self._roots is not None:
+            self._roots.forget()
         if span is None:
             return self.headers_with(headers, current), None
         try:
@@ -217,7 +240,7 @@ class Spans:
             failed("span", error)
             return headers, None
         opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
-        return self.headers_with(headers, inside), opened
+        return self._headers_in(headers, span.get_span_context(), inside, is_bare=len(inside) == 1), opened
 
     def start(self, name: str, kind: SpanKind, attributes: Attributes, parent: Context) -> Span | None:
         """A span of which the sampler may have decided that it is not recorded; None when the SDK raised."""
@@ -245,6 +268,22 @@ class Spans:
         span = self.start(f"receive {topic}", SpanKind.CLIENT, attributes, contexts.get_current())
         return OpenSpan(span) if span is not None and span.is_recording() else None
 
+    def _headers_in(
+        self, headers: Sequence[Header], own: SpanContext, context: Context, *, is_bare: bool
+    ) -> Sequence[Header]:
+        """The headers with a span's context. `is_bare`: it holds nothing but the span, no baggage either."""
+        if is_bare and own.is_valid and not own.trace_state and self._is_w3c():
+            return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags))
+        return self.headers_with(headers, context)
+
+    def _is_w3c(self) -> bool:
+        """Whether the process propagates by W3C's headers alone, so that they can be read and written without it."""
+        textmap = propagate.get_global_textmap()
+        if textmap is not self._textmap:
+            self._knows_w3c = _writes_w3c(textmap)
+            self._textmap = textmap
+        return self._knows_w3c
+
     @staticmethod
     def headers_with(headers: Sequence[Header], context: Context) -> Sequence[Header]:
         """The headers with a context's own, never over what is there."""
@@ -255,6 +294,18 @@ class Spans:
         except Exception as error:
             failed("propagator", error)
             return headers
+
+
+def _writes_w3c(textmap: Any) -> bool:
+    """Whether a propagator writes W3C's headers and no others, as tried on one context."""
+    carrier: dict[str, str] = {}
+    span = NonRecordingSpan(SpanContext(trace_id=1, span_id=2, is_remote=False))
+    try:
+        textmap.inject(carrier, trace.set_span_in_context(span, Context()))
+        return textmap.fields <= _W3C and carrier == {TRACEPARENT: traceparent(1, 2, 0).decode()}
+    except Exception as error:
+        failed("propagator", error)
+        return False
 
 
 def here() -> Context:
