@@ -258,6 +258,8 @@ class _Reader:
         yield from self._offsets_of_broker(broker)
 
     def _offsets_of_broker(self, broker: int) -> Iterator[_Question]:
+        if not self.parts & {Part.OFFSETS, Part.NEWEST_TIMESTAMPS, Part.LAST_HOUR}:
+            return
         led = [place for place, each in self._partitions() if each.leader == broker]
         if not led:
             return
