@@ -16,7 +16,7 @@ from pathlib import Path
 import ottla
 
 SHELLS = [Path(ottla.__file__).parent / name for name in ("sync", "aio")]
-MOST_SHARED = 0.115
+MOST_SHARED = 0.097
 _WORDS = re.compile(r"\b(?:await|async) |\bAsync")
 _SAYS_NOTHING = {"return", "return None", "return self", "raise", "continue", "break", "pass", "try:"}
 

@@ -23,11 +23,10 @@ from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.once.exactly_once import ExactlyOnce
-from ottla.once.outputs import Output, Outputs
+from ottla.once.outputs import Outputs
 from ottla.once.parts import PartOfRun
 from ottla.once.works import LetterWork, PassWork, RunWork, Work, contiguous
 from ottla.producer.serializing import Serializer
-from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
 
 Submit = Callable[[Work], None]
@@ -113,52 +112,6 @@ class TransactionOptions:
             bootstrap_servers=bootstrap_servers,
             producer_settings=producer_settings,
             hooks=hooks,
-        )
-
-
-class TransactionalClient:
-    """What commits for one member, but for the calls of its shell: a transactional producer, made when it is needed."""
-
-    _producer: Any
-    _transaction: Any
-
-    def __init__(
-        self,
-        options: TransactionOptions,
-        part: str,
-        *,
-        join: Callable[[Mapping[TopicPartition, int]], Any],
-        is_over: Any,
-        is_for_letters: bool = False,
-    ) -> None:
-        self.has_name = options.instance is not None
-        self._options = options
-        self._part = part
-        self._join = join
-        self._is_over = is_over
-        self._is_for_letters = is_for_letters
-        self._producer = None
-        self._transaction = None
-
-    def _new_producer(self, make: Callable[..., Any]) -> Any:
-        producer = make(**self._options.new_producer(self._part))
-        if self._is_for_letters:  # what its own topic took compressed this one takes as well
-            producer.sizes.leave_to_broker()
-        return producer
-
-    @staticmethod
-    def _by_topic(outputs: Sequence[Output]) -> dict[str, list[Any]]:
-        by_topic: dict[str, list[Any]] = {}
-        for topic, record, _ in outputs:
-            by_topic.setdefault(topic, []).append(record)
-        return by_topic
-
-    def _sent(self, output: Output) -> Any:
-        """The delivery of one record."""
-        assert self._producer is not None
-        value, key, headers, partition, timestamp_ms = output.record
-        return self._producer.send(
-            output.topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
 
 

@@ -1,4 +1,4 @@
-"""What the group members of both shells share: their parts, questions and verbs, and where effects go.
+"""What the group members of all shells share: their parts, questions and verbs, steps, and where effects go.
 
 A shell's engine adds what waits and what calls the client: connecting, fetching, committing, closing.
 """
@@ -14,6 +14,8 @@ from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 
 from ottla.app.exactly_once import TransactionalLetters, TransactionOptions, passes
+from ottla.app.member_transactions import MemberTransactions
+from ottla.app.member_workers import MemberWorkers
 from ottla.app.once_settings import OnceSettings
 from ottla.app.stored_starts import StoredStarts
 from ottla.clock import Clock, SystemClock
@@ -23,17 +25,25 @@ from ottla.consumer.member.client_log import ErrorLog
 from ottla.consumer.member.verbs import check_assigned, check_offset, check_timestamp
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import (
+    Commit,
+    Dispatch,
     Effect,
     Expired,
+    FindRetryPositions,
     FindStarts,
+    LookAtLogs,
     Notice,
     OnWritten,
     PassInTransaction,
     PassOffsets,
+    PausePartitions,
+    ResumePartitions,
+    SeekPartition,
     Write,
     WriteDeadLetter,
     WriteRetry,
 )
+from ottla.consumer.model.run import Run
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.plan import RoutePlan
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
@@ -49,6 +59,7 @@ from ottla.telemetry.open_attempts import open_attempts
 from ottla.wire_client.log_ends import LogEnds
 from ottla.wire_client.log_looks import LogLooks
 
+T = TypeVar("T", bound=MemberTransactions)
 W = TypeVar("W")
 
 START_TIMEOUT_S = 10.0
@@ -92,6 +103,10 @@ class Letters(Protocol):
 class Member(ABC):
     """One member of a group, but for what its shell does in its own way. The engines subclass it."""
 
+    _workers: MemberWorkers
+    _has_changed: Callable[[], object]
+    """Wakes whatever waits for a change of the session. Called with the session guarded."""
+
     def __init__(self, options: MemberOptions, *, letters: Letters) -> None:
         check_servers(options.settings)
         self.group = options.group
@@ -126,6 +141,7 @@ class Member(ABC):
         )
         self._guard: AbstractContextManager[Any] = nullcontext()
         """Held while the session is asked."""
+        self._transactions: MemberTransactions | None = None
         self._client: Any = None
         self._error_log = ErrorLog(options.group, self._clock)
         self.throttling = Throttling.of_group(
@@ -166,8 +182,12 @@ class Member(ABC):
         """Ask for a graceful stop; returns at once."""
 
     @abstractmethod
-    def _step(self, event: events.Event) -> Any:
-        """One step of the session, and its effects."""
+    def _for_client(self, effect: Effect) -> None:
+        """With the session guarded: carry out what is for the client, or keep it, in the order of the decisions."""
+
+    @abstractmethod
+    def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
 
     @property
     @abstractmethod
@@ -226,11 +246,74 @@ class Member(ABC):
                 f"nothing more comes of {names} before what was taken is settled: ack()",
             )
 
+    # Steps and effects
+
+    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
+        """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
+        with self._guard:
+            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
+            self._has_changed()
+        own: Run | None = None
+        if takes_run and later and type(later[0]) is Dispatch:
+            own = later.pop(0).run  # type: ignore[union-attr]
+        if later:
+            self._perform_later(later)
+        return own
+
+    def _perform_now(self, effects: list[Effect]) -> list[Effect]:
+        """With the session guarded: hand over what is for the client. Returns the rest, runs first."""
+        runs: list[Effect] = []
+        later: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case Dispatch():
+                    runs.append(effect)
+                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
+                    self._for_client(effect)
+                case Commit(_, is_final) if not is_final:
+                    self._for_client(effect)
+                case _:
+                    later.append(effect)
+        return runs + later
+
+    def _perform_later(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Dispatch(run):
+                    self._workers.put(run)
+                case Commit(offsets):
+                    self._commit_last(offsets)
+                case _:
+                    self._write_or_tell(effect)
+
     # For the shells
 
     def _submit(self, work: Work) -> None:
         """Have it committed in a transaction."""
-        raise AssertionError("a member whose handlers have no transactions")
+        assert self._transactions is not None, "a member whose handlers have no transactions"
+        self._transactions.submit(work)
+
+    def _transactions_of(self, make: Callable[..., T], options: MemberOptions, **parts: Any) -> T | None:
+        """What commits in transactions, if handlers have them."""
+        if options.transactions is None:
+            return None
+        return make(options.transactions, holds=self._holds, tell=self._tell_of_transactions, end=self._end, **parts)
+
+    def _workers_of(
+        self, make: Callable[..., W], options: MemberOptions, execute: Mapping[str, Callable[[Run], Any]], **parts: Any
+    ) -> W:
+        """What runs handlers. A plan without code to execute is pulled: somebody takes its runs with `take_run`."""
+        return make(
+            sum(plan.concurrency for plan in options.plans if plan.name in execute),
+            group=self.group,
+            execute=execute,
+            step=self._step,
+            end=self._end,
+            batches={plan.name for plan in options.plans if plan.is_batch},
+            hooks=self._hooks,
+            clock=self._clock,
+            **parts,
+        )
 
     def _holds(self, topic_partition: TopicPartition, epoch: int) -> bool:
         """Whether a partition is this member's, without interruption since `epoch`."""

@@ -1,4 +1,4 @@
-"""What the members of groups share that have threads: their lock, their workers, their steps, and the wait for an end.
+"""What the members of groups share that have threads: their lock, their workers, and the wait for an end.
 
 A shell's engine adds the thread that owns the client: what it does between two steps, and how it commits.
 """
@@ -6,27 +6,15 @@ A shell's engine adds the thread that owns the client: what it does between two 
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 from ottla.app.member import Letters, Member, MemberOptions
 from ottla.app.reaching import await_broker
 from ottla.app.workers import Execute, Workers
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import (
-    Commit,
-    Dispatch,
-    Effect,
-    FindRetryPositions,
-    LookAtLogs,
-    PausePartitions,
-    ResumePartitions,
-    SeekPartition,
-)
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.processes import lookups
-from ottla.records import TopicPartition
 
 
 class ThreadedMember(Member):
@@ -47,31 +35,7 @@ class ThreadedMember(Member):
         self._is_stopped = threading.Event()
         self._poll_thread: threading.Thread | None = None
         self._make_locks()
-        self._workers = Workers(
-            # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
-            sum(plan.concurrency for plan in options.plans if plan.name in execute),
-            group=self.group,
-            execute=execute,
-            step=self._step,
-            end=self._end,
-            batches={plan.name for plan in options.plans if plan.is_batch},
-            hooks=self._hooks,
-            clock=self._clock,
-        )
-
-    # What the shell adds
-
-    @abstractmethod
-    def _for_client(self, effect: Effect) -> None:
-        """Under the lock: keep what is for the client, in the order in which it was decided."""
-
-    @abstractmethod
-    def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
-
-    @abstractmethod
-    def start(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Connect, and begin to handle. Raises `BrokerUnavailable` or `UnknownTopic` with the facts."""
+        self._workers: Workers = self._workers_of(Workers, options, execute)
 
     # Life
 
@@ -109,46 +73,6 @@ class ThreadedMember(Member):
         """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
         return self._workers.take(timeout_s)
 
-    # Steps and effects
-
-    def _step(self, event: events.Event, *, takes_run: bool = False) -> Run | None:
-        """One step of the session, and its effects. With `takes_run` the first run is returned instead of queued."""
-        with self._changed:
-            later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
-            self._changed.notify_all()
-        own: Run | None = None
-        if takes_run and later and type(later[0]) is Dispatch:
-            own = later.pop(0).run  # type: ignore[union-attr]
-        if later:
-            self._perform_later(later)
-        return own
-
-    def _perform_now(self, effects: list[Effect]) -> list[Effect]:
-        """Under the lock: queue what is for the client, in the order it was decided. Returns the rest, runs first."""
-        runs: list[Effect] = []
-        later: list[Effect] = []
-        for effect in effects:
-            match effect:
-                case Dispatch():
-                    runs.append(effect)
-                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
-                    self._for_client(effect)
-                case Commit(_, is_final) if not is_final:
-                    self._for_client(effect)
-                case _:
-                    later.append(effect)
-        return runs + later
-
-    def _perform_later(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Dispatch(run):
-                    self._workers.put(run)
-                case Commit(offsets):
-                    self._commit_last(offsets)
-                case _:
-                    self._write_or_tell(effect)
-
     # Small parts
 
     def _is_quiet(self) -> bool:
@@ -162,6 +86,7 @@ class ThreadedMember(Member):
     def _make_locks(self) -> None:
         self._guard = self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
+        self._has_changed = self._changed.notify_all
 
     def _forked(self) -> None:
         """Runs in a child process after fork. The threads are not there, and may have held a lock: nothing may wait."""

@@ -37,6 +37,7 @@ class ClientWork(ClientCalls):
         super().__init__(**parts)
         self._commits: set[asyncio.Task[KafkaError | None]] = set()
         self._lookups: set[asyncio.Task[None]] = set()
+        self._last: list[Mapping[TopicPartition, tuple[int, str]]] = []
 
     def do(self, effect: Effect) -> None:
         """Carry an effect out, or begin to."""
@@ -68,20 +69,25 @@ class ClientWork(ClientCalls):
         if self._commits:
             await asyncio.wait(set(self._commits), timeout=_LAST_COMMIT_S)
 
-    async def commit_last(self, commits: Sequence[Commit]) -> None:
+    def keep_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        """Keep what `commit_last` is to commit."""
+        self._last.append(offsets)
+
+    async def commit_last(self) -> None:
         """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
-        for commit in commits:
+        last, self._last = self._last, []
+        for offsets in last:
             sent_ms = self._clock.monotonic_ms()
             fenced: bool | None = None
             try:
                 # aiokafka retries for ever while no coordinator answers; the partitions go away all the same.
                 async with asyncio.timeout(_LAST_COMMIT_S):
-                    await self.client.commit(client_offsets(commit.offsets))
+                    await self.client.commit(client_offsets(offsets))
             except (KafkaError, TimeoutError) as error:
                 fields = {"group": self._group, "error": f"{type(error).__name__}: {error}"}
                 fenced = is_fenced(error)
                 log_event("final_commit_failed", "warning", {**fields, "is_fenced": fenced})
-            self._answered(commit.offsets, sent_ms, fenced)
+            self._answered(offsets, sent_ms, fenced)
 
     async def stop(self) -> None:
         """Cancel what is looked up still."""

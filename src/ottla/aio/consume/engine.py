@@ -44,20 +44,10 @@ from ottla.app.member import Member, MemberOptions
 from ottla.consumer.commit.commits import InTransactions
 from ottla.consumer.member.static_members import SharedInstanceId
 from ottla.consumer.model import events
-from ottla.consumer.model.effects import (
-    Commit,
-    Dispatch,
-    Effect,
-    FindRetryPositions,
-    LookAtLogs,
-    PausePartitions,
-    ResumePartitions,
-    SeekPartition,
-)
+from ottla.consumer.model.effects import Effect
 from ottla.consumer.model.run import Run
 from ottla.consumer.readiness.health import Health
 from ottla.errors import RetriableError
-from ottla.once.works import Work
 from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
@@ -92,6 +82,7 @@ class Engine(Member):
         self._on_stop = on_stop
         self._joins_transactions = isinstance(options.commits, InTransactions) or options.transactions is not None
         self._changed = asyncio.Event()
+        self._has_changed = self._changed.set
         self._is_assigned = asyncio.Event()
         """Not while the session has yet to hear of an assignment that the client has begun to fetch for."""
         self._is_assigned.set()
@@ -102,28 +93,8 @@ class Engine(Member):
         self._unreadable = Unreadable(isolation_level=settings["isolation.level"])
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work = self._calls_of(ClientWork)
-        self._workers = Workers(
-            # A plan without code to execute is pulled: somebody takes its runs with `take_run`.
-            sum(plan.concurrency for plan in options.plans if plan.name in execute),
-            group=self.group,
-            execute=execute,
-            step=self._step,
-            step_and_take=self._step_and_take,
-            end=self._end,
-            is_stopping=self._is_stopping,
-            batches={plan.name for plan in options.plans if plan.is_batch},
-            hooks=self._hooks,
-            clock=self._clock,
-        )
-        self._transactions: Transactions | None = None
-        if options.transactions is not None:
-            self._transactions = Transactions(
-                options.transactions,
-                holds=self._holds,
-                join=self.membership,
-                tell=self._tell_of_transactions,
-                end=self._end,
-            )
+        self._workers: Workers = self._workers_of(Workers, options, execute, is_stopping=self._is_stopping)
+        self._transactions: Transactions | None = self._transactions_of(Transactions, options, join=self.membership)
 
     # Life
 
@@ -334,7 +305,8 @@ class Engine(Member):
             self._workers.give_back_cancelled()
             await self._wait(self._session.is_quiet, self._drain_s)
             await self._work.finish_commits()
-            await self._work.commit_last(self._step(events.Closed()))
+            self._step(events.Closed())
+            await self._work.commit_last()
         except Exception as error:
             self.error = self.error or error
         finally:
@@ -386,7 +358,8 @@ class Engine(Member):
         self._workers.give_back_cancelled()
         await self._wait(lambda: self._session.is_quiet(partitions), self._drain_s)
         await self._work.finish_commits()
-        await self._work.commit_last(self._step(events.Revoked(partitions)))
+        self._step(events.Revoked(partitions))
+        await self._work.commit_last()
         self._watch.let_go("revoked", len(partitions), began_ms=began_ms, now_ms=self._clock.monotonic_ms())
 
     def _is_lost(self) -> bool:
@@ -395,39 +368,13 @@ class Engine(Member):
         coordinator = getattr(self._client, "_coordinator", None)
         return getattr(coordinator, "generation", 0) == -1
 
-    # Steps and effects
+    # Effects
 
-    def _step(self, event: events.Event) -> list[Commit]:
-        """One step of the session, and its effects. Returns the final commits, which are to be awaited."""
-        effects = self._session.step(event, self._clock.monotonic_ms())
-        for run in self._perform(effects):
-            self._workers.put(run)
-        self._changed.set()
-        return [effect for effect in effects if type(effect) is Commit and effect.is_final]
+    def _for_client(self, effect: Effect) -> None:
+        self._work.do(effect)
 
-    def _step_and_take(self, event: events.Event) -> Run | None:
-        """One step of the session for a worker, which takes the first run itself."""
-        runs = self._perform(self._session.step(event, self._clock.monotonic_ms()))
-        for run in runs[1:]:
-            self._workers.put(run)
-        self._changed.set()
-        return runs[0] if runs else None
-
-    def _perform(self, effects: list[Effect]) -> list[Run]:
-        """Do everything that need not be awaited. Returns the runs."""
-        runs: list[Run] = []
-        for effect in effects:
-            match effect:
-                case Dispatch(run):
-                    runs.append(run)
-                case PausePartitions() | ResumePartitions() | SeekPartition() | FindRetryPositions() | LookAtLogs():
-                    self._work.do(effect)
-                case Commit(_, is_final):
-                    if not is_final:
-                        self._work.do(effect)
-                case _:
-                    self._write_or_tell(effect)
-        return runs
+    def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        self._work.keep_last(offsets)
 
     def _tell_of_logs(self, seen: events.LogsSeen | events.StartsFound) -> None:
         if self._loop is not None:
@@ -435,10 +382,6 @@ class Engine(Member):
                 self._loop.call_soon_threadsafe(self._step, seen)
 
     # Small parts
-
-    def _submit(self, work: Work) -> None:
-        assert self._transactions is not None
-        self._transactions.submit(work)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         try:

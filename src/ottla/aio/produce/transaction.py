@@ -165,7 +165,7 @@ class Transaction(OpenTransaction):
         await run(self._steps.abort(self._timeout_s))
 
     async def __aenter__(self) -> Transaction:
-        await run(self._steps.begin(self._timeout_s))
+        await run(self.beginning())
         return self
 
     async def __aexit__(

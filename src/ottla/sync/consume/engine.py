@@ -35,7 +35,6 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, RetriableError
-from ottla.once.works import Work
 from ottla.processes import forks
 from ottla.records import Header, TopicPartition
 from ottla.sync.client.callbacks import guarded
@@ -91,15 +90,9 @@ class Engine(ThreadedMember):
         self._unread: dict[TopicPartition, int] = {}
         """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
         self._work = self._calls_of(ClientWork)
-        self._transactions: Transactions | None = None
-        if options.transactions is not None:
-            self._transactions = Transactions(
-                options.transactions,
-                holds=self._holds,
-                check=self._check_still_has,
-                tell=self._tell_of_transactions,
-                end=self._end,
-            )
+        self._transactions: Transactions | None = self._transactions_of(
+            Transactions, options, check=self._check_still_has
+        )
         forks.owns(self)
 
     # Life
@@ -393,9 +386,3 @@ class Engine(ThreadedMember):
                 self._work.commit_last(offsets)  # `_close` waits for the answer, and not for ever
         else:
             self._work.commit_and_wait(offsets)
-
-    # Small parts
-
-    def _submit(self, work: Work) -> None:
-        assert self._transactions is not None
-        self._transactions.submit(work)

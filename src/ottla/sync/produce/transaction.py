@@ -130,7 +130,7 @@ class Transaction(OpenTransaction):
         run(self._steps.abort(self._timeout_s))
 
     def __enter__(self) -> Transaction:
-        run(self._steps.begin(self._timeout_s))
+        run(self.beginning())
         return self
 
     def __exit__(
