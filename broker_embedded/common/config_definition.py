@@ -1,7 +1,7 @@
 """How a setting is defined: name, type, default, what is valid, what it does. One definition per setting, in one place.
 
-A config class is a frozen dataclass whose fields are made with `setting(...)`; the field name is Kafka's name with `.`
-written `_`. Parsing, validation, DescribeConfigs and the docs all read the same fields.
+A config class is a frozen dataclass whose fields are made by type (`integer(...)`, `words(...)`); the field name is
+Kafka's name with `.` written `_`. Parsing, validation, DescribeConfigs and the docs all read the same fields.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, Field, field, fields
 from enum import Enum, IntEnum
+from functools import partial
 from typing import Any
 
 from broker_embedded.common.facts import fact
@@ -102,6 +103,15 @@ def setting(
 ) -> Any:
     """A dataclass field that carries its definition."""
     return field(default=default, metadata={"setting": (kind, doc, check, update, synonym)})
+
+
+boolean = partial(setting, ConfigType.BOOLEAN)
+string = partial(setting, ConfigType.STRING)
+integer = partial(setting, ConfigType.INT)
+long = partial(setting, ConfigType.LONG)
+double = partial(setting, ConfigType.DOUBLE)
+words = partial(setting, ConfigType.LIST)
+class_name = partial(setting, ConfigType.CLASS)
 
 
 def definitions_of(config_class: type) -> dict[str, Definition]:

@@ -9,22 +9,18 @@ from __future__ import annotations
 import re
 
 from broker_embedded.common.config_definition import (
-    ConfigType,
     Definition,
     at_least,
+    boolean,
     definitions_of,
+    integer,
+    long,
     one_of,
-    setting,
+    string,
+    words,
 )
 from broker_embedded.common.facts import fact
 
-_BOOLEAN, _STRING, _INT, _LONG, _LIST = (
-    ConfigType.BOOLEAN,
-    ConfigType.STRING,
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.LIST,
-)
 _ISO_DURATION = re.compile(r"\+?P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.IGNORECASE)
 _ASSIGNORS_OF_STREAMS = ("sticky",)
 
@@ -50,137 +46,110 @@ class GroupSettings:
     """The settings of one group, as they are in force."""
 
     # --- consumer groups (KIP-848)
-    consumer_session_timeout_ms: int = setting(
-        _INT, 45_000, "session timeout of its members", check=at_least(1), synonym="group.consumer.session.timeout.ms"
+    consumer_session_timeout_ms: int = integer(
+        45_000, "session timeout of its members", check=at_least(1), synonym="group.consumer.session.timeout.ms"
     )
-    consumer_heartbeat_interval_ms: int = setting(
-        _INT,
+    consumer_heartbeat_interval_ms: int = integer(
         5_000,
         "heartbeat interval that its members are told",
         check=at_least(1),
         synonym="group.consumer.heartbeat.interval.ms",
     )
-    consumer_assignment_interval_ms: int = setting(
-        _INT,
+    consumer_assignment_interval_ms: int = integer(
         0,
         "shortest time between two assignments (KIP-1263)",
         check=at_least(0),
         synonym="group.consumer.assignment.interval.ms",
     )
-    consumer_assignor_offload_enable: bool = setting(
-        _BOOLEAN, True, "compute assignments in another thread", synonym="group.consumer.assignor.offload.enable"
+    consumer_assignor_offload_enable: bool = boolean(
+        True, "compute assignments in another thread", synonym="group.consumer.assignor.offload.enable"
     )
     # --- share groups (KIP-932)
-    share_session_timeout_ms: int = setting(
-        _INT, 45_000, "session timeout of its members", check=at_least(1), synonym="group.share.session.timeout.ms"
+    share_session_timeout_ms: int = integer(
+        45_000, "session timeout of its members", check=at_least(1), synonym="group.share.session.timeout.ms"
     )
-    share_heartbeat_interval_ms: int = setting(
-        _INT,
-        5_000,
-        "heartbeat interval of its members",
-        check=at_least(1),
-        synonym="group.share.heartbeat.interval.ms",
+    share_heartbeat_interval_ms: int = integer(
+        5_000, "heartbeat interval of its members", check=at_least(1), synonym="group.share.heartbeat.interval.ms"
     )
-    share_assignment_interval_ms: int = setting(
-        _INT,
-        1_000,
-        "shortest time between two assignments",
-        check=at_least(0),
-        synonym="group.share.assignment.interval.ms",
+    share_assignment_interval_ms: int = integer(
+        1_000, "shortest time between two assignments", check=at_least(0), synonym="group.share.assignment.interval.ms"
     )
-    share_assignor_offload_enable: bool = setting(
-        _BOOLEAN, True, "compute assignments in another thread", synonym="group.share.assignor.offload.enable"
+    share_assignor_offload_enable: bool = boolean(
+        True, "compute assignments in another thread", synonym="group.share.assignor.offload.enable"
     )
-    share_auto_offset_reset: str = setting(
-        _STRING, "latest", "where a partition begins for the group", check=_offset_reset
-    )
-    share_isolation_level: str = setting(
-        _STRING,
+    share_auto_offset_reset: str = string("latest", "where a partition begins for the group", check=_offset_reset)
+    share_isolation_level: str = string(
         "read_uncommitted",
         "whether records of open and aborted transactions are delivered",
         check=one_of("read_committed", "read_uncommitted"),
     )
-    share_record_lock_duration_ms: int = setting(
-        _INT,
-        30_000,
-        "how long a record is a member's",
-        check=at_least(1_000),
-        synonym="group.share.record.lock.duration.ms",
+    share_record_lock_duration_ms: int = integer(
+        30_000, "how long a record is a member's", check=at_least(1_000), synonym="group.share.record.lock.duration.ms"
     )
-    share_delivery_count_limit: int = setting(
-        _INT, 5, "deliveries of a record", check=at_least(2), synonym="group.share.delivery.count.limit"
+    share_delivery_count_limit: int = integer(
+        5, "deliveries of a record", check=at_least(2), synonym="group.share.delivery.count.limit"
     )
-    share_partition_max_record_locks: int = setting(
-        _INT,
+    share_partition_max_record_locks: int = integer(
         2_000,
         "records of a partition that are locked at once",
         check=at_least(100),
         synonym="group.share.partition.max.record.locks",
     )
-    share_renew_acknowledge_enable: bool = setting(_BOOLEAN, True, "let members keep a record for longer (KIP-1222)")
-    errors_deadletterqueue_topic_name: str = setting(
-        _STRING, "", "where records go that were delivered too often (KIP-1191)", check=_dead_letter_topic
+    share_renew_acknowledge_enable: bool = boolean(True, "let members keep a record for longer (KIP-1222)")
+    errors_deadletterqueue_topic_name: str = string(
+        "", "where records go that were delivered too often (KIP-1191)", check=_dead_letter_topic
     )
-    errors_deadletterqueue_copy_record_enable: bool = setting(
-        _BOOLEAN, False, "whether a dead letter has the record's key and value"
+    errors_deadletterqueue_copy_record_enable: bool = boolean(
+        False, "whether a dead letter has the record's key and value"
     )
     # --- streams groups (KIP-1071)
-    streams_session_timeout_ms: int = setting(
-        _INT, 45_000, "session timeout of its members", check=at_least(1), synonym="group.streams.session.timeout.ms"
+    streams_session_timeout_ms: int = integer(
+        45_000, "session timeout of its members", check=at_least(1), synonym="group.streams.session.timeout.ms"
     )
-    streams_heartbeat_interval_ms: int = setting(
-        _INT,
-        5_000,
-        "heartbeat interval of its members",
-        check=at_least(1),
-        synonym="group.streams.heartbeat.interval.ms",
+    streams_heartbeat_interval_ms: int = integer(
+        5_000, "heartbeat interval of its members", check=at_least(1), synonym="group.streams.heartbeat.interval.ms"
     )
-    streams_num_standby_replicas: int = setting(
-        _INT, 0, "standby replicas of each task", check=at_least(0), synonym="group.streams.num.standby.replicas"
+    streams_num_standby_replicas: int = integer(
+        0, "standby replicas of each task", check=at_least(0), synonym="group.streams.num.standby.replicas"
     )
-    streams_initial_rebalance_delay_ms: int = setting(
-        _INT,
+    streams_initial_rebalance_delay_ms: int = integer(
         3_000,
         "wait for more members of a new group",
         check=at_least(0),
         synonym="group.streams.initial.rebalance.delay.ms",
     )
-    streams_assignment_interval_ms: int = setting(
-        _INT,
+    streams_assignment_interval_ms: int = integer(
         1_000,
         "shortest time between two assignments",
         check=at_least(0),
         synonym="group.streams.assignment.interval.ms",
     )
-    streams_assignor_offload_enable: bool = setting(
-        _BOOLEAN, True, "compute assignments in another thread", synonym="group.streams.assignor.offload.enable"
+    streams_assignor_offload_enable: bool = boolean(
+        True, "compute assignments in another thread", synonym="group.streams.assignor.offload.enable"
     )
-    streams_rack_aware_assignment_tags: tuple[str, ...] = setting(
-        _LIST,
+    streams_rack_aware_assignment_tags: tuple[str, ...] = words(
         (),
         "client tags over which standby tasks are spread",
         check=_tags,
         synonym="group.streams.rack.aware.assignment.tags",
     )
-    streams_task_offset_interval_ms: int = setting(
-        _INT,
+    streams_task_offset_interval_ms: int = integer(
         60_000,
         "how often members tell the offsets of their tasks",
         check=at_least(1),
         synonym="group.streams.task.offset.interval.ms",
     )
-    streams_num_warmup_replicas: int = setting(
-        _INT, 2, "tasks that warm up at once", check=at_least(0), synonym="group.streams.num.warmup.replicas"
+    streams_num_warmup_replicas: int = integer(
+        2, "tasks that warm up at once", check=at_least(0), synonym="group.streams.num.warmup.replicas"
     )
-    streams_acceptable_recovery_lag: int = setting(
-        _LONG,
+    streams_acceptable_recovery_lag: int = long(
         10_000,
         "records that a task may be behind and still count as caught up",
         check=at_least(0),
         synonym="group.streams.acceptable.recovery.lag",
     )
-    streams_assignor_name: str = setting(
-        _STRING, "sticky", "who assigns tasks", check=one_of(*_ASSIGNORS_OF_STREAMS), synonym="group.streams.assignors"
+    streams_assignor_name: str = string(
+        "sticky", "who assigns tasks", check=one_of(*_ASSIGNORS_OF_STREAMS), synonym="group.streams.assignors"
     )
 
 
