@@ -13,8 +13,11 @@ OttlaError
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "AuthenticationError",
@@ -38,7 +41,23 @@ __all__ = [
 
 
 class OttlaError(Exception):
-    """The base of every error Ottla raises on purpose."""
+    """The base of every error Ottla raises on purpose.
+
+    Where Python shows an uncaught error, its last line says where the page about its class is. It is a note (PEP 678),
+    so `str(error)` is the message alone.
+    """
+
+    _explained_as = "OttlaError"
+
+    def __init_subclass__(cls, *, has_page: bool = True, **more: Any) -> None:
+        """`has_page=False` keeps the page of the base class, as do classes that programs add."""
+        super().__init_subclass__(**more)
+        if has_page and cls.__module__.partition(".")[0] == "ottla":
+            cls._explained_as = cls.__name__
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(where_explained(self._explained_as))
 
 
 class InputError(OttlaError):
@@ -133,3 +152,28 @@ class FencedError(OttlaError):
 
 class LifecycleError(OttlaError, RuntimeError):
     """Make a new object: this one is closed, not started, or was carried over a fork."""
+
+
+def where_explained(name: str) -> str:
+    """A line that says where the page about an error class is: its address, or a command while there is none."""
+    address = _documentation()
+    return f"What to do: {f'{address}errors/{page_of(name)}/' if address else f'ottla explain {name}'}"
+
+
+def page_of(name: str) -> str:
+    """The page of an error class: `unknown-topic` of `UnknownTopic`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+@functools.cache
+def _documentation() -> str | None:
+    """Where the documentation is: the project URL of this name, with a slash at its end."""
+    from importlib import metadata
+
+    try:
+        urls = metadata.metadata("ottla").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:  # the code is used without having been installed
+        return None
+    named = dict(url.partition(", ")[::2] for url in urls)
+    found = named.get("Documentation")
+    return found.rstrip("/") + "/" if found else None

@@ -1,13 +1,13 @@
-"""One page for each public error class: of `docs/errors`, or made from its docstring; and the index of all."""
+"""One page for each public error class, completed with its module and bases; and the index of all."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from pathlib import Path
 
 from docs_site.public_api import PUBLIC_MODULES
+from ottla import errors
 
 _HEAD = """\
 # Errors
@@ -44,22 +44,18 @@ def error_classes() -> dict[str, tuple[type[BaseException], str]]:
 
 def page_of(name: str) -> str:
     """`UnknownTopic`: `unknown-topic.md`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower() + ".md"
+    return f"{errors.page_of(name)}.md"
 
 
 def error_pages(docs: Path) -> dict[str, str]:
-    """Path in the documentation: text. Pages written by hand are given with their first lines from the code."""
+    """Path in the documentation: text. Each page of `docs/errors` gets its first lines from the code."""
     classes = error_classes()
     pages, rows = {}, ""
     for name in sorted(classes):
         error, module = classes[name]
         written = docs / "errors" / page_of(name)
-        facts = _facts(error, module)
-        if written.exists():
-            heading, _, rest = written.read_text(encoding="utf-8").partition("\n")
-            pages[f"errors/{page_of(name)}"] = f"{heading}\n\n{facts}{rest}"
-        else:
-            pages[f"errors/{page_of(name)}"] = f"# {name}\n\n{facts}\n{inspect.getdoc(error)}\n"
+        heading, _, rest = written.read_text(encoding="utf-8").partition("\n")
+        pages[f"errors/{page_of(name)}"] = f"{heading}\n\n{_facts(error, module)}{rest}"
         bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__ if base.__name__ not in classes)
         first = (inspect.getdoc(error) or "").split("\n\n")[0].replace("\n", " ")
         rows += f"| [`{name}`]({page_of(name)}) | `{module}` | {bases} | {first} |\n"

@@ -1,7 +1,8 @@
 """The `ottla` command: one module per command group, imported only when its command is used.
 
 `COMMANDS` is the whole table of contents. An error that Ottla raises on purpose, or an extra that is not installed,
-becomes one line on stderr and exit code 2; anything else keeps its traceback, because it is a bug.
+becomes one line on stderr and exit code 2; a terminal also shows where the error's page is. Anything else is a bug, and
+keeps its traceback.
 
 Exit codes: 0 done; 1 done, but something failed or was found; 2 not begun; 130 interrupted. A reader of the output that
 goes away (`| head`) ends a command quietly, with 0.
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.shared.groups import CommandGroup
-from ottla.cli.shared.output import discard_stdout
+from ottla.cli.shared.output import discard_stdout, notes_for_people
 from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError
 
@@ -36,6 +37,7 @@ COMMANDS = {
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.records.dlq:dlq", "Look into dead letter topics; send dead letters back, or delete them."),
     "doctor": ("ottla.cli.operations.doctor:doctor", "Find what will hurt: on a cluster, or between it and a service."),
+    "explain": ("ottla.cli.services.explain:explain", "Say what an error means, and what to do about it."),
     "groups": ("ottla.cli.operations.groups:groups", "Consumer groups: lag, offsets and how to undo a change."),
     "offsets": ("ottla.cli.operations.offsets:offsets", "Offsets that a group keeps in its own database."),
     "pipeline": ("ottla.cli.pipelines.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
@@ -104,7 +106,7 @@ class _LazyGroup(CommandGroup):
             discard_stdout()
             raise click.exceptions.Exit(0) from None
         except OttlaError as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = "\n".join([f"{type(error).__name__}: {error}", *notes_for_people(error)])
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
             if missing not in EXTRAS:

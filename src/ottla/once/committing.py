@@ -49,7 +49,7 @@ class Refusal(Exception):
         self.work, self.at, self.error = work, at, error
 
 
-class OutcomeUnknown(BrokerUnavailable):
+class OutcomeUnknown(BrokerUnavailable, has_page=False):
     """The answer to a commit was lost, and nobody can be asked for it. What is committed says it to the next start."""
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from ottla.clock import Clock, SystemClock
-from ottla.errors import ConfigError, RegistryUnavailable
+from ottla.errors import ConfigError, RegistryUnavailable, where_explained
 from ottla.serdes.registry_http import RegistryHttp, RegistryRefused
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ _INCOMPATIBLE: Final = 409
 
 class UnknownSchema(LookupError):
     """Treat bytes with this schema id as malformed: the registry is there, and does not have it."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(where_explained("UnknownSchema"))
 
 
 @dataclass(frozen=True, slots=True)

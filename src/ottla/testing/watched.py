@@ -12,12 +12,16 @@ from typing import Any
 
 from ottla.app import App, Context
 from ottla.consumer.readiness.health import Health
-from ottla.errors import LifecycleError
+from ottla.errors import LifecycleError, where_explained
 from ottla.telemetry import Listeners
 
 
 class AppFailed(AssertionError):
     """The app under test did not do its work to the end: `app.health()` said why."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(where_explained("AppFailed"))
 
 
 class Watch(Listeners):

@@ -29,15 +29,15 @@ class BrokerRefused(InputError):
     """Fix what the broker refused: authorization, configuration or version; a retry gives the same answer."""
 
 
-class ApiNotServed(BrokerRefused):
+class ApiNotServed(BrokerRefused, has_page=False):
     """Do without, or upgrade the broker: it does not serve an API in a version that this client speaks."""
 
 
-class AuthenticationRefused(BrokerRefused, AuthenticationError):
+class AuthenticationRefused(BrokerRefused, AuthenticationError, has_page=False):
     """Fix the password, user, mechanism or certificate: broker and client do not accept each other."""
 
 
-class ResponseTooLarge(InputError):
+class ResponseTooLarge(InputError, has_page=False):
     """Ask for less, or raise `receive.message.max.bytes`: a broker's response is over it."""
 
 

@@ -19,7 +19,7 @@ from typing import IO
 from ottla.errors import OttlaError
 
 
-class ChildFailed(OttlaError):
+class ChildFailed(OttlaError, has_page=False):
     """Read the log that the message names: a process of the demo ended before its work was done."""
 
 

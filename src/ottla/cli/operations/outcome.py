@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from ottla.cli.shared.output import say, warn
+from ottla.cli.shared.output import notes_for_people, say, warn
 from ottla.cli.shared.visible import visible
 from ottla.errors import OttlaError, RetriableError
 
@@ -37,8 +37,8 @@ def changing() -> Iterator[None]:
 
 
 def complain(error: OttlaError) -> None:
-    """One line about an error on stderr, as commands that end with it write it."""
-    warn(f"ottla: {type(error).__name__}: {visible(str(error))}")
+    """An error on stderr, as commands that end with it write it."""
+    warn("\n".join([f"ottla: {type(error).__name__}: {visible(str(error))}", *notes_for_people(error)]))
 
 
 def fail() -> NoReturn:

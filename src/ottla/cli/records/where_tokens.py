@@ -23,7 +23,7 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-class BadExpression(InputError):
+class BadExpression(InputError, has_page=False):
     """Correct the expression: the message shows the place."""
 
     def __init__(self, expression: str, column: int, wanted: str) -> None:

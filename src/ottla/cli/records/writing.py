@@ -27,7 +27,7 @@ Acknowledged = Callable[[int, int, Sequence[int]], None]
 """Called with partition, first offset (-1: not known) and the numbers of the lines of a batch."""
 
 
-class RefusedRecord(InputError):
+class RefusedRecord(InputError, has_page=False):
     """Correct the record that the message names, or its topic: the broker does not take it."""
 
 

@@ -164,6 +164,11 @@ def warn(text: str) -> None:
     click.echo(text, err=True)
 
 
+def notes_for_people(error: Exception) -> list[str]:
+    """What stands below an error at a terminal, as where its page is. Where logs and programs read, it is one line."""
+    return list(getattr(error, "__notes__", ())) if sys.stderr.isatty() else []
+
+
 def be_quiet() -> None:
     """From now on this command says only what is wrong."""
     click.get_current_context().meta[_QUIET] = True

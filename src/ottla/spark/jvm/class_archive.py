@@ -38,7 +38,7 @@ _QUIET = "-Xlog:cds*=off"
 """An archive that does not fit (another jar on the class path) is passed over: no reason to write to stdout."""
 
 
-class NoClassArchive(OttlaError):
+class NoClassArchive(OttlaError, has_page=False):
     """Spark starts without one, as it always did: the text says why none could be made."""
 
 

@@ -40,7 +40,7 @@ from ottla.wire_client import (
 from ottla.wire_client.transactions import abort_quietly
 
 
-class ReplayDiffers(InputError):
+class ReplayDiffers(InputError, has_page=False):
     """Restart as the query ran before: a batch that is partly in the topic came again with other rows or tasks."""
 
 
