@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ottla.cli.demo.background import Background
 from ottla.cli.demo.children import Child, ChildFailed
 from ottla.cli.demo.data import read_flights, read_weather
 from ottla.cli.demo.display import Display, Stage
@@ -122,3 +123,19 @@ def test_children_do_not_get_the_terminals_interrupt(tmp_path):
     wait_until(lambda: lines, timeout_s=20)
     assert int(lines[0]) == running.pid != os.getpgid(0)
     running.stop()
+
+
+class _Fails(Background):
+    def _work(self) -> None:
+        raise ConnectionError("the control API is gone")
+
+
+def test_what_goes_wrong_beside_the_display_is_raised_to_who_waits_for_it():
+    stage = Stage(name="broker failure", unit="")
+    failing = _Fails("demo-test", stage)
+    failing.finish()  # nothing was begun
+    failing.start()
+    for ask in (failing.finish, failing.check):
+        with pytest.raises(ConnectionError, match="control API"):
+            ask()
+    assert failing.is_done

@@ -3,7 +3,7 @@
 | module | what it does |
 |---|---|
 | `data`, `model` | the flights and the weather; topics; which records are made to fail |
-| `replay` | the producer service (in this process) |
+| `replay` | the producer service (a thread of this process) |
 | `service` | the handler service (a process: `ottla run`) |
 | `pipeline` | the Spark job (a process) |
 | `job` | starts and stops them, and knows how far each has come |
@@ -11,7 +11,8 @@
 | `traces` | flights that are followed through all processes, as trees of spans |
 | `failure` | the broker that is killed half way, and comes back |
 | `joining` | the fourth broker, to which replicas are moved by bytes while all of it runs |
-| `children`, `display` | child processes; what a person sees |
+| `children`, `background` | child processes; stages in threads |
+| `display`, `report` | what a person sees meanwhile, and at the end |
 """
 
 from __future__ import annotations

@@ -1,54 +1,29 @@
 """The demo's accident: half way through, the broker that leads the first partition is killed, and later comes back.
 
-It runs in a thread of its own, so that the display goes on. What it did is for the report; what it must not change is
-the account.
+What it did is in the report. The account must be the same as without it.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
+from ottla.cli.demo.background import Background
 from ottla.cli.demo.display import Stage
 from ottla.cli.embedded.control_client import call
 
 _WAIT_MS = 30_000
 
 
-class LeaderFailure:
+class LeaderFailure(Background):
     """Kills the leader of a partition, waits until another one leads, starts it again, waits until it is in sync."""
 
     def __init__(self, control: str, *, topic: str, stage: Stage) -> None:
+        super().__init__("demo-failure", stage)
         self._control = control
         self._topic = topic
-        self._stage = stage
-        self._thread = threading.Thread(target=self._run, name="demo-failure", daemon=True)
-        self._error: BaseException | None = None
 
-    def start(self) -> None:
-        """Begin; once."""
-        self._stage.start()
-        self._thread.start()
-
-    @property
-    def is_begun(self) -> bool:
-        return self._stage.started_s is not None
-
-    def finish(self, timeout_s: float = 60.0) -> None:
-        """Wait for the end of it, and raise what went wrong."""
-        self._thread.join(timeout_s)
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            self._fail_and_return()
-        except Exception as error:
-            self._error = error
-        self._stage.finish()
-
-    def _fail_and_return(self) -> None:
+    def _work(self) -> None:
         before = self._partitions()
         victim: int = before[0]["leader"]
         led = [partition for partition in before if partition["leader"] == victim]

@@ -11,7 +11,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from rich.console import Console
 
 from ottla.cli.demo.account import Expected, Line, settle
 from ottla.cli.demo.children import Child, ChildFailed
-from ottla.cli.demo.data import read_flights, read_weather
+from ottla.cli.demo.data import read_flights
 from ottla.cli.demo.display import Display, Stage
 from ottla.cli.demo.failure import LeaderFailure
 from ottla.cli.demo.joining import FourthBroker
@@ -33,10 +33,9 @@ from ottla.cli.demo.model import (
     HANDLED_TOPIC,
     PIPELINE_DEAD_LETTER_TOPIC,
     WEATHER_TOPIC,
-    Flight,
 )
 from ottla.cli.demo.read_back import first_rows, handler_lag, read_everything, sample_dead_letters, topic_size
-from ottla.cli.demo.replay import replay_flights, replay_weather
+from ottla.cli.demo.replay import ProducerService
 from ottla.cli.demo.report import print_report
 from ottla.cli.demo.traces import SERVICE_ENVIRONMENT, FollowedFlights, Traces, trace_trees
 from ottla.errors import ConfigError, OttlaError
@@ -45,6 +44,7 @@ from ottla.sync.admin.topics import create_topic
 
 _CLUSTER_READY_S = 15.0
 _TABLE_READY_S = 120.0
+_JOINED_S = 180.0
 _POLL_S = 0.2
 _REPLICAS = 3
 """With so many brokers every record is on each of them, two must have it, and one of them is killed half way."""
@@ -128,10 +128,10 @@ class _Job:
             pipeline = self._start_pipeline(stack)
             handler = self._start_handler(stack)
             following = FollowedFlights(replayed, self._traces)
-            producing = _Producing(self._bootstrap, replayed, self._producer, following)
-            stack.callback(producing.stop)
-            producing.start()
-            self._watch(display, producing, handler, pipeline, self._planned_failure(), self._planned_joining())
+            producer = ProducerService(self._bootstrap, replayed, stage=self._producer, around=following.around)
+            stack.callback(producer.stop)
+            producer.start()
+            self._watch(display, producer, handler, pipeline, self._planned_failure(), self._planned_joining())
             self._account.start()
             display.refresh()
             found = read_everything(self._bootstrap, self._out / "mean_delay.parquet")
@@ -261,43 +261,44 @@ class _Job:
     def _watch(
         self,
         display: Display,
-        producing: _Producing,
+        producer: ProducerService,
         handler: Child,
         pipeline: Child,
         failure: LeaderFailure | None,
         joining: FourthBroker | None,
     ) -> None:
         """Until everything that was produced is handled and in the pipeline's result."""
-        is_gone = is_finish_told = False
+        is_weather_told = is_finish_told = False
         while self._pipeline_news not in ("done", "ended"):
             for child in (handler, pipeline):
                 child.check()
-            producing.check()
-            if producing.is_weather_sent and not is_gone:
+            producer.check()
+            if producer.is_weather_sent and not is_weather_told:
                 pipeline.tell("go")
-                is_gone = True
-            if failure is not None and not failure.is_begun and producing.is_half_done:
+                is_weather_told = True
+            if failure is not None and not failure.is_begun and producer.is_half_done:
                 failure.start()
             if joining is not None and not joining.is_begun and self._failure.ended_s is not None:
                 joining.start()
-            if producing.is_done and not is_finish_told:
+            if producer.is_done and not is_finish_told:
                 pipeline.tell("finish")
                 is_finish_told = True
-            self._measure_handler(producing)
+            self._measure_handler(producer)
             display.refresh()
             time.sleep(_POLL_S)
         self._spark.finish()
         if failure is not None:
             failure.finish()
         if joining is not None:
-            self._more_lines = [line for line in [joining.finish()] if line is not None]
+            joining.finish(_JOINED_S)
+            self._more_lines = [] if joining.line is None else [joining.line]
         while self._handler.ended_s is None:
             handler.check()
-            self._measure_handler(producing)
+            self._measure_handler(producer)
             display.refresh()
             time.sleep(_POLL_S)
 
-    def _measure_handler(self, producing: _Producing) -> None:
+    def _measure_handler(self, producer: ProducerService) -> None:
         """As a lag tool does: end offsets beside committed offsets."""
         if self._handler.ended_s is not None:
             return
@@ -305,7 +306,7 @@ class _Job:
         self._handler.done = committed
         self._dead.done = topic_size(self._bootstrap, DEAD_LETTER_TOPIC)
         self._handler.note = f"lag {end - committed:,}"
-        if producing.is_done and committed == end:
+        if producer.is_done and committed == end:
             self._handler.finish()
             self._dead.finish()
 
@@ -313,55 +314,3 @@ class _Job:
         """The pipeline ends by itself; the service is asked to, and must leave cleanly. The rest is the stack's."""
         pipeline.wait_finished(_TABLE_READY_S)
         handler.terminate_and_check()
-
-
-class _Producing:
-    """The producer service in a thread of this process."""
-
-    def __init__(
-        self, bootstrap_servers: str, flights: Sequence[Flight], stage: Stage, following: FollowedFlights
-    ) -> None:
-        self._bootstrap = bootstrap_servers
-        self._following = following
-        self._flights = flights
-        self._stage = stage
-        self._stop = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="demo-producer", daemon=True)
-        self.is_weather_sent = False
-
-    def start(self) -> None:
-        self._thread.start()
-
-    @property
-    def is_done(self) -> bool:
-        return self._stage.ended_s is not None
-
-    @property
-    def is_half_done(self) -> bool:
-        return self._stage.done * 2 >= len(self._flights)
-
-    def check(self) -> None:
-        """Raise what ended the producer, if something did."""
-        if self._error is not None:
-            raise self._error
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(10)
-
-    def _run(self) -> None:
-        self._stage.start()
-        try:
-            last_ms = self._flights[-1].scheduled_ms
-            replay_weather(self._bootstrap, read_weather(last_ms))
-            self.is_weather_sent = True
-            around = self._following.around
-            replay_flights(self._bootstrap, self._flights, report=self._report, stop=self._stop, around=around)
-            self._stage.finish()
-        except Exception as error:
-            self._error = error
-
-    def _report(self, sent: int) -> None:
-        self._stage.done = sent

@@ -1,11 +1,10 @@
 """The demo's fourth broker: it joins empty, the doctor says so, and replicas are moved to it by bytes, under load.
 
-It runs in a thread of its own, as the failure does. What it did is one line of the account: how even the disks became.
+What it did is one line of the account: how even the disks became.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from ottla.admin.placement.plan_file import dump_plan, dump_rollback
 from ottla.admin.placement.planners import add_brokers
 from ottla.admin.placement.state import Goals
 from ottla.cli.demo.account import Line
+from ottla.cli.demo.background import Background
 from ottla.cli.demo.display import Stage
 from ottla.cli.embedded.control_client import call
 from ottla.cli.shared.amounts import bytes_text
@@ -32,42 +32,20 @@ _FILL = 1.0
 """The demo's data is small beside any disk, and the disk of a laptop may be fuller than a broker's should be."""
 
 
-class FourthBroker:
+class FourthBroker(Background):
     """Adds a broker, plans by bytes what goes to it, carries the plan out, and looks at the disks before and after."""
 
     def __init__(self, bootstrap_servers: str, control: str, *, folder: Path, stage: Stage) -> None:
+        super().__init__("demo-fourth-broker", stage)
         self._bootstrap = bootstrap_servers
         self._control = control
         self._folder = folder
-        self._stage = stage
-        self._thread = threading.Thread(target=self._run, name="demo-fourth-broker", daemon=True)
-        self._error: BaseException | None = None
         self.line: Line | None = None
+        """Its line of the account, when it is done."""
 
-    def start(self) -> None:
-        """Begin; once."""
-        self._stage.start()
-        self._thread.start()
-
-    @property
-    def is_begun(self) -> bool:
-        return self._stage.started_s is not None
-
-    def finish(self, timeout_s: float = 180.0) -> Line | None:
-        """Wait for the end of it, and raise what went wrong. None where it never began."""
-        if self.is_begun:
-            self._thread.join(timeout_s)
-        if self._error is not None:
-            raise self._error
-        return self.line
-
-    def _run(self) -> None:
-        try:
-            with Admin(self._bootstrap, timeout_s=30) as admin:
-                self._join_and_move(admin)
-        except Exception as error:
-            self._error = error
-        self._stage.finish()
+    def _work(self) -> None:
+        with Admin(self._bootstrap, timeout_s=30) as admin:
+            self._join_and_move(admin)
 
     def _join_and_move(self, admin: Admin) -> None:
         joined: int = call(self._control, "POST", "/brokers")["broker"]

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +28,8 @@ from ottla.cli.demo.model import (
     Flight,
     Weather,
 )
+from ottla.cli.demo.traces import BatchSpans
 from ottla.serdes import Avro, Json
-from ottla.telemetry import conventions as names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,45 +88,6 @@ def run(bootstrap_servers: str, folder: Path) -> None:
     spark.stop()
 
 
-class BatchSpans:
-    """A span for each traced flight that came into a mean: from the beginning of its micro-batch's sinks to the end."""
-
-    def __init__(self) -> None:
-        from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-
-        class Said(SpanExporter):
-            def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-                for span in spans:
-                    say(span=json.loads(span.to_json()))
-                return SpanExportResult.SUCCESS
-
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(Said()))
-        self._tracer = provider.get_tracer("ottla.demo")
-        self._told: set[str] = set()
-
-    def tell(self, traces: Sequence[Any], batch_id: int, *, begun_ns: int) -> None:
-        """`traces` are trace and span ids in hexadecimal digits. Each is told once: a mean changes again and again."""
-        from opentelemetry import trace
-
-        for each in traces:
-            if each.trace_id in self._told:
-                continue
-            self._told.add(each.trace_id)
-            sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
-            sender = trace.SpanContext(int(each.trace_id, 16), int(each.span_id, 16), True, sampled)
-            context = trace.set_span_in_context(trace.NonRecordingSpan(sender))
-            span = self._tracer.start_span(
-                f"process {FLIGHTS_TOPIC}, micro-batch {batch_id}",
-                context,
-                trace.SpanKind.CONSUMER,
-                {names.GROUP: PIPELINE_GROUP, names.DESTINATION: FLIGHTS_TOPIC},
-                start_time=begun_ns,
-            )
-            span.end()
-
-
 def _weather(spark: SparkSession, source: dict[str, str]) -> DataFrame:
     """The weather topic as it stands now, one row per airport and hour."""
     from pyspark.sql import functions as f
@@ -157,7 +117,7 @@ def _start_means(good: DataFrame, weather: DataFrame, bootstrap_servers: str, fo
         .withColumn("hour", f.timestamp_millis("hour_ms"))
     )
 
-    spans = BatchSpans()
+    spans = BatchSpans(lambda span: say(span=span))
 
     def write(changed: DataFrame, batch_id: int) -> None:
         begun_ns = time.time_ns()

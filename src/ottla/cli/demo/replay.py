@@ -7,12 +7,48 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ottla.cli.demo.background import Background
+from ottla.cli.demo.data import read_weather
+from ottla.cli.demo.display import Stage
 from ottla.cli.demo.model import EVENT_ID_HEADER, FLIGHTS_TOPIC, WEATHER_TOPIC, Flight, Weather, is_truncated
 from ottla.records import Header
 from ottla.serdes import Avro, Json, Serde, SerdeContext, Str
 from ottla.sync.produce.producer import Producer
 
 _REPORT_EVERY = 500
+
+Around = Callable[[int, Flight], AbstractContextManager[Any]]
+"""What a send is made inside of, by event id and flight."""
+
+
+class ProducerService(Background):
+    """The weather up to the last flight, then the flights."""
+
+    def __init__(self, bootstrap_servers: str, flights: Sequence[Flight], *, stage: Stage, around: Around) -> None:
+        super().__init__("demo-producer", stage)
+        self._bootstrap = bootstrap_servers
+        self._flights = flights
+        self._around = around
+        self._stop = threading.Event()
+        self.is_weather_sent = False
+
+    @property
+    def is_half_done(self) -> bool:
+        return self._stage.done * 2 >= len(self._flights)
+
+    def stop(self) -> None:
+        """End early. Returns when the thread has ended."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
+
+    def _work(self) -> None:
+        replay_weather(self._bootstrap, read_weather(until_ms=self._flights[-1].scheduled_ms))
+        self.is_weather_sent = True
+        replay_flights(self._bootstrap, self._flights, report=self._report, stop=self._stop, around=self._around)
+
+    def _report(self, sent: int) -> None:
+        self._stage.done = sent
 
 
 def replay_weather(bootstrap_servers: str, weather: Iterable[Weather]) -> int:
@@ -31,7 +67,7 @@ def replay_flights(
     *,
     report: Callable[[int], None],
     stop: threading.Event,
-    around: Callable[[int, Flight], AbstractContextManager[Any]] = lambda event_id, flight: nullcontext(),
+    around: Around = lambda event_id, flight: nullcontext(),
 ) -> None:
     """Produce the flights in time order. Returns when all are acknowledged, or early when `stop` is set.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from ottla.cli.demo.model import Flight, is_flaky, is_truncated
+from ottla.cli.demo.model import FLIGHTS_TOPIC, PIPELINE_GROUP, Flight, is_flaky, is_truncated
 from ottla.telemetry import conventions as names
 
 SERVICE_ENVIRONMENT: Final = {
@@ -134,8 +134,7 @@ class FollowedFlights:
 
     def __init__(self, flights: Sequence[Flight], traces: Traces) -> None:
         from opentelemetry import trace
-        from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+        from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
 
         class OnlyFollowed(Sampler):
@@ -146,14 +145,8 @@ class FollowedFlights:
             def get_description(self) -> str:
                 return "flights that are followed"
 
-        class ToTraces(SpanExporter):
-            def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-                for span in spans:
-                    traces.add("producer", json.loads(span.to_json()))
-                return SpanExportResult.SUCCESS
-
         provider = TracerProvider(sampler=ParentBased(OnlyFollowed()), shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(ToTraces()))
+        provider.add_span_processor(_processor(lambda span: traces.add("producer", span)))
         trace.set_tracer_provider(provider)
         self._tracer = trace.get_tracer("ottla.demo")
         self._followed = frozenset(followed(flights))
@@ -162,6 +155,55 @@ class FollowedFlights:
         if event_id not in self._followed:
             return nullcontext()
         return self._tracer.start_as_current_span(f"{_ROOT}{flight.carrier}{flight.flight}")
+
+
+class BatchSpans:
+    """A span for each traced flight that came into a mean: from the beginning of its micro-batch's sinks to the end.
+
+    `take` gets each span as the SDK writes it in JSON.
+    """
+
+    def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
+        from opentelemetry.sdk.trace import TracerProvider
+
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(_processor(take))
+        self._tracer = provider.get_tracer("ottla.demo")
+        self._told: set[str] = set()
+
+    def tell(self, traces: Sequence[Any], batch_id: int, *, begun_ns: int) -> None:
+        """`traces` are trace and span ids in hexadecimal digits. Each is told once: a mean changes again and again."""
+        from opentelemetry import trace
+
+        for each in traces:
+            if each.trace_id in self._told:
+                continue
+            self._told.add(each.trace_id)
+            sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+            sender = trace.SpanContext(int(each.trace_id, 16), int(each.span_id, 16), True, sampled)
+            context = trace.set_span_in_context(trace.NonRecordingSpan(sender))
+            span = self._tracer.start_span(
+                f"process {FLIGHTS_TOPIC}, micro-batch {batch_id}",
+                context,
+                trace.SpanKind.CONSUMER,
+                {names.GROUP: PIPELINE_GROUP, names.DESTINATION: FLIGHTS_TOPIC},
+                start_time=begun_ns,
+            )
+            span.end()
+
+
+def _processor(take: Callable[[dict[str, Any]], None]) -> Any:
+    """What gives each span that ended to `take`."""
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
+    class Taken(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            for span in spans:
+                take(json.loads(span.to_json()))
+            return SpanExportResult.SUCCESS
+
+    return SimpleSpanProcessor(Taken())
 
 
 def trace_trees(spans: Iterable[TracedSpan]) -> list[list[TraceLine]]:
