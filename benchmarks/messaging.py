@@ -137,6 +137,13 @@ def schedule(results: Results, bootstrap: str, *, records: int, runs: int) -> No
                 producer.flush()
                 rates.append(records / (time.perf_counter() - started_s))
             results.add("producing", kind, rates, "records/s")
+        for kind, later in (("send_many", {}), ("schedule, send_many", {"deliver_after": 3_600.0})):
+            rates = []
+            for _ in range(runs):
+                started_s = time.perf_counter()
+                producer.send_many(target, ((VALUE,) for _ in range(records)), **later).result()
+                rates.append(records / (time.perf_counter() - started_s))
+            results.add("producing", kind, rates, "records/s")
         rates = []
         for _ in range(runs):
             before = scheduler.delivered

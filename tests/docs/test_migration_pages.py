@@ -15,6 +15,7 @@ import pytest
 
 from ottla import App, Json, Producer
 from ottla.producer.partitioners import PARTITIONERS
+from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, RunningApp, ServedApp, consumer_for, wait_until, wait_until_async
 
 FOLDER = Path(__file__).parents[2] / "docs" / "migration"
@@ -121,6 +122,21 @@ def test_the_service_from_quix_streams_passes_large_orders_on(run_block, kafka: 
     assert [record.key for record in kafka.consume_all(large)] == [b"b", b"c"]
 
 
+def test_the_service_from_rabbitmq_bills_what_is_urgent_delayed_and_not_cancelled(
+    run_block, kafka: Kafka, make_topic
+) -> None:
+    topic, dead = make_topic(), make_topic()
+    kafka.create_topic(f"{topic}.urgent")
+    with Scheduler(kafka.bootstrap_servers):
+        pass  # it makes the schedule
+    billed: list[int] = []
+    renamed = {"orders": topic, "orders_dead-letters": dead, "billing": kafka.fresh_name("billing")}
+    app = run_block("rabbitmq.md", "after", {"bill": billed.append}, **renamed)["app"]
+    with RunningApp(app, kafka.bootstrap_servers):
+        wait_until(lambda: len(billed) == 2, 60, what="the urgent and the delayed order")
+    assert sorted(billed) == [1, 2]
+
+
 def test_old_and_new_members_share_a_group_by_a_common_assignor(run_block, kafka: Kafka, make_topic) -> None:
     from confluent_kafka import Consumer
 
@@ -148,7 +164,7 @@ def test_the_partitioner_that_keeps_librdkafkas_keys_exists(run_block) -> None:
     assert "consistent_random" in PARTITIONERS
 
 
-@pytest.mark.parametrize("page", ["faststream.md", "quix-streams.md"])
+@pytest.mark.parametrize("page", ["faststream.md", "quix-streams.md", "rabbitmq.md"])
 def test_the_code_of_the_peers_is_python(page: str) -> None:
     assert ast.parse(block(page, "peer")).body
 

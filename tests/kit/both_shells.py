@@ -68,8 +68,8 @@ class ThreadedProducer:
     def send(self, topic: str, value: Any = None, **named: Any) -> Any:
         return ThreadedDelivery(self.producer.send(topic, value, **named))
 
-    async def send_many(self, topic: str, records: Any) -> Any:
-        return ThreadedDelivery(await asyncio.to_thread(self.producer.send_many, topic, records))
+    async def send_many(self, topic: str, records: Any, **named: Any) -> Any:
+        return ThreadedDelivery(await asyncio.to_thread(self.producer.send_many, topic, records, **named))
 
     def transaction(self, timeout_s: float = 60.0) -> ThreadedTransaction:
         return ThreadedTransaction(self.producer.transaction(timeout_s))

@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, Unpack
 from ottla.errors import LifecycleError
 from ottla.producer.bulk import Outgoing
 from ottla.producer.deliveries import DeliveryReport
-from ottla.producer.signature import SendOptions
+from ottla.producer.signature import BulkOptions, SendOptions
 from ottla.telemetry import Hooks
 from ottla.typevars import K_contra, V_contra
 
@@ -100,9 +100,11 @@ class AppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         promise: Promise = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return promise
 
-    def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Promise:
+    def send_many(
+        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
+    ) -> Promise:
         """`Producer.send_many`."""
-        promise: Promise = self._open.send_many(topic, records)
+        promise: Promise = self._open.send_many(topic, records, **options)
         return promise
 
     def cancel(self, schedule_id: str) -> Promise:
@@ -149,9 +151,11 @@ class AsyncAppProducer(_OfAnApp, Generic[V_contra, K_contra]):
         promise: AsyncPromise = self._open.send(topic, value, key=key, on_delivery=on_delivery, **options)
         return promise
 
-    async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> AsyncPromise:
+    async def send_many(
+        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **options: Unpack[BulkOptions]
+    ) -> AsyncPromise:
         """`AsyncProducer.send_many`."""
-        promise: AsyncPromise = await self._open.send_many(topic, records)
+        promise: AsyncPromise = await self._open.send_many(topic, records, **options)
         return promise
 
     def cancel(self, schedule_id: str) -> AsyncPromise:

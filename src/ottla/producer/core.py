@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import SystemRandom
 from types import GenericAlias
@@ -17,17 +17,18 @@ from ottla.clock import SystemClock
 from ottla.config import check_servers, producer_settings
 from ottla.config.priorities import with_priority
 from ottla.errors import DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
-from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
 from ottla.processes import forks
+from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
-from ottla.producer.encoded import check_topic, encoded
+from ottla.producer.encoded import check_topic
 from ottla.producer.explain import Explain
-from ottla.producer.later import Later, checked_schedule, later_of, scheduled
+from ottla.producer.later import MOST_MORE_BYTES, Later, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.producer.sent_watch import SentWatch
 from ottla.producer.serializing import Serializer
-from ottla.producer.signature import PartitionerName, Profile
+from ottla.producer.signature import BulkOptions, PartitionerName, Profile
 from ottla.producer.size_policy import SizePolicy
 from ottla.producer.tracing import SendSpans, send_spans
 from ottla.producer.transaction_failures import TransactionFailures
@@ -168,6 +169,36 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
         return topic, with_message_id(topic, headers, message_id, self.message_ids), later
 
+    def bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:
+        """(the topic, when to deliver them if not now, headers in place of those of the same name) of the records of a
+        bulk, by what `send_many` was asked for."""
+        topic, headers, later = self.with_wishes(
+            topic,
+            (),
+            wishes.get("priority"),
+            wishes.get("expires_after"),
+            wishes.get("expires_at"),
+            None,
+            wishes.get("deliver_after"),
+            wishes.get("deliver_at"),
+            None,
+        )
+        return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
+
+    def wished(
+        self, topic: str, later: Later | None, shared: list[Header], records: Iterable[Sequence[Any]]
+    ) -> Iterator[tuple[Any, ...]]:
+        """The records of a bulk as they are sent: encoded, with the shared headers, and in their slots."""
+        for number, record in enumerate(records):
+            value, key, headers, partition, timestamp_ms = outgoing(topic, number, record)
+            if shared:
+                headers = [*(header for header in headers if header[0] != EXPIRES_HEADER), *shared]
+            key, value, headers, most = self.encode(topic, key, value, headers)
+            if later is not None:
+                partition, headers, _ = self.into_slot(later, topic, partition, key, value, headers, most)
+                key = later.id
+            yield value, key, headers, partition, timestamp_ms
+
     def _seen(
         self, topic: str, key: Any, value: Any, headers: Headers, on_delivery: Callable[[D], None] | None
     ) -> tuple[Headers, OpenSpan | None, Callable[[D], None] | None]:
@@ -194,7 +225,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         if most_bytes > self._limit_of.get(topic, -1):
             self.check_size(topic, key, value, headers)
         slot, headers = scheduled(later, topic, partition, key, headers, self._clock.now_ms())
-        _, _, headers, most_bytes = encoded(topic, later.id, value, headers)
+        most_bytes += MOST_MORE_BYTES + len(topic) + len(later.id or b"")  # its key is in a header now
         if most_bytes > self._limit_of.get(later.topic, -1):
             self.check_size(later.topic, later.id, value, headers)
         return slot, headers, most_bytes

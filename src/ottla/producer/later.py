@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, moment_ms, span_ms
 from ottla.records import Header, Headers, topic_problem
-from ottla.schedule.headers import CANCEL_HEADERS, message_headers, schedule_topic
+from ottla.schedule.headers import CANCEL_HEADERS, message_facts, schedule_topic, with_facts
 from ottla.schedule.wheel import WHEEL
 
-__all__ = ["Later", "cancel_records", "checked_schedule", "later_of", "scheduled"]
+__all__ = ["MOST_MORE_BYTES", "Later", "cancel_records", "checked_schedule", "later_of", "scheduled"]
+
+MOST_MORE_BYTES: Final = 210
+"""What a record that waits has at most beside its own bytes, the name of its topic and its id."""
 
 _LONGEST_ID: Final = 200
 """Characters of an id. It travels in every record that cancels it."""
@@ -25,6 +29,8 @@ class Later(NamedTuple):
     id: bytes | None
     topic: str
     """The schedule topic that it waits in."""
+    facts: Header
+    """What its record says of it, where it has no partition of its own."""
 
 
 def later_of(
@@ -37,33 +43,47 @@ def later_of(
     schedule: str,
 ) -> Later:
     """What the arguments of a send say. Raises `InputError` with the argument that cannot be."""
+    if schedule_id is None and deliver_at is None:  # nearly all: a delay, or a few, for all messages
+        try:
+            return _after(topic, deliver_after, expires_after, schedule)
+        except TypeError:
+            pass  # not hashable, so no duration: the error says what is wanted
+    return _later(topic, deliver_after, deliver_at, schedule_id, expires_after, schedule)
+
+
+def _later(
+    topic: str,
+    deliver_after: Span | None,
+    deliver_at: Moment | None,
+    schedule_id: str | None,
+    expires_after: Span | None,
+    schedule: str,
+) -> Later:
     if (deliver_after is None) == (deliver_at is None):
         found = "neither deliver_after nor deliver_at" if deliver_after is None else "deliver_after and deliver_at"
         raise InputError(f"{topic}: found {found}, wanted one of them")
-    return Later(
-        due_ms=None if deliver_at is None else moment_ms(topic, "deliver_at", deliver_at),
-        delay_ms=None if deliver_after is None else span_ms(topic, "deliver_after", deliver_after),
-        ttl_ms=None if expires_after is None else span_ms(topic, "expires_after", expires_after),
-        id=None if schedule_id is None else checked_id(schedule_id),
-        topic=schedule_topic(schedule),
-    )
+    due_ms = None if deliver_at is None else moment_ms(topic, "deliver_at", deliver_at)
+    delay_ms = None if deliver_after is None else span_ms(topic, "deliver_after", deliver_after)
+    ttl_ms = None if expires_after is None else span_ms(topic, "expires_after", expires_after)
+    id = None if schedule_id is None else checked_id(schedule_id)
+    facts = message_facts(topic=topic, partition=None, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
+    return Later(due_ms, delay_ms, ttl_ms, id, schedule_topic(schedule), facts)
+
+
+@lru_cache(maxsize=1_024, typed=True)  # True is no number of seconds, although it equals 1
+def _after(topic: str, deliver_after: Span | None, expires_after: Span | None, schedule: str) -> Later:
+    return _later(topic, deliver_after, None, None, expires_after, schedule)
 
 
 def scheduled(
     later: Later, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
 ) -> tuple[int, list[Header]]:
     """(the slot, the headers) of the record that waits. Its key is the id, its value that of the message."""
-    due_ms = now_ms + (later.delay_ms or 0) if later.due_ms is None else later.due_ms
-    listed = message_headers(
-        headers,
-        topic=topic,
-        partition=partition,
-        key=key,
-        due_ms=later.due_ms,
-        delay_ms=later.delay_ms,
-        ttl_ms=later.ttl_ms,
-    )
-    return WHEEL.slot_for(due_ms, now_ms), listed
+    due_ms, delay_ms, ttl_ms, _, _, facts = later
+    if partition is not None:
+        facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
+    slot = WHEEL.slot_for(now_ms + (delay_ms or 0) if due_ms is None else due_ms, now_ms)
+    return slot, with_facts(headers, facts, key)
 
 
 def cancel_records(schedule_id: str) -> list[tuple[None, bytes, list[Header], int]]:

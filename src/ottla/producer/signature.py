@@ -10,7 +10,7 @@ from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.records import Headers
 from ottla.telemetry import Hooks
 
-__all__ = ["Key", "PartitionerName", "ProducerOptions", "Profile", "SendOptions", "Servers", "Value"]
+__all__ = ["BulkOptions", "Key", "PartitionerName", "ProducerOptions", "Profile", "SendOptions", "Servers", "Value"]
 
 Servers: TypeAlias = str | Sequence[str] | None
 Profile: TypeAlias = Literal["low_latency", "high_throughput"]
@@ -42,6 +42,16 @@ class ProducerOptions(TypedDict, total=False):
     environ: Mapping[str, str] | None
     hooks: Hooks | None
     schedule: str
+
+
+class BulkOptions(TypedDict, total=False):
+    """What `send_many` may be asked for, the same for all its records."""
+
+    expires_after: Span | None
+    expires_at: Moment | None
+    priority: str | None
+    deliver_after: Span | None
+    deliver_at: Moment | None
 
 
 class SendOptions(TypedDict, total=False):

@@ -1,16 +1,21 @@
 """The records of a schedule topic: messages that wait, cancels, and what is done.
 
-The message's own value and headers stay byte for byte; behind the headers stands a family of ours, UTF-8 text but for
-the key. The record's key is the schedule id, if it has one.
+The message's own value and headers stay byte for byte; behind the headers stands a family of ours. The record's key is
+the schedule id, if it has one.
 
 | header | value |
 |---|---|
-| `ottla-schedule-kind` | `message`, `cancel`, `done` (one per transaction; its value lists the offsets) |
-| `ottla-schedule-topic`, `-partition`, `-key` | where the message goes; the key as it is, absent when it is null |
-| `ottla-schedule-due` | epoch milliseconds; or instead of it |
-| `ottla-schedule-delay` | milliseconds after the record's append time: the brokers' clock counts |
-| `ottla-schedule-ttl` | milliseconds after the due time at which the message expires, if it does |
-| `ottla-schedule-at`, `-id`, `-rolls` | of a moved record: its first append time, its id, how often it was moved |
+| `ottla-schedule` | text, its fields between single spaces: |
+| | `message <topic> <partition> <due> <ttl>`, of a moved one also `<at> <rolls>`; a field without a value is `-` |
+| | `cancel` |
+| | `done`: the record's value lists the offsets; one per transaction |
+| `ottla-schedule-key` | the message's key as it is, absent when it is null |
+| `ottla-schedule-id` | of a moved message: its id |
+
+`<due>` is epoch milliseconds, or `+` and milliseconds after the record's append time: the brokers' clock counts then.
+`<ttl>` is milliseconds after the due time at which the message expires; `<at>` when it was first appended, `<rolls>`
+how often it was moved. It is one header instead of one for each fact, because a header costs a sender and a reader more
+than its bytes do.
 
 A message that is delivered has `ottla-scheduled-id`, `-due` and `-at` in place of the family.
 """
@@ -19,24 +24,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from ottla.failures.expiry import EXPIRES_HEADER
-from ottla.records import Header, Record, topic_problem
+import msgspec
 
-PREFIX: Final = "ottla-schedule-"
+from ottla.failures.expiry import EXPIRES_HEADER
+from ottla.records import Header, Record, TopicPartition, headers_of, topic_problem
+
+FACTS: Final = "ottla-schedule"
+PREFIX: Final = FACTS + "-"
+KEY: Final = PREFIX + "key"
+ID: Final = PREFIX + "id"
 DELIVERED_PREFIX: Final = "ottla-scheduled-"
-KIND: Final = PREFIX + "kind"
 TOPIC_PREFIX: Final = "ottla.schedule."
 DEFAULT_NAME: Final = "default"
 
 _MOST_DIGITS: Final = 18
-
-
-_MESSAGE: Final[Header] = (KIND, b"message")
-_TOPIC, _DUE, _DELAY = PREFIX + "topic", PREFIX + "due", PREFIX + "delay"
-_KEY, _PARTITION, _TTL = PREFIX + "key", PREFIX + "partition", PREFIX + "ttl"
+_NONE: Final = b"-"
 
 
 def schedule_topic(name: str) -> str:
@@ -44,24 +49,31 @@ def schedule_topic(name: str) -> str:
     return TOPIC_PREFIX + name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A message that waits, as its record says."""
+class Waiting(msgspec.Struct, gc=False, eq=False):
+    """A message that waits, as its record says. Many may: the garbage collector does not follow them."""
 
     offset: int
     due_ms: int
-    id: str
-    """Its schedule id, or where it was first written."""
     at_ms: int
     """When it was first appended."""
-    rolls: int
     topic: str
-    partition: int | None
     key: bytes | None
     value: bytes | None
-    headers: list[Header]
+    headers: list[Header] | tuple[()]
+    place: TopicPartition
+    """The slot that it waits in."""
+    given_id: str | None
+    """Its schedule id, or that of the place where it was first written, if it was moved."""
+    partition: int | None = None
     ttl_ms: int | None = None
+    rolls: int = 0
     has_id: bool = False
+    """Whether its sender gave it an id."""
+
+    @property
+    def id(self) -> str:
+        """Its schedule id, or where it was first written."""
+        return f"{self.place}@{self.offset}" if self.given_id is None else self.given_id
 
 
 class Cancel(NamedTuple):
@@ -89,6 +101,18 @@ class Outgoing(NamedTuple):
     headers: list[Header]
 
 
+def message_facts(
+    *, topic: str, partition: int | None, due_ms: int | None, delay_ms: int | None, ttl_ms: int | None
+) -> Header:
+    """What is said of a message that waits. One of `due_ms` and `delay_ms` is None."""
+    return FACTS, _facts(topic, partition, due_ms, delay_ms, ttl_ms)
+
+
+def _facts(topic: str, partition: int | None, due_ms: int | None, delay_ms: int | None, ttl_ms: int | None) -> bytes:
+    due = b"+%d" % (delay_ms or 0) if due_ms is None else b"%d" % due_ms
+    return b" ".join((b"message", topic.encode(), _field(partition), due, _field(ttl_ms)))
+
+
 def message_headers(
     own: Iterable[Header],
     *,
@@ -100,104 +124,134 @@ def message_headers(
     ttl_ms: int | None,
 ) -> list[Header]:
     """The headers of a message that waits."""
+    facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
+    return with_facts(own, facts, key)
+
+
+def with_facts(own: Iterable[Header], facts: Header, key: bytes | None) -> list[Header]:
+    """The headers of a message that waits, from its own and what is said of it."""
     # Terse: it is called for each send.
-    found = [header for header in own if not header[0].startswith(PREFIX)] if own else []
-    found.append(_MESSAGE)
-    found.append((_TOPIC, topic.encode()))
-    if due_ms is not None:
-        found.append((_DUE, b"%d" % due_ms))
-    if delay_ms is not None:
-        found.append((_DELAY, b"%d" % delay_ms))
+    if own:
+        found = [header for header in own if not _is_ours(header[0])]
+        found.append(facts)
+    else:
+        found = [facts]
     if key is not None:
-        found.append((_KEY, key))
-    if partition is not None:
-        found.append((_PARTITION, b"%d" % partition))
-    if ttl_ms is not None:
-        found.append((_TTL, b"%d" % ttl_ms))
+        found.append((KEY, key))
     return found
 
 
-CANCEL_HEADERS: Final[tuple[Header, ...]] = ((KIND, b"cancel"),)
+CANCEL_HEADERS: Final[tuple[Header, ...]] = ((FACTS, b"cancel"),)
 
 
 def done_record(topic: str, partition: int, offsets: Iterable[int]) -> Outgoing:
     """What says that these offsets are done, once its transaction is committed."""
     value = json.dumps(list(ranges_of(offsets)), separators=(",", ":")).encode()
-    return Outgoing(topic, partition, None, value, [(KIND, b"done")])
+    return Outgoing(topic, partition, None, value, [(FACTS, b"done")])
 
 
 def delivered(message: Waiting) -> Outgoing:
     """The message as its topic gets it."""
-    facts = {"id": message.id, "due": str(message.due_ms), "at": str(message.at_ms)}
     headers = list(message.headers)
     if message.ttl_ms is not None:
         headers = [header for header in headers if header[0] != EXPIRES_HEADER]
         headers.append((EXPIRES_HEADER, b"%d" % (message.due_ms + message.ttl_ms)))
-    headers += [(DELIVERED_PREFIX + name, text.encode()) for name, text in facts.items()]
+    headers.append((DELIVERED_PREFIX + "id", message.id.encode()))
+    headers.append((DELIVERED_PREFIX + "due", b"%d" % message.due_ms))
+    headers.append((DELIVERED_PREFIX + "at", b"%d" % message.at_ms))
     return Outgoing(message.topic, message.partition, message.key, message.value, headers)
 
 
-def rolled(message: Waiting, schedule: str, slot: int) -> Outgoing:
+def rolled(message: Waiting, slot: int) -> Outgoing:
     """The message as another slot gets it."""
-    headers = message_headers(
-        message.headers,
-        topic=message.topic,
-        partition=message.partition,
-        key=message.key,
-        due_ms=message.due_ms,
-        delay_ms=None,
-        ttl_ms=message.ttl_ms,
-    )
-    facts = {"at": str(message.at_ms), "id": message.id, "rolls": str(message.rolls + 1)}
-    headers += [(PREFIX + name, text.encode()) for name, text in facts.items()]
-    return Outgoing(schedule, slot, message.id.encode() if message.has_id else None, message.value, headers)
+    facts = _facts(message.topic, message.partition, message.due_ms, None, message.ttl_ms)
+    moved = (FACTS, b"%b %d %d" % (facts, message.at_ms, message.rolls + 1))
+    id = message.id.encode()
+    headers = [*with_facts(message.headers, moved, message.key), (ID, id)]
+    return Outgoing(message.place.topic, slot, id if message.has_id else None, message.value, headers)
 
 
 def parse(record: Record[Any]) -> Waiting | Cancel | Done | None:
     """What a record of a schedule topic says; None for one that no scheduler can act on, as anybody may write there."""
-    family = {name: value for name, value in record.headers if name.startswith(PREFIX) and value is not None}
-    kind = family.get(KIND)
+    # Terse: it is called for each record of a slot that opens.
+    facts = key = id = None
+    own: list[Header] | tuple[()] = ()
+    for header in headers_of(record) or ():
+        name, content = header
+        if name == FACTS:
+            facts = content
+        elif name == KEY:
+            key = content
+        elif name == ID:
+            id = content
+        elif not name.startswith(PREFIX):
+            if own:
+                own.append(header)
+            else:
+                own = [header]
+    if facts is None:
+        return None
+    raw_key = record.raw_key
     try:
-        if kind == b"cancel" and record.raw_key is not None:
-            return Cancel(record.offset, record.raw_key.decode(), record.timestamp_ms)
-        if kind == b"done":
+        if facts.startswith(b"message "):
+            topic, partition, due_ms, is_delay, ttl_ms, at_ms, rolls = _message(facts)
+            given = raw_key if id is None else id
+            return Waiting(
+                record.offset,
+                due_ms + record.timestamp_ms if is_delay else due_ms,
+                record.timestamp_ms if at_ms is None else at_ms,
+                topic,
+                key,
+                record.raw_value,
+                own,
+                _place(record.topic, record.partition),
+                None if given is None else given.decode(),
+                partition,
+                ttl_ms,
+                rolls,
+                raw_key is not None,
+            )
+        if facts == b"cancel" and raw_key is not None:
+            return Cancel(record.offset, raw_key.decode(), record.timestamp_ms)
+        if facts == b"done":
             return Done(record.offset, list(_checked(json.loads(record.raw_value or b""))))
-        return _message(record, family) if kind == b"message" else None
-    except (ValueError, KeyError, TypeError):
+        return None
+    except (ValueError, TypeError):
         return None
 
 
-def _message(record: Record[Any], family: dict[str, bytes]) -> Waiting | None:
-    def number(name: str) -> int | None:
-        text = family.get(PREFIX + name)
-        if text is None:
-            return None
-        if not text.isdigit() or len(text) > _MOST_DIGITS:
-            raise ValueError(f"{name}: found {text[:40]!r}, wanted a number")
-        return int(text)
+_place = lru_cache(maxsize=256)(TopicPartition)
 
-    topic = family[PREFIX + "topic"].decode()
-    due_ms, delay_ms = number("due"), number("delay")
-    if due_ms is None:
-        due_ms = record.timestamp_ms + (delay_ms or 0)
-    first_ms = number("at")
-    given_id = family.get(PREFIX + "id", record.raw_key)
+
+@lru_cache(maxsize=4_096)
+def _message(facts: bytes) -> tuple[str, int | None, int, bool, int | None, int | None, int]:
+    """(topic, partition, due or delay, whether it is a delay, ttl, first append, moves). Raises ValueError."""
+    fields = facts.split(b" ")
+    if len(fields) not in (5, 7):
+        raise ValueError(f"found {len(fields)} fields, wanted 5, or 7 of a moved message")
+    topic = fields[1].decode()
     if topic_problem(topic) is not None:
-        return None
-    return Waiting(
-        offset=record.offset,
-        due_ms=due_ms,
-        id=record.position if given_id is None else given_id.decode(),
-        at_ms=record.timestamp_ms if first_ms is None else first_ms,
-        rolls=number("rolls") or 0,
-        topic=topic,
-        partition=number("partition"),
-        key=family.get(PREFIX + "key"),
-        value=record.raw_value,
-        headers=[header for header in record.headers if not header[0].startswith(PREFIX)],
-        ttl_ms=number("ttl"),
-        has_id=record.raw_key is not None,
-    )
+        raise ValueError(topic_problem(topic))
+    due = fields[3]
+    is_delay = due.startswith(b"+")
+    partition = None if fields[2] == _NONE else _number(fields[2])
+    ttl_ms = None if fields[4] == _NONE else _number(fields[4])
+    at_ms, rolls = (None, 0) if len(fields) == 5 else (_number(fields[5]), _number(fields[6]))
+    return topic, partition, _number(due[1:] if is_delay else due), is_delay, ttl_ms, at_ms, rolls
+
+
+def _number(text: bytes) -> int:
+    if not text.isdigit() or len(text) > _MOST_DIGITS:
+        raise ValueError(f"found {text[:40]!r}, wanted a number")
+    return int(text)
+
+
+def _field(number: int | None) -> bytes:
+    return _NONE if number is None else b"%d" % number
+
+
+def _is_ours(name: str) -> bool:
+    return name == FACTS or name.startswith(PREFIX)
 
 
 def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -34,8 +34,11 @@ from ottla.records import Record
 from ottla.schedule.headers import Cancel, Done, Waiting, parse
 from ottla.schedule.wheel import Wheel
 
-MOST_AT_ONCE: Final = 1_000
-"""Messages per transaction. [M: a transaction costs 10 ms whether it has 1 or 1,000 records]"""
+MOST_AT_ONCE: Final = 4_000
+"""Messages per transaction, whose own cost is that of two hundred of them."""
+
+MOST_BYTES_AT_ONCE: Final = 8_000_000
+"""Bytes of their values."""
 
 KEEP_CANCELS_MS: Final = 15 * 60_000
 """How long a cancel stays in its slot at the least: longer than the transaction that moves a message may stay open."""
@@ -43,11 +46,17 @@ KEEP_CANCELS_MS: Final = 15 * 60_000
 REUSED_MS: Final = 5 * 60_000
 """How far brokers' clocks may differ. An id may be used again so long after its cancel."""
 
-_MOST_WRITES: Final = 20
+_MOST_WRITES: Final = 5
 """Transactions per tick of a slot: the others, and the group, wait meanwhile."""
+
+_OFFSET_BITS: Final = 63
+_OFFSET: Final = (1 << _OFFSET_BITS) - 1
+_POSITION_DIGITS: Final = 19
 
 MOST_TRIES: Final = 5
 _BACKOFF_MS: Final = 1_000
+_AWAY_MS: Final = 5_000
+"""How long messages wait for a target that cannot be written to now."""
 
 
 class SlotState(Enum):
@@ -95,7 +104,7 @@ class Chunk(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     """Deliver, move, and give up, in one transaction with the record that says so. Answered with None when it is
-    committed, or with the reason why it was aborted."""
+    committed, or with a `Refused`."""
 
     deliver: Sequence[Waiting] = ()
     move: Sequence[tuple[Waiting, int]] = ()
@@ -107,6 +116,25 @@ class Write:
         return [message.offset for message in messages]
 
 
+class Blame(Enum):
+    """How sure it is that the messages which were named are those that cannot be written."""
+
+    CERTAIN = "certain"
+    """Each of them is refused, and will be."""
+    SUSPECTED = "suspected"
+    """One of them at least."""
+    AWAY = "away"
+    """None: where they go cannot be written to for a while."""
+
+
+class Refused(NamedTuple):
+    """A write was aborted because of messages in it. The others of it can be written."""
+
+    reason: str
+    offsets: frozenset[int]
+    blame: Blame
+
+
 class Delete(NamedTuple):
     """Delete what is before this offset. Answered with None."""
 
@@ -114,7 +142,7 @@ class Delete(NamedTuple):
 
 
 Ask: TypeAlias = Claim | Release | Look | FindEnd | Read | Write | Delete
-Answer: TypeAlias = "Seen | Chunk | int | str | None"
+Answer: TypeAlias = "Seen | Chunk | int | Refused | None"
 
 
 @dataclass(slots=True)
@@ -124,6 +152,8 @@ class Trouble:
     tries: int = 0
     again_ms: int = 0
     error: str = ""
+    is_alone: bool = False
+    """Whether it is tried alone, because it is not known which one is to blame."""
 
 
 @dataclass(slots=True)
@@ -142,11 +172,13 @@ class Slot:
     """The last tick ended with messages that are due: the next one should not wait."""
     unreadable: int = 0
     delivered: int = 0
-    _due: list[tuple[int, int]] = field(default_factory=list)
-    _by_id: dict[str, set[int]] = field(default_factory=dict)
+    _due: list[int] = field(default_factory=list)
+    """A heap of due time and offset, in one number: half the memory of pairs."""
+    _by_id: dict[str, int | set[int]] = field(default_factory=dict)
+    """Of those with an id that somebody gave: the offset, or several."""
     _cancels: dict[str, Cancel] = field(default_factory=dict)
     _troubles: dict[int, Trouble] = field(default_factory=dict)
-    """Messages whose delivery failed: each is delivered alone from then on."""
+    """Messages whose delivery failed."""
     _fresh: list[int] = field(default_factory=list)
     """Messages of which it was not decided yet whether they belong here."""
 
@@ -174,9 +206,9 @@ class Slot:
     @property
     def next_due_ms(self) -> int | None:
         """When the next message is due, of those that are read; None when there is none."""
-        while self._due and self._due[0][1] not in self.waiting:
+        while self._due and self._due[0] & _OFFSET not in self.waiting:
             heapq.heappop(self._due)
-        return self._due[0][0] if self._due else None
+        return self._due[0] >> _OFFSET_BITS if self._due else None
 
     # What tick does
 
@@ -204,14 +236,14 @@ class Slot:
             write = self._next_write(now_ms)
             if write is None:
                 return
-            error: str | None = yield write
-            if error is None:
+            refused: Refused | None = yield write
+            if refused is None:
                 for offset in write.offsets:
                     self._forget(offset)
                 self.delivered += len(write.deliver)
             else:
-                self._failed(write, error, now_ms)
-                if write.move:
+                self._failed(write, refused, now_ms)
+                if any(message.offset in refused.offsets for message, _ in write.move):
                     return  # with the next tick
         self.is_behind = True
 
@@ -233,17 +265,20 @@ class Slot:
     def take_in(self, record: Record[Any]) -> None:
         """A record was read: the next one of the log."""
         found = parse(record)
-        if isinstance(found, Waiting):
-            cancel = self._cancels.get(found.id)
-            is_cancelled = cancel is not None and found.rolls > 0 and cancel.at_ms >= found.at_ms - REUSED_MS
-            if not is_cancelled:
-                self.waiting[found.offset] = found
-                self._by_id.setdefault(found.id, set()).add(found.offset)
-                heapq.heappush(self._due, (found.due_ms, found.offset))
-                self._fresh.append(found.offset)
+        if found.__class__ is Waiting:
+            assert isinstance(found, Waiting)
+            id = found.given_id
+            if id is not None:
+                cancel = self._cancels.get(id)
+                if cancel is not None and found.rolls > 0 and cancel.at_ms >= found.at_ms - REUSED_MS:
+                    return
+                self._index(id, found.offset)
+            self.waiting[found.offset] = found
+            heapq.heappush(self._due, found.due_ms << _OFFSET_BITS | found.offset)
+            self._fresh.append(found.offset)
         elif isinstance(found, Cancel):
             self._cancels[found.id] = found
-            for offset in self._by_id.get(found.id, set()).copy():
+            for offset in self._with_id(found.id):
                 self._forget(offset)
         elif isinstance(found, Done):
             for start, end in found.ranges:
@@ -254,51 +289,97 @@ class Slot:
             self.unreadable += 1
 
     def _next_write(self, now_ms: int) -> Write | None:
-        if any(trouble.again_ms <= now_ms for trouble in self._troubles.values()):
-            offset = next(offset for offset, trouble in self._troubles.items() if trouble.again_ms <= now_ms)
-            message, trouble = self.waiting[offset], self._troubles[offset]
-            if trouble.tries >= MOST_TRIES:
-                return Write(give_up=[(message, trouble.error)])
-            return Write(deliver=[message])
+        write = self._next_of_troubles(now_ms) if self._troubles else None
+        if write is not None:
+            return write
         deliver: list[Waiting] = []
         move: list[tuple[Waiting, int]] = []
-        while self._due and len(deliver) + len(move) < MOST_AT_ONCE:
-            due_ms, offset = self._due[0]
+        size_bytes = 0
+        while self._due and len(deliver) < MOST_AT_ONCE and size_bytes < MOST_BYTES_AT_ONCE:
+            offset = self._due[0] & _OFFSET
             found = self.waiting.get(offset)
-            if found is not None and due_ms > now_ms:
+            if found is not None and found.due_ms > now_ms:
                 break
             heapq.heappop(self._due)
             if found is not None and offset not in self._troubles:
                 deliver.append(found)
-        while self._fresh and len(deliver) + len(move) < MOST_AT_ONCE:
+                size_bytes += len(found.value or b"")
+        while self._fresh and len(deliver) + len(move) < MOST_AT_ONCE and size_bytes < MOST_BYTES_AT_ONCE:
             message_here = self.waiting.get(self._fresh.pop())
             if message_here is None or message_here.due_ms <= now_ms:
                 continue
             if not self.wheel.belongs(self.partition, message_here.due_ms, now_ms):
                 move.append((message_here, self.wheel.slot_for(message_here.due_ms, now_ms)))
+                size_bytes += len(message_here.value or b"")
         return Write(deliver=deliver, move=move) if deliver or move else None
 
-    def _failed(self, write: Write, error: str, now_ms: int) -> None:
-        """Aborted: what was alone in it waits, the others are tried one by one, so that the one to blame is found."""
+    def _next_of_troubles(self, now_ms: int) -> Write | None:
+        """Those to be given up, or one that is tried alone, or those that failed together."""
+        ready = [offset for offset, trouble in self._troubles.items() if trouble.again_ms <= now_ms][:MOST_AT_ONCE]
+        if not ready:
+            return None
+        over = [offset for offset in ready if self._troubles[offset].tries >= MOST_TRIES]
+        if over:
+            return Write(give_up=[(self.waiting[offset], self._troubles[offset].error) for offset in over])
+        together = [self.waiting[offset] for offset in ready if not self._troubles[offset].is_alone]
+        return Write(deliver=together or [self.waiting[ready[0]]])
+
+    def _failed(self, write: Write, refused: Refused, now_ms: int) -> None:
+        """Aborted: those to blame are tried later, or one by one to find the one to blame, and the others at once."""
         is_alone = len(write.offsets) == 1
         self._fresh += [message.offset for message, _ in write.move]
         for message in write.deliver:
-            trouble = self._troubles.setdefault(message.offset, Trouble())
-            trouble.error = error
-            if is_alone:
+            offset = message.offset
+            trouble = self._troubles.get(offset)
+            if offset not in refused.offsets:
+                if trouble is None:
+                    heapq.heappush(self._due, message.due_ms << _OFFSET_BITS | offset)
+                continue
+            if trouble is None:
+                trouble = self._troubles[offset] = Trouble()
+            trouble.error = refused.reason
+            if refused.blame is Blame.AWAY:
+                trouble.again_ms = now_ms + _AWAY_MS
+            elif is_alone or refused.blame is Blame.CERTAIN:
                 trouble.tries += 1
                 trouble.again_ms = now_ms + _BACKOFF_MS * 2**trouble.tries
+            else:
+                trouble.is_alone = True
         for message, reason in write.give_up:
             self._troubles[message.offset] = Trouble(MOST_TRIES, now_ms + _BACKOFF_MS * 2**MOST_TRIES, reason)
 
+    def _index(self, id: str, offset: int) -> None:
+        same = self._by_id.get(id)
+        if same is None:
+            self._by_id[id] = offset
+        elif isinstance(same, int):
+            self._by_id[id] = {same, offset}
+        else:
+            same.add(offset)
+
+    def _with_id(self, id: str) -> list[int]:
+        """The messages that a cancel of this id means."""
+        same = self._by_id.get(id)
+        if same is not None:
+            return [same] if isinstance(same, int) else list(same)
+        position = id.rpartition("@")[2]  # one without an id goes by where it was written
+        offset = int(position) if position.isdecimal() and len(position) < _POSITION_DIGITS else -1
+        message = self.waiting.get(offset)
+        return [offset] if message is not None and message.id == id else []
+
     def _forget(self, offset: int) -> None:
         message = self.waiting.pop(offset, None)
-        self._troubles.pop(offset, None)
-        if message is not None:
-            same = self._by_id[message.id]
-            same.discard(offset)
-            if not same:
-                del self._by_id[message.id]
+        if message is None:
+            return
+        if self._troubles:
+            self._troubles.pop(offset, None)
+        id = message.given_id
+        if id is not None:
+            same = self._by_id.get(id)
+            if isinstance(same, set):
+                same.discard(offset)
+            if same == offset or not same:
+                self._by_id.pop(id, None)
 
     def _clear(self) -> None:
         self.waiting.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from ottla.app import App
 from ottla.app.producers import AsyncAppProducer
@@ -22,6 +22,7 @@ from ottla.producer.encoded import as_bytes, check_topic, header_list
 from ottla.producer.later import checked_id, later_of
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
+from ottla.producer.signature import BulkOptions
 from ottla.records import Headers, Record
 from ottla.schedule.headers import DEFAULT_NAME, DELIVERED_PREFIX, schedule_topic
 
@@ -115,7 +116,7 @@ class Captured:
             on_delivery(delivery)
         return delivery
 
-    def send_many(self, topic: str, records: Iterable[Any]) -> Any:
+    def send_many(self, topic: str, records: Iterable[Any], **wishes: Unpack[BulkOptions]) -> Any:
         delivery = CapturedDelivery(DeliveryReport(topic, 0, None, None))
         for number, record in enumerate(records):
             one = outgoing(topic, number, record)
@@ -126,6 +127,7 @@ class Captured:
                 headers=one.headers,
                 partition=one.partition,
                 timestamp_ms=one.timestamp_ms,
+                **wishes,
             )
         return delivery
 
@@ -140,8 +142,8 @@ class Captured:
 class AsyncCaptured(Captured):
     """The same, where `send_many` and `flush` are awaited."""
 
-    async def send_many(self, topic: str, records: Iterable[Any]) -> Any:
-        return super().send_many(topic, records)
+    async def send_many(self, topic: str, records: Iterable[Any], **wishes: Unpack[BulkOptions]) -> Any:
+        return super().send_many(topic, records, **wishes)
 
     async def flush(self, timeout_s: float | None = None) -> None:
         return None

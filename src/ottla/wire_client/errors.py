@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.errors import AuthenticationError, InputError, OttlaError, RetriableError
+from ottla.records import TopicPartition
+from ottla_wire.protocol import ErrorCode
 
 __all__ = [
     "ApiNotServed",
@@ -12,6 +16,7 @@ __all__ = [
     "DecodeLimitExceeded",
     "OffsetOutOfRange",
     "PartitionUnavailable",
+    "PartitionsRefused",
     "ResponseTooLarge",
     "TopicRecreated",
 ]
@@ -27,6 +32,15 @@ class DecodeLimitExceeded(InputError):
 
 class BrokerRefused(InputError):
     """Fix what the broker refused: authorization, configuration or version; a retry gives the same answer."""
+
+
+class PartitionsRefused(BrokerRefused, has_page=False):
+    """Fix what the broker refused, or leave these partitions out: a transaction may not write to them."""
+
+    def __init__(self, partitions: Mapping[TopicPartition, ErrorCode]) -> None:
+        self.partitions = dict(partitions)
+        shown = ", ".join(f"{place} {code.name}" for place, code in list(self.partitions.items())[:5])
+        super().__init__(f"the broker refused {shown}")
 
 
 class ApiNotServed(BrokerRefused, has_page=False):

@@ -65,6 +65,8 @@ class Written:
     rows: int
     bytes_sent: int
     ranges: dict[TopicPartition, tuple[int, int]]
+    appended_ms: dict[TopicPartition, int]
+    """When the newest batch was appended, by the broker's clock, where the topic has `LogAppendTime`."""
 
 
 class ProduceClient:
@@ -97,6 +99,7 @@ class ProduceClient:
         self._rows = 0
         self._bytes = 0
         self._ranges: dict[TopicPartition, tuple[int, int]] = {}
+        self._appended_ms: dict[TopicPartition, int] = {}
         self._numbers = count()
 
     @property
@@ -139,9 +142,13 @@ class ProduceClient:
             self._move()
             if any(self._requests.values()):
                 self._receive_one()
-        written = Written(rows=self._rows, bytes_sent=self._bytes, ranges=self._ranges)
-        self._rows, self._bytes, self._ranges = 0, 0, {}
+        written = Written(rows=self._rows, bytes_sent=self._bytes, ranges=self._ranges, appended_ms=self._appended_ms)
+        self._rows, self._bytes, self._ranges, self._appended_ms = 0, 0, {}, {}
         return written
+
+    def next_transaction(self) -> None:
+        """The transaction was committed, and the next one of the same producer and epoch begins."""
+        self._enlisted.clear()
 
     def abandon(self) -> None:
         """Forget what is queued or in flight, and close the connections that still owe answers."""
@@ -253,6 +260,8 @@ class ProduceClient:
         if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._count(batch)
             self._acknowledged(key, batch.tag, entry.base_offset)
+            if entry.log_append_time_ms >= 0:
+                self._appended_ms[key] = entry.log_append_time_ms
             if entry.base_offset >= 0:
                 first, last = self._ranges.get(key, (entry.base_offset, -1))
                 end = entry.base_offset + batch.row_count - 1

@@ -14,10 +14,16 @@ from ottla.wire_client.aborted import AbortedFilter, AbortedTransaction
 from ottla.wire_client.cluster import LEADER_MOVED, Cluster, refused
 from ottla.wire_client.errors import CorruptBatch, PartitionUnavailable
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError
-from ottla_wire.records import BatchHeader, RecordData, check_crc, decode_batch, iter_batches, shown_key
+from ottla_wire.records import TimestampType as BatchTime
+from ottla_wire.records import check_crc, decode_rows, iter_batches, shown_key
 
 MOST_PLAIN_BYTES = 16 * 1024 * 1024
 """How much a chunk decompresses before it ends at the next batch: a few kilobytes may claim gigabytes."""
+
+_STAMPS = {
+    BatchTime.CREATE_TIME: TimestampType.CREATE_TIME,
+    BatchTime.LOG_APPEND_TIME: TimestampType.LOG_APPEND_TIME,
+}
 
 _BY_NAME = 12
 """The last version of Fetch that names topics instead of their ids (KIP-516)."""
@@ -58,6 +64,7 @@ def decode_chunk(
     They end before a batch that cannot be read; CorruptBatch if that is the first.
     """
     shows = AbortedFilter(aborted).shows
+    topic, partition = place
     view = memoryview(data)
     records: list[Record[Any]] = []
     next_offset = offset
@@ -69,12 +76,15 @@ def decode_chunk(
             is_shown = shows(view, position, header)
             if header.next_offset <= next_offset:
                 continue
-            decoded = decode_batch(view, position) if is_shown else []
-            for each in decoded:
-                plain_bytes += len(each.key or b"") + len(each.value or b"")
-                if each.offset >= next_offset:  # a batch may begin before it, and a forged one may be in disorder
-                    records.append(_record(place, header, each))
-                    next_offset = each.offset + 1
+            stamp = _STAMPS[header.timestamp_type]
+            for offset_here, timestamp_ms, key, value, headers in decode_rows(view, position) if is_shown else ():
+                plain_bytes += (0 if key is None else len(key)) + (0 if value is None else len(value))
+                if offset_here >= next_offset:  # a batch may begin before it, and a forged one may be in disorder
+                    shown = shown_headers(headers) if headers else None
+                    records.append(
+                        Record(topic, partition, offset_here, timestamp_ms, key, value, shown, key, value, stamp)  # type: ignore[arg-type]
+                    )
+                    next_offset = offset_here + 1
             next_offset = max(next_offset, header.next_offset)
             if plain_bytes > most_plain_bytes:
                 break
@@ -87,23 +97,7 @@ def decode_chunk(
 
 def shown_headers(headers: Iterable[Header]) -> list[Header]:
     """The same headers with keys that are text: bytes that are not UTF-8 are escaped, as in `\\xff`."""
-    return [(shown_key(key), value) for key, value in headers]
-
-
-def _record(place: TopicPartition, header: BatchHeader, found: RecordData) -> Record[Any]:
-    is_appended = header.timestamp_type == TimestampType.LOG_APPEND_TIME.value
-    return Record(
-        place.topic,
-        place.partition,
-        found.offset,
-        found.timestamp_ms,
-        found.key,
-        found.value,
-        shown_headers(found.headers),
-        found.key,
-        found.value,
-        TimestampType.LOG_APPEND_TIME if is_appended else TimestampType.CREATE_TIME,
-    )
+    return [header if header[0].isascii() else (shown_key(header[0]), header[1]) for header in headers]
 
 
 def _fetch(cluster: Cluster, place: TopicPartition, offset: int) -> Any:

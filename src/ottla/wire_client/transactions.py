@@ -23,6 +23,7 @@ from ottla.records import TopicPartition
 from ottla.wire_client.cluster import Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.coordinators import MOVED, Coordinates, with_coordinator
+from ottla.wire_client.errors import PartitionsRefused
 from ottla.wire_client.groups import committed_offsets
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -37,6 +38,7 @@ _AGAIN = MOVED | {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.OPERATION_NOT_ATTEMPTED,
 }
+_REFUSED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 _FENCED = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -72,14 +74,22 @@ class OpenTransaction:
 
 
 def begin_transaction(
-    cluster: Cluster, transactional_id: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    cluster: Cluster,
+    transactional_id: str,
+    *,
+    timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    after: OpenTransaction | None = None,
 ) -> OpenTransaction:
-    """Fence whoever used this id before, abort what they left open, and begin."""
+    """Fence whoever used this id before, abort what they left open, and begin.
+
+    `after`: the caller's own transaction, which failed. It gets an epoch of its own for the next one (KIP-360), or
+    `FencedError` if somebody else has begun meanwhile.
+    """
     body = {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": timeout_ms,
-        "producer_id": -1,
-        "producer_epoch": -1,
+        "producer_id": -1 if after is None else after.producer_id,
+        "producer_epoch": -1 if after is None else after.producer_epoch,
     }
     answer = _ask(cluster, transactional_id, ApiKey.INIT_PRODUCER_ID, body, lambda a: [a.error_code])
     return OpenTransaction(
@@ -88,7 +98,8 @@ def begin_transaction(
 
 
 def enlist_partitions(cluster: Cluster, transaction: OpenTransaction, partitions: Iterable[TopicPartition]) -> None:
-    """Tell the coordinator where records will go; needed before the first one does."""
+    """Tell the coordinator where records will go; needed before the first one does. Raises `PartitionsRefused` with
+    those that the transaction may not write to."""
     by_topic: dict[str, list[int]] = {}
     for partition in sorted(partitions):
         by_topic.setdefault(partition.topic, []).append(partition.partition)
@@ -100,8 +111,15 @@ def enlist_partitions(cluster: Cluster, transaction: OpenTransaction, partitions
     }
 
     def codes(answer: Any) -> list[int]:
-        topics = answer.results_by_topic_v3_and_below
-        return [entry.partition_error_code for topic in topics for entry in topic.results_by_partition]
+        found = {
+            TopicPartition(topic.name, entry.partition_index): ErrorCode.of(entry.partition_error_code)
+            for topic in answer.results_by_topic_v3_and_below
+            for entry in topic.results_by_partition
+        }
+        refused_here = {place: code for place, code in found.items() if code in _REFUSED}
+        if refused_here:
+            raise PartitionsRefused(refused_here)
+        return [int(code) for code in found.values()]
 
     _ask(cluster, transaction.transactional_id, ApiKey.ADD_PARTITIONS_TO_TXN, body, codes)
 

@@ -313,14 +313,25 @@ def encode_record(record: RecordData, offset_delta: int, timestamp_delta: int, p
     parts += (_NULL,) if key is None else (_varint(len(key)), key)
     parts += (_NULL,) if value is None else (_varint(len(value)), value)
     parts.append(_varint(len(headers)))
+    if headers:
+        parts.append(encode_headers(headers))
+    body = b"".join(parts)
+    pieces += (_varint(len(body)), body)
+
+
+def encode_headers(headers: Iterable[RecordHeader]) -> bytes:
+    """Headers as they stand in a record, without their number."""
+    parts: list[bytes] = []
     for name, content in headers:
         named = name.encode("utf-8", "surrogateescape")
         parts += (_varint(len(named)), named)
         parts += (_NULL,) if content is None else (_varint(len(content)), content)
-    body = b"".join(parts)
-    pieces += (_varint(len(body)), body)
+    return b"".join(parts)
 
 
 _NULL = b"\x01"
 _varint = lru_cache(maxsize=1 << 14)(encode_varint)
 """Lengths and deltas of records are few and small: to find one again takes a fifth of making it."""
+
+varint = _varint
+"""A signed number as it stands in a record."""

@@ -32,7 +32,7 @@ def as_delivered(topic: str, now_ms: int, *, ttl_s: float | None, is_moved: bool
     message = parse(record)
     assert isinstance(message, Waiting)
     if is_moved:
-        out = rolled(message, record.topic, 9)
+        out = rolled(message, 9)
         message = parse(Record(out.topic, 9, 0, now_ms, out.key, out.value, out.headers, out.key, out.value))
         assert isinstance(message, Waiting)
     found = delivered(message)

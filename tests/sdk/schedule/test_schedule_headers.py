@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.records import Header, Record
 from ottla.schedule.headers import (
     CANCEL_HEADERS,
-    KIND,
+    FACTS,
     PREFIX,
     Cancel,
     Done,
@@ -63,7 +63,7 @@ def test_a_message_is_delivered_byte_for_byte_however_often_it_was_moved(
     message = parse(record(headers, key=None if id is None else id.encode(), value=value))
     for number in range(moves):
         assert isinstance(message, Waiting)
-        moved = rolled(message, "ottla.schedule.s", 9)
+        moved = rolled(message, 9)
         later: Record[Any] = Record(
             moved.topic, 9, number, NOW_MS + 9_999, moved.key, moved.value, moved.headers, moved.key, moved.value
         )
@@ -93,28 +93,41 @@ def test_what_is_done_is_written_as_ranges(offsets: set[int]) -> None:
     assert all(end < start for (_, end), (start, _) in zip(found.ranges, found.ranges[1:], strict=False))
 
 
+def test_a_message_says_all_of_itself_in_one_header() -> None:
+    assert message_headers(
+        [("own", b"1")], topic="t", partition=3, key=b"k", due_ms=None, delay_ms=60_000, ttl_ms=5
+    ) == [("own", b"1"), (FACTS, b"message t 3 +60000 5"), (PREFIX + "key", b"k")]
+    assert message_headers([], topic="t", partition=None, key=None, due_ms=NOW_MS, delay_ms=None, ttl_ms=None) == [
+        (FACTS, b"message t - %d -" % NOW_MS)
+    ]
+
+
 def test_a_cancel_names_an_id() -> None:
     assert parse(record(list(CANCEL_HEADERS), key=b"x", value=None)) == Cancel(7, "x", NOW_MS)
     assert parse(record(list(CANCEL_HEADERS), key=None)) is None
 
 
+words = st.sampled_from([b"message", b"cancel", b"done", b"", b"\xff", b"target", b"a/b"])
+numbers = st.sampled_from([b"-", b"12", b"+12", b"-1", b"+", b"", b"9" * 19, b"1e9", b"\xff", "٣".encode()])
+
+
 @given(
-    kind=st.sampled_from([b"message", b"cancel", b"done", b"", b"\xff"]),
+    facts=st.lists(
+        st.sampled_from([b"message", b"cancel", b"done", b"", b"\xff", b"target", b"a/b"]) | numbers, max_size=9
+    )
+    | st.tuples(st.just(b"message"), st.just(b"target"), numbers, numbers, numbers)
+    | st.tuples(st.just(b"message"), st.just(b"target"), numbers, numbers, numbers, numbers, numbers),
     more=st.lists(
-        st.tuples(
-            st.sampled_from([PREFIX + name for name in ("topic", "due", "delay", "ttl", "at", "id", "rolls", "key")]),
-            st.none() | st.binary(max_size=30) | st.sampled_from([b"target", b"12", b"-1", b"9" * 400]),
-        ),
-        max_size=6,
+        st.tuples(st.sampled_from([PREFIX + "key", PREFIX + "id"]), st.none() | st.binary(max_size=30)), max_size=3
     ),
     key=some_bytes,
     value=some_bytes | st.sampled_from([b"[[1,2]]", b"[[2,1]]", b"[1]", b"{}", b"[[0,1e9]]", b'[["a",2]]']),
 )
 def test_what_anybody_may_write_is_read_or_passed_over(
-    kind: bytes, more: list[Header], key: bytes | None, value: bytes | None
+    facts: tuple[bytes, ...], more: list[Header], key: bytes | None, value: bytes | None
 ) -> None:
-    found = parse(record([(KIND, kind), *more], key=key, value=value))
+    found = parse(record([(FACTS, b" ".join(facts)), *more], key=key, value=value))
     if isinstance(found, Waiting):
         assert found.due_ms < 10**19
         delivered(found)
-        rolled(found, "ottla.schedule.s", 1)
+        rolled(found, 1)

@@ -17,9 +17,11 @@ from broker_embedded.cluster.time import VirtualClock
 from ottla import ConfigError, InputError, Json, Priorities, Producer, UnknownTopic
 from ottla.records import Record
 from ottla.schedule.headers import TOPIC_PREFIX
+from ottla.schedule.slot import Refused
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.serve import slot_work
 from ottla.sync.serve.scheduler import TOPIC_CONFIG, Scheduler
+from ottla.sync.serve.slot_batches import Batches
 from ottla.testing import Kafka, wait_until
 from tests.kit.both_shells import PRODUCERS
 
@@ -223,11 +225,11 @@ def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
 
     commit = slot_work.SlotWork._commit
 
-    def dying(self: Any, outgoing: list[Any]) -> str | None:
-        if len(outgoing) < 10:
-            return commit(self, outgoing)
+    def dying(self: Any, batches: Batches) -> Refused | None:
+        if sum(batch.row_count for planned in batches.planned().values() for batch in planned) < 10:
+            return commit(self, batches)
         if dies == "behind the commit":
-            commit(self, outgoing)
+            commit(self, batches)
         raise Died
 
     def dead() -> bool:

@@ -10,12 +10,14 @@ from ottla.schedule.headers import CANCEL_HEADERS, message_headers
 from ottla.schedule.slot import (
     KEEP_CANCELS_MS,
     MOST_TRIES,
+    Blame,
     Chunk,
     Claim,
     Delete,
     FindEnd,
     Look,
     Read,
+    Refused,
     Seen,
     Slot,
     SlotState,
@@ -37,6 +39,8 @@ class Desk:
         self.failing: set[bytes] = set()
         self.delivered: list[bytes | None] = []
         self.given_up: list[tuple[bytes | None, str]] = []
+        self.writes: list[list[bytes | None]] = []
+        self.blame = Blame.SUSPECTED
         self.deleted = 0
         self.hidden = 0
         """So many records at the end cannot be read yet."""
@@ -80,8 +84,11 @@ class Desk:
                 self.deleted = to
             case Write():
                 values = [message.value for message in ask.deliver]
+                self.writes.append(values)
                 if self.failing & {value for value in values if value is not None}:
-                    return "RecordTooLarge: no"
+                    named = {message.offset for message in ask.deliver if message.value in self.failing}
+                    offsets = named if self.blame is not Blame.SUSPECTED else ask.offsets
+                    return Refused("RecordTooLarge: no", frozenset(offsets), self.blame)
                 self.delivered += values
                 self.given_up += [(message.value, reason) for message, reason in ask.give_up]
         return None
@@ -105,6 +112,47 @@ def test_one_that_cannot_be_delivered_holds_up_nobody_and_is_given_up_in_the_end
     assert desk.given_up == [(b"bad", "RecordTooLarge: no")]
     assert not desk.slot.waiting
     assert MOST_TRIES == 5
+
+
+def test_those_that_are_surely_to_blame_are_left_out_and_tried_together() -> None:
+    desk = Desk()
+    desk.blame = Blame.CERTAIN
+    for value in (b"a", b"bad", b"c", b"bad", b"e"):
+        desk.message(value)
+    desk.failing = {b"bad"}
+    desk.tick()
+    assert desk.writes == [[b"a", b"bad", b"c", b"bad", b"e"], [b"a", b"c", b"e"]]
+    for _ in range(70):
+        desk.tick(1_000)
+    assert desk.writes[2:] == [[b"bad", b"bad"]] * (MOST_TRIES - 1) + [[]]
+    assert desk.given_up == [(b"bad", "RecordTooLarge: no")] * 2
+    assert not desk.slot.waiting
+
+
+def test_what_goes_where_nothing_can_be_written_waits_and_is_never_given_up() -> None:
+    desk = Desk()
+    desk.blame = Blame.AWAY
+    for value in (b"a", b"away", b"c"):
+        desk.message(value)
+    desk.failing = {b"away"}
+    for _ in range(600):
+        desk.tick(1_000)
+    assert desk.delivered == [b"a", b"c"]
+    assert desk.given_up == []
+    desk.failing = set()
+    for _ in range(6):
+        desk.tick(1_000)
+    assert desk.delivered == [b"a", b"c", b"away"]
+
+
+def test_one_without_an_id_goes_by_where_it_was_written() -> None:
+    desk = Desk()
+    desk.message(b"a")
+    desk.message(b"b")
+    desk.cancel(f"s-{HERE}@0".encode())
+    desk.cancel(b"elsewhere-3@1")
+    desk.tick()
+    assert desk.delivered == [b"b"]
 
 
 def test_nothing_is_delivered_while_the_end_cannot_be_read() -> None:

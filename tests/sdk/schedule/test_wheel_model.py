@@ -126,7 +126,7 @@ class World:
                     if self.random.random() < 0.1:
                         for _ in self.cancel(message.id):  # it crosses the move
                             pass
-                    moved = rolled(message, "ottla.schedule.model", to)
+                    moved = rolled(message, to)
                     assert moved.partition is not None
                     self.append(moved.partition, moved.key, moved.value, moved.headers)
                     self.moved += 1

@@ -39,7 +39,7 @@ from ottla.errors import (
     OttlaError,
     UndeliveredRecord,
 )
-from ottla.failures.expiry import Moment, Span
+from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span
 from ottla.processes import forks, lookups
 from ottla.producer import (
     make_partitioner,
@@ -50,7 +50,7 @@ from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import header_list
 from ottla.producer.later import Later, cancel_records
 from ottla.producer.message_ids import with_message_id
-from ottla.producer.signature import Key, ProducerOptions, Servers, Value
+from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
 from ottla.producer.size import most_bytes
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.records import Header, Headers
@@ -262,18 +262,25 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
             self._not_sent(topic, key, partition, error, span)
             raise
 
-    async def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
+    async def send_many(
+        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **wishes: Unpack[BulkOptions]
+    ) -> Bulk:
         """Send many records to one topic, faster than one by one: they share one delivery, the `Bulk`.
 
         Returns once all are in the buffer, waiting for room where needed; `await bulk` waits until all are settled.
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
         the tail may be left out. A record that cannot be sent raises here; those before it are on their way.
+
+        `expires_after`, `expires_at`, `priority`, `deliver_after` and `deliver_at` are as `send` takes them, for all of
+        the records.
         """
+        topic, later, shared = self.bulk_wishes(topic, wishes) if wishes else (topic, None, [])
         if self._has_serdes and not self._schemas.is_ready(topic):
             self._check_caller()
             await self._schemas.prepare(topic)
             await self._schemas.settle(self.settings["delivery.timeout.ms"] / 1000)  # single sends go first
-        bulk = Bulk(topic, self._reports)
+        target = topic if later is None else later.topic
+        bulk = Bulk(target, self._reports)
         self._tracker.outstanding.append(bulk)
         added: list[Header] = []
         span = None
@@ -289,13 +296,23 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
                     headers = with_added(header_list(topic, headers)[0], added)
                 if self.message_ids:
                     headers = with_message_id(topic, headers, None, self.message_ids)
-                record_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition)
+                if shared:
+                    headers = [*(header for header in headers if header[0] != EXPIRES_HEADER), *shared]
+                if later is None:
+                    record_key, data, listed, size_bytes = self._encode(topic, key, value, headers, partition)
+                else:
+                    self._check_caller()
+                    record_key, data, listed, most = self.encode(topic, key, value, headers)
+                    partition, listed, size_bytes = self.into_slot(
+                        later, topic, partition, record_key, data, listed, most
+                    )
+                    record_key = later.id
                 if self._out.must_wait(size_bytes):
-                    await self._out.room(topic, size_bytes)
+                    await self._out.room(target, size_bytes)
                     self._check_open()
                 if timestamp_ms is None:
                     timestamp_ms = self._clock.now_ms()
-                self._out.accept(Held(topic, bulk, record_key, data, listed, partition, timestamp_ms, size_bytes, 0))
+                self._out.accept(Held(target, bulk, record_key, data, listed, partition, timestamp_ms, size_bytes, 0))
                 sent += 1
                 if not sent % _YIELD_EVERY:  # other tasks, and the sending itself, need the loop
                     await asyncio.sleep(0)

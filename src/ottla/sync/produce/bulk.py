@@ -14,6 +14,7 @@ from ottla.producer.bulk import BulkState, FailedPart, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Encode
+from ottla.producer.signature import BulkOptions
 from ottla.producer.tracing import bulk_ended, with_added
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
@@ -131,8 +132,13 @@ class Bulk(BulkState):
             self._owner.run_callbacks(self, self._callbacks)
 
 
-def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]]) -> Bulk:
+def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]], wishes: BulkOptions) -> Bulk:
     """Send records one after the other, in order. See `Producer.send_many`."""
+    encode: Encode = producer.encode
+    if wishes and producer.is_plain:
+        topic, later, shared = producer.bulk_wishes(topic, wishes)
+        records, encode = producer.wished(topic, later, shared, records), encoded
+        topic = topic if later is None else later.topic
     bulk = Bulk(topic, producer.reports)
     producer.reports.tracker.outstanding.append(bulk)
     try:
@@ -142,9 +148,9 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
                 added, span = producer.spans.begin_bulk(topic)
                 if span is not None:
                     bulk.add_done_callback(partial(bulk_ended, span))
-            _send_plainly(producer, bulk, topic, records, added, producer.encode)
+            _send_plainly(producer, bulk, topic, records, added, encode)
         else:
-            _send_one_by_one(producer, bulk, topic, records)
+            _send_one_by_one(producer, bulk, topic, records, wishes)
     except BaseException as error:
         error.add_note(f"send_many: {bulk.sent:,} records before this one are on their way to {topic}")
         raise
@@ -243,7 +249,9 @@ def _produce_again(
         producer.with_room(topic, attempt)
 
 
-def _send_one_by_one(producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]]) -> None:
+def _send_one_by_one(
+    producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]], wishes: BulkOptions
+) -> None:
     """Where each record needs more than librdkafka does: Ottla's own partitioners, transactions, warnings. Each has a
     span of its own."""
     sent = 0
@@ -258,6 +266,7 @@ def _send_one_by_one(producer: Producer[Any, Any], bulk: Bulk, topic: str, recor
                 partition=one.partition,
                 timestamp_ms=one.timestamp_ms,
                 on_delivery=bulk.settled_as,
+                **wishes,
             )
             sent += 1
     finally:

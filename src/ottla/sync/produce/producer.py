@@ -35,7 +35,7 @@ from ottla.producer.core import ProducerCore
 from ottla.producer.encoded import bad_arguments
 from ottla.producer.later import cancel_records
 from ottla.producer.partitioners import warn_of_null_keys
-from ottla.producer.signature import Key, ProducerOptions, Servers, Value
+from ottla.producer.signature import BulkOptions, Key, ProducerOptions, Servers, Value
 from ottla.records import Headers
 from ottla.schedule.headers import schedule_topic
 from ottla.serdes.base import SerdeOf
@@ -361,16 +361,21 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self._not_sent(topic, key, partition, error, span)
             raise
 
-    def send_many(self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]]) -> Bulk:
+    def send_many(
+        self, topic: str, records: Iterable[Outgoing | tuple[Any, ...]], **wishes: Unpack[BulkOptions]
+    ) -> Bulk:
         """Send many records to one topic, faster than one by one: they share one delivery, the `Bulk`.
 
         Each record is an `Outgoing` or a tuple in its order: (value, key, headers, partition, timestamp_ms), of which
         the tail may be left out. `Bulk.result()` waits until all are settled. A record that cannot be sent raises here,
         as in `send`; those before it are on their way, and `error.bulk` tells about them.
+
+        `expires_after`, `expires_at`, `priority`, `deliver_after` and `deliver_at` are as `send` takes them, for all of
+        the records.
         """
         self._check_open()
         try:
-            return send_bulk(self, topic, records)
+            return send_bulk(self, topic, records, wishes)
         except BaseException as error:
             self._not_sent(topic, None, None, error)
             raise

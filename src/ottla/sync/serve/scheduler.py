@@ -35,6 +35,10 @@ TICK_S: Final = 0.1
 _ADMIN_S: Final = 30.0
 _AGAIN_MS: Final = 1_000
 _MOST_BEHIND_MS: Final = 1_000
+_WAIT_MS: Final = 5_000
+"""How long one slot, or one target, that cannot be reached holds up the others."""
+_BACKOFF_MS: Final = 20
+"""Between two tries: what a transaction waits for the end of the one before."""
 
 TOPIC_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
@@ -98,7 +102,14 @@ class Scheduler:
             raise
 
     def _start(self) -> None:
-        wire = connection_settings(self._own, isolation=Isolation.READ_COMMITTED)
+        wire = connection_settings(
+            self._own,
+            isolation=Isolation.READ_COMMITTED,
+            client_id=self._own.get("client.id", "ottla-scheduler"),
+            api_timeout_ms=_WAIT_MS,
+            delivery_timeout_ms=_WAIT_MS,
+            retry_backoff_ms=_BACKOFF_MS,
+        )
         self._cluster = Cluster(wire)
         self._admin = AdminClient({**self._client_settings(), "log_level": 0})
         self._ensure_topic()
@@ -216,7 +227,6 @@ class Scheduler:
         self._works[partition] = SlotWork(
             TopicPartition(self.topic, partition),
             cluster=self._cluster,
-            settings=self._own,
             delete=self._delete,
             now_ms=self._clock.now_ms,
             appended=self._appended,

@@ -6,21 +6,35 @@ open, and fences that owner, before the slot is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ottla.errors import BrokerUnavailable, FencedError, InputError, OttlaError, RetriableError, UnknownTopic
+from ottla.errors import UnknownTopic
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.records import TopicPartition
 from ottla.schedule.headers import Outgoing, Waiting, delivered, done_record, rolled
-from ottla.schedule.slot import Ask, Chunk, Claim, Delete, FindEnd, Look, Read, Release, Seen, Slot, Write
+from ottla.schedule.slot import (
+    Ask,
+    Blame,
+    Chunk,
+    Claim,
+    Delete,
+    FindEnd,
+    Look,
+    Read,
+    Refused,
+    Release,
+    Seen,
+    Slot,
+    Write,
+)
 from ottla.schedule.wheel import WHEEL
-from ottla.sync.produce.producer import Producer
+from ottla.sync.serve.slot_batches import Batches, partition_of
+from ottla.wire_client.batch_transactions import BatchesRefused, BatchTransactions
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 from ottla.wire_client.records import read_chunk
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-_COMMIT_TIMEOUT_S: Final = 30.0
 _ANY_TIME: Final = 0
 """In ListOffsets: the first record of all, with its timestamp."""
 
@@ -33,22 +47,24 @@ class SlotWork:
         place: TopicPartition,
         *,
         cluster: Cluster,
-        settings: Mapping[str, Any],
         delete: Callable[[TopicPartition, int], None],
         now_ms: Callable[[], int],
         appended: Callable[[int], None],
     ) -> None:
         self._place = place
         self._cluster = cluster
-        self._settings = settings
         self._delete = delete
         self._now_ms = now_ms
         self._appended = appended
-        self._producer: Producer[Any, Any] | None = None
+        self._tick_ms = 0
+        self._writer: BatchTransactions | None = None
+        self._turn = 0
+        """Messages without a key go to the target's partitions in turns, one for each transaction."""
         self.slot = Slot(WHEEL, place.partition)
 
     def tick(self, now_ms: int) -> None:
         """Do what is to be done now. Raises what the next owner, or the next try, has to begin anew for."""
+        self._tick_ms = now_ms
         work = self.slot.tick(now_ms)
         answer: Any = None
         while True:
@@ -60,33 +76,22 @@ class SlotWork:
 
     def claim(self) -> None:
         """Become the only writer of this slot, and hear the brokers' time."""
-        if self._producer is None:
+        if self._writer is None:
             transactional_id = f"{self._place.topic}.{self._place.partition}"
-            producer: Producer[Any, Any] = Producer(
-                settings={
-                    **self._settings,
-                    "transactional.id": transactional_id,
-                    "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
-                    "linger.ms": 0,
-                },
-            )
-            producer.sizes.leave_to_broker()
-            self._producer = producer
-            producer.start(_COMMIT_TIMEOUT_S)
+            self._writer = BatchTransactions(self._cluster, transactional_id, timeout_ms=_TRANSACTION_TIMEOUT_MS)
             self.hear_the_time()
 
     def hear_the_time(self) -> None:
         """Write a record that says that nothing is done: its append time is the brokers' time."""
-        self._commit([])
+        batches = self._batches()
+        batches.add(done_record(self._place.topic, self._place.partition, []), -1)
+        self._commit(batches)
 
     def close(self) -> None:
-        """Let go of the slot. What is open is aborted."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            try:
-                producer.close(0)
-            except OttlaError:
-                pass  # fenced, or out of reach: the next owner ends what is open
+        """Let go of the slot. What is open is aborted by the next owner."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     def _answer(self, asked: Ask) -> Any:
         match asked:
@@ -112,60 +117,75 @@ class SlotWork:
         first, first_ms = self._cluster.list_offsets({self._place: _ANY_TIME})[self._place]
         return Seen(start, None if first < 0 else first_ms)
 
-    def _write(self, write: Write) -> str | None:
-        outgoing = [delivered(message) for message in write.deliver]
-        unknown = self._unknown_topic({record.topic for record in outgoing})
-        if unknown is not None:
-            return unknown
-        outgoing += [rolled(message, self._place.topic, slot) for message, slot in write.move]
-        outgoing += [self._dead_letter(message, error) for message, error in write.give_up]
-        done = done_record(self._place.topic, self._place.partition, write.offsets)
-        return self._commit([*outgoing, done])
+    def _write(self, write: Write) -> Refused | None:
+        letters = [(self._dead_letter(message, error), message.offset) for message, error in write.give_up]
+        targets = [(message.topic, message.partition, message.offset) for message in write.deliver]
+        refused = self._problem([*targets, *((letter.topic, None, offset) for letter, offset in letters)])
+        if refused is not None:
+            return refused
+        self._turn += 1
+        batches = self._batches()
+        batches.deliver(write.deliver)
+        for message, slot in write.move:
+            batches.add(rolled(message, slot), message.offset)
+        for letter, offset in letters:
+            batches.add(letter, offset)
+        batches.add(done_record(self._place.topic, self._place.partition, write.offsets), -1)
+        return self._commit(batches)
 
-    def _commit(self, outgoing: list[Outgoing]) -> str | None:
-        """Write in one transaction. Returns why not, where a record is to blame; raises where the brokers are."""
-        producer = self._producer
-        assert producer is not None
-        if not outgoing:
-            outgoing = [done_record(self._place.topic, self._place.partition, [])]
-        deliveries: list[Any] = []
-        now_ms = self._now_ms()
+    def _batches(self) -> Batches:
+        # The time of the tick is never ahead of the brokers': they refuse records of the future.
+        return Batches(now_ms=self._tick_ms or self._now_ms(), place_of=self._partition_of)
+
+    def _commit(self, batches: Batches) -> Refused | None:
+        """Write in one transaction. Returns which messages are to blame; raises where the brokers are."""
+        assert self._writer is not None
         try:
-            with producer.transaction(_COMMIT_TIMEOUT_S):
-                for record in outgoing:
-                    deliveries.append(
-                        producer.send(
-                            record.topic,
-                            record.value,
-                            key=record.key,
-                            headers=record.headers,
-                            partition=record.partition,
-                            timestamp_ms=now_ms,
-                        )
-                    )
-        except (FencedError, BrokerUnavailable, RetriableError):
-            raise
-        except OttlaError as error:
-            blamed = [
-                found for each in deliveries if each.done() and isinstance(found := each.exception(0), InputError)
-            ]
-            if not blamed and not isinstance(error, InputError):
+            appended_ms = self._writer.commit(batches.planned())
+        except BatchesRefused as error:
+            named = {tag[number] for tag, numbers in error.batches for number in numbers}
+            blamed = named or {offset for tag, _ in error.batches for offset in tag}
+            blame = Blame.AWAY if error.is_away else Blame.CERTAIN if named or len(blamed) == 1 else Blame.SUSPECTED
+            if -1 in blamed:
                 raise
-            cause = blamed[0] if blamed else error
-            return f"{type(cause).__name__}: {cause}"
-        appended_ms = deliveries[-1].result(0).timestamp_ms
-        if appended_ms is not None:
-            self._appended(appended_ms)
+            return Refused(error.reason, frozenset(blamed), blame)
+        if self._place in appended_ms:
+            self._appended(appended_ms[self._place])
         return None
 
-    def _unknown_topic(self, topics: set[str]) -> str | None:
-        """A topic that does not exist would be waited for, and the other messages with it."""
-        for topic in sorted(topics):
+    # Where messages go
+
+    def _problem(self, targets: Iterable[tuple[str, int | None, int]]) -> Refused | None:
+        """What is known of targets before anything is written. A topic that does not exist, or a partition without a
+        leader, would be waited for, and the other messages with it."""
+        offsets: dict[tuple[str, int | None], list[int]] = {}
+        for topic, partition, offset in targets:
+            offsets.setdefault((topic, partition), []).append(offset)
+        for (topic, partition), those in offsets.items():
+            blame = Blame.CERTAIN
             try:
-                self._cluster.topic(topic)
+                leaders = self._cluster.topic(topic).leaders
             except UnknownTopic as error:
-                return f"UnknownTopic: {error}"
+                reason = f"UnknownTopic: {error}"
+            else:
+                if partition is not None and partition not in leaders:
+                    reason = f"InputError: {topic} has {len(leaders)} partitions: there is no partition {partition}"
+                elif any(leader >= 0 for leader in leaders.values()) if partition is None else leaders[partition] >= 0:
+                    continue
+                else:
+                    self._cluster.forget_leaders(topic)
+                    reason, blame = f"PartitionUnavailable: {topic} has no leader", Blame.AWAY
+            return Refused(reason, frozenset(those), blame)
         return None
+
+    def _partition_of(self, topic: str, partition: int | None, key: bytes | None) -> int:
+        if partition is not None:
+            return partition
+        leaders = self._cluster.topic(topic).leaders
+        if key is not None:
+            return partition_of(key, len(leaders))
+        able = [number for number, leader in leaders.items() if leader >= 0] or list(leaders)
+        return able[self._turn % len(able)]
 
     def _dead_letter(self, message: Waiting, error: str) -> Outgoing:
         kind, _, text = error.partition(": ")
