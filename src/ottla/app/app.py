@@ -141,7 +141,7 @@ class App:
         self._scheduler: AppScheduler | None = None
         if scheduler:
             name = DEFAULT_NAME if scheduler is True else checked_schedule(scheduler)
-            self._scheduler = AppScheduler(name, bootstrap_servers, security_of(self.settings))
+            self._scheduler = AppScheduler(name, bootstrap_servers, security_of(self.settings), hooks)
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._is_stop_asked = False
@@ -436,6 +436,11 @@ class App:
             for route in self._routes
             if route.once is not None
         ]
+
+    @property
+    def health_beside(self) -> Sequence[Health]:
+        """Of what runs beside the handlers."""
+        return () if self._scheduler is None else (self._scheduler.health(),)
 
     @property
     def producers(self) -> Sequence[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]]:

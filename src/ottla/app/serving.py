@@ -217,7 +217,7 @@ class Serving(ABC, Generic[M]):
         return self._is_stop_asked
 
     def _all_health(self) -> Health:
-        return Health.all_of([engine.health() for engine in self.engines.values()])
+        return Health.all_of([*(engine.health() for engine in self.engines.values()), *self._app.health_beside])
 
     def _raise_what_ended(self, stop_error: BaseException | None) -> None:
         """Raise what ended a member, or else what a stop hook raised."""

@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-from ottla.telemetry.measures import BrokerMeasure, MemberMeasure
+from ottla.telemetry.measures import BrokerMeasure, MemberMeasure, ScheduleMeasure
 
 
 class Hooks:
@@ -94,6 +94,12 @@ class Hooks:
 
     def producer_measured(self, *, client: str, queued_records: int) -> None:
         """How many records of a producer are not settled, once a second and once at its end."""
+
+    def dispatched(self, *, schedule: str, messages: int, lateness_s: float) -> None:
+        """A scheduler delivered so many messages in one transaction, the latest of them so long after its due time."""
+
+    def schedule_measured(self, *, schedule: str, scheduler: str, measure: ScheduleMeasure | None) -> None:
+        """How a scheduler stands, about once a second; None at its end. `scheduler` names it in this process."""
 
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
         """How the client's brokers answer, every ten seconds. Nothing at the client's end."""

@@ -30,6 +30,18 @@ class PartitionMeasure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleMeasure:
+    """One scheduler: the slots that it has, and how many of them it cannot read or write; the messages that wait in
+    open slots; since when the oldest of them is due, 0 when none is; records that no scheduler can act on."""
+
+    slots: int
+    failing: int
+    waiting: int
+    oldest_due_s: float
+    unreadable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMeasure:
     """One member of a group. By handler: runs that workers have, and dead letters that the budget allows at once."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Count
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from ottla.telemetry.conventions import SCHEMA_URL, SCOPE
 from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.measures import BrokerMeasure, MemberMeasure
+from ottla.telemetry.measures import BrokerMeasure, MemberMeasure, ScheduleMeasure
 from ottla.telemetry.metrics_table import METRICS, Metric
 
 _GROUP: Final = "messaging.consumer.group.name"
@@ -26,6 +26,15 @@ _CLIENT: Final = "messaging.client.id"
 _OPERATION: Final = "messaging.operation.name"
 _ERROR: Final = "error.type"
 _HANDLER: Final = "ottla.handler"
+_SCHEDULE: Final = "ottla.schedule.name"
+
+_OF_SCHEDULES: Final[Mapping[str, Callable[[ScheduleMeasure], float]]] = {
+    "ottla.schedule.pending": lambda found: found.waiting,
+    "ottla.schedule.oldest_due.age": lambda found: found.oldest_due_s,
+    "ottla.schedule.slots": lambda found: found.slots,
+    "ottla.schedule.slots.failing": lambda found: found.failing,
+    "ottla.schedule.unreadable": lambda found: found.unreadable,
+}
 
 _MOST_ATTEMPTS: Final = 10
 
@@ -47,6 +56,7 @@ class Metrics(Hooks):
         self._lock = threading.Lock()
         self._members: dict[tuple[str, str], MemberMeasure] = {}
         self._queued: dict[str, int] = {}
+        self._schedules: dict[tuple[str, str], ScheduleMeasure] = {}
         self._brokers: dict[str, Sequence[BrokerMeasure]] = {}
         self._sums: dict[str, dict[LabelPairs, float]] = {}
         self._timed_s: dict[tuple[str, str], float] = {}
@@ -66,7 +76,7 @@ class Metrics(Hooks):
         """In a child process: the lock may have been held by a thread that is not there, and what was measured is the
         parent's."""
         self._lock = threading.Lock()
-        self._members, self._queued, self._brokers = {}, {}, {}
+        self._members, self._queued, self._brokers, self._schedules = {}, {}, {}, {}
 
     # What is counted
 
@@ -189,6 +199,18 @@ class Metrics(Hooks):
         with self._lock:
             self._queued[client] = queued_records
 
+    def dispatched(self, *, schedule: str, messages: int, lateness_s: float) -> None:
+        self._add("ottla.schedule.dispatched", messages, ((_SCHEDULE, schedule),))
+        if self._is_due("dispatched", schedule):
+            self._record["ottla.schedule.lateness"](lateness_s, {_SCHEDULE: schedule})
+
+    def schedule_measured(self, *, schedule: str, scheduler: str, measure: ScheduleMeasure | None) -> None:
+        with self._lock:
+            if measure is not None:
+                self._schedules[schedule, scheduler] = measure
+            else:
+                self._schedules.pop((schedule, scheduler), None)
+
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
         with self._lock:
             if brokers:
@@ -213,6 +235,9 @@ class Metrics(Hooks):
             for row, labels, value in _of_member(group, measure):
                 if row == name:
                     yield labels, value
+        for (schedule, _), found in self._schedules.items():
+            if name in _OF_SCHEDULES:
+                yield {_SCHEDULE: schedule}, _OF_SCHEDULES[name](found)
         for client, queued in self._queued.items():
             if name == "ottla.producer.queue":
                 yield {_CLIENT: client}, queued

@@ -53,6 +53,8 @@ def _row(
     return Metric(name=name, kind=kind, unit=unit, meaning=meaning, attributes=attributes, buckets=buckets)
 
 
+_SCHEDULE: Final = "ottla.schedule.name"
+
 _ROWS: Final = (
     _row(
         "messaging.client.sent.messages",
@@ -203,6 +205,50 @@ _ROWS: Final = (
         "{record}",
         "Dead letters that the budget allows at once.",
         (_GROUP, _HANDLER),
+    ),
+    _row(
+        "ottla.schedule.dispatched",
+        "counter",
+        "{message}",
+        "Delayed messages that a scheduler delivered.",
+        (_SCHEDULE,),
+    ),
+    _row(
+        "ottla.schedule.lateness",
+        "histogram",
+        "s",
+        "How long after its due time a delayed message was delivered: the latest one of each transaction.",
+        (_SCHEDULE,),
+        AGE_BUCKETS_S,
+    ),
+    _row(
+        "ottla.schedule.pending",
+        "gauge",
+        "{message}",
+        "Delayed messages in open slots; those in closed slots are not read.",
+        (_SCHEDULE,),
+    ),
+    _row(
+        "ottla.schedule.oldest_due.age",
+        "gauge",
+        "s",
+        "Since when the oldest message that waits is due; 0 when none is.",
+        (_SCHEDULE,),
+    ),
+    _row("ottla.schedule.slots", "gauge", "{slot}", "Slots that the schedulers of this process have.", (_SCHEDULE,)),
+    _row(
+        "ottla.schedule.slots.failing",
+        "gauge",
+        "{slot}",
+        "Of these, those that cannot be read or written.",
+        (_SCHEDULE,),
+    ),
+    _row(
+        "ottla.schedule.unreadable",
+        "gauge",
+        "{record}",
+        "Records in open slots that no scheduler can act on: somebody else wrote them.",
+        (_SCHEDULE,),
     ),
     _row("ottla.producer.queue", "gauge", "{record}", "Records that are sent and not settled.", (_CLIENT,)),
     _row("ottla.client.broker.up", "gauge", "1", "1 while the client is connected.", (_CLIENT, "ottla.broker")),

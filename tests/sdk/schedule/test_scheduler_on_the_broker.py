@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
 import pytest
+from metric_values import collected_metrics
 
-from broker_embedded.cluster import EmbeddedCluster
-from broker_embedded.cluster.time import VirtualClock
-from ottla import ConfigError, InputError, Json, Priorities, Producer, UnknownTopic
-from ottla.records import Record
+from ottla import ConfigError, InputError, Json, Priorities, Producer, RetriableError, UnknownTopic
 from ottla.schedule.headers import TOPIC_PREFIX
 from ottla.schedule.slot import Refused
 from ottla.schedule.wheel import WHEEL
@@ -24,66 +21,15 @@ from ottla.sync.serve.scheduler import TOPIC_CONFIG, Scheduler
 from ottla.sync.serve.slot_batches import Batches
 from ottla.testing import Kafka, wait_until
 from tests.kit.both_shells import PRODUCERS
+from tests.kit.virtual_schedule import ALL, Setup, settle, virtual_setup
 
 TOPIC = TOPIC_PREFIX + "default"
-ALL = range(WHEEL.partitions)
-
-
-@dataclass
-class Setup:
-    cluster: EmbeddedCluster
-    kafka: Kafka
-    clock: Any
-
-    def scheduler(self, **options: Any) -> Scheduler:
-        made = Scheduler(self.cluster.bootstrap_servers, assigned=ALL, clock=self.clock, **options)
-        made.start()
-        return made
-
-    def producer(self, **options: Any) -> Producer[Any, Any]:
-        made: Producer[Any, Any] = Producer(self.cluster.bootstrap_servers, **options)
-        made._clock = self.clock  # type: ignore[assignment]  # a sender whose clock is the cluster's
-        return made
-
-    def create(self, topic: str) -> None:
-        self.cluster.create_topic(topic, config={"retention.ms": -1})
-
-    def values(self, topic: str) -> list[Any]:
-        return [record.value for record in self.kafka.consume_all(topic)]
 
 
 @pytest.fixture
 def setup() -> Iterator[Setup]:
-    with EmbeddedCluster(clock=VirtualClock()) as cluster:
-        yield Setup(cluster, Kafka(cluster.bootstrap_servers, kind="embedded"), _Clock(cluster.clock))
-
-
-class _Clock:
-    """The cluster's clock as the SDK asks for one."""
-
-    def __init__(self, clock: Any) -> None:
-        self.clock = clock
-
-    def now_ms(self) -> int:
-        now: int = self.clock.now_ms()
-        return now
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms()
-
-    def advance(self, **amount: int) -> None:
-        self.clock.advance(**amount)
-
-
-def settle(scheduler: Scheduler, topic: str, count: int, setup: Setup) -> list[Record[Any]]:
-    """Tick until so many are delivered: the brokers' time is heard again once a second at the most."""
-
-    def delivered() -> bool:
-        scheduler.tick()
-        return len(setup.kafka.consume_all(topic)) >= count
-
-    wait_until(delivered, 30, what=f"{count} messages")
-    return setup.kafka.consume_all(topic)
+    with virtual_setup() as made:
+        yield made
 
 
 def test_a_message_comes_when_it_is_due_with_its_own_bytes(setup: Setup) -> None:
@@ -343,3 +289,68 @@ async def test_two_schedulers_share_the_slots_and_one_goes(
     assert sorted(record.value for record in records) == sorted(b"%d" % number for number in range(200))
     late = [record.timestamp_ms - int(record.header_text("ottla-scheduled-due") or 0) for record in records]
     assert min(late) >= 0
+
+
+# What it says of itself
+
+
+def test_it_tells_what_it_delivered_and_how_late_and_what_waits(setup: Setup) -> None:
+    setup.create("t")
+    with collected_metrics() as metrics:
+        scheduler = setup.scheduler(name="told")
+        with setup.producer(schedule="told") as producer:
+            for _ in range(3):
+                producer.send("t", b"v", deliver_after=1)
+            producer.send("t", b"w", deliver_after=60)
+        setup.clock.advance(seconds=9)
+        settle(scheduler, "t", 3, setup)
+        name = {"ottla.schedule.name": "told"}
+
+        def measured() -> bool:
+            scheduler.tick()
+            return metrics.value("ottla.schedule.pending", **name) == 1
+
+        wait_until(measured, 30, what="a measure")
+        assert metrics.value("ottla.schedule.dispatched", **name) == 3
+        assert metrics.value("ottla.schedule.slots", **name) == WHEEL.partitions
+        assert metrics.value("ottla.schedule.slots.failing", **name) == 0
+        assert metrics.value("ottla.schedule.oldest_due.age", **name) == 0
+        scheduler.close()
+        assert metrics.value("ottla.schedule.pending", **name) in (None, 0)
+
+
+def test_a_slot_that_is_late_or_cannot_be_read_makes_it_unready(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    assert not scheduler.health().is_ready
+    with setup.producer() as producer:
+        producer.send("t", b"v", deliver_after=2)
+    monotonic_ms = [0]
+    monkeypatch.setattr(scheduler, "_monotonic", lambda: monotonic_ms[0])
+
+    def tick(after_s: int) -> None:
+        monotonic_ms[0] += after_s * 1_000
+        setup.clock.advance(seconds=after_s)
+        scheduler.tick()
+
+    tick(0)
+    tick(1)
+    assert scheduler.health().is_ready
+    with monkeypatch.context() as patch:
+        patch.setattr(slot_work.SlotWork, "_write", lambda self, write: _refuse())
+        tick(2)  # due, and each of its tries fails
+        for _ in range(6):
+            tick(2)
+        (problem,) = scheduler.health().problems
+        assert "cannot be read or written since" in problem
+        assert "no replicas" in problem
+    for _ in range(3):
+        tick(2)
+    settle(scheduler, "t", 1, setup)
+    tick(2)
+    assert scheduler.health().is_ready
+    scheduler.close()
+
+
+def _refuse() -> None:
+    raise RetriableError("no replicas")

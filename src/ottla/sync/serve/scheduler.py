@@ -6,6 +6,7 @@ not by this host's clock, and not by the brokers' clock as it was last heard.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -18,6 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from ottla.clock import Clock, SystemClock
 from ottla.config import consumer_settings, security_of
+from ottla.consumer.readiness.health import Health
+from ottla.consumer.readiness.schedules import SchedulerStanding
 from ottla.errors import ConfigError, FencedError, OttlaError, UnknownTopic
 from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
@@ -26,12 +29,16 @@ from ottla.schedule.slot import SlotState
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.client.guarded import AdminClient, Consumer
 from ottla.sync.serve.slot_work import SlotWork
-from ottla.telemetry import log_event
+from ottla.telemetry import Hooks, Listeners, log_event
+from ottla.telemetry.measures import ScheduleMeasure
 from ottla.wire_client.cluster import Cluster
 from ottla.wire_client.ranges import Isolation
 from ottla.wire_client.settings import connection_settings
 
+_numbers: Final = itertools.count(1)
+
 TICK_S: Final = 0.1
+_MEASURE_EVERY_MS: Final = 1_000
 _ADMIN_S: Final = 30.0
 _AGAIN_MS: Final = 1_000
 _MOST_BEHIND_MS: Final = 1_000
@@ -70,7 +77,9 @@ class Scheduler:
         replication_factor: int | None = None,
         assigned: Iterable[int] | None = None,
         clock: Clock | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
+        self._name = name
         self.topic = schedule_topic(name)
         self._settings = consumer_settings(bootstrap_servers, group_id=self.topic, settings=settings)
         self._own = {"bootstrap.servers": self._settings["bootstrap.servers"], **security_of(settings)}
@@ -79,12 +88,18 @@ class Scheduler:
         self._assigned = None if assigned is None else frozenset(assigned)
         self._clock = clock or SystemClock()
         self._monotonic = SystemClock().monotonic_ms
+        self._id = f"scheduler-{next(_numbers)}"
         self._works: dict[int, SlotWork] = {}
         self._again_ms: dict[int, int] = {}
         self._ahead_ms: int | None = None
         """The brokers' clock, as last heard, minus the monotonic clock of then."""
         self._heard_ms = 0
         self._is_behind = False
+        self._listeners = Listeners.of(hooks)
+        self._failing: dict[int, tuple[int, str]] = {}
+        """Slot → (since when, why) it cannot be read or written."""
+        self._standing: SchedulerStanding | None = None
+        self._measured_ms = -_MEASURE_EVERY_MS
         self._stopping = threading.Event()
         self._consumer: Consumer | None = None
         self._cluster: Cluster | None = None
@@ -153,6 +168,9 @@ class Scheduler:
         for work in self._works.values():
             work.close()
         self._works.clear()
+        self._failing.clear()
+        self._standing = None
+        self._listeners.schedule_measured(schedule=self._name, scheduler=self._id, measure=None)
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -168,10 +186,20 @@ class Scheduler:
                 continue
             try:
                 self._tick_slot(self._works[partition])
+                self._failing.pop(partition, None)
             except FencedError as error:
                 self._begin_anew(partition, error, "info")
             except (OttlaError, KafkaException) as error:
                 self._begin_anew(partition, error, "warning")
+        if self._monotonic() >= self._measured_ms + _MEASURE_EVERY_MS:
+            self._measure()
+
+    def health(self) -> Health:
+        """Whether it does its work, and why not: it is late, or cannot read or write a slot. From any thread."""
+        standing = self._standing
+        if standing is None:
+            return Health(is_alive=True, is_ready=False, problems=(f"{self.topic}: the scheduler has not started",))
+        return standing.health(now_ms=self._clock.now_ms(), monotonic_ms=self._monotonic())
 
     @property
     def slots(self) -> list[int]:
@@ -222,6 +250,29 @@ class Scheduler:
         self._heard_ms = self._monotonic()
         self._ahead_ms = appended_ms - self._heard_ms
 
+    def _dispatched(self, messages: int, due_ms: int) -> None:
+        lateness_s = max(0, self._clock.now_ms() - due_ms) / 1_000
+        self._listeners.dispatched(schedule=self._name, messages=messages, lateness_s=lateness_s)
+
+    def _measure(self) -> None:
+        self._measured_ms = self._monotonic()
+        found = {partition: work.slot.next_due_ms for partition, work in self._works.items()}
+        self._standing = standing = SchedulerStanding(
+            topic=self.topic,
+            due_ms={partition: due_ms for partition, due_ms in found.items() if due_ms is not None},
+            failing=dict(self._failing),
+            at_ms=self._measured_ms,
+        )
+        if self._listeners.refresh():
+            measure = ScheduleMeasure(
+                slots=len(self._works),
+                failing=len(self._failing),
+                waiting=self.waiting,
+                oldest_due_s=standing.oldest_due_s(self._clock.now_ms()),
+                unreadable=sum(work.slot.unreadable for work in self._works.values()),
+            )
+            self._listeners.schedule_measured(schedule=self._name, scheduler=self._id, measure=measure)
+
     def _begin(self, partition: int) -> None:
         assert self._cluster is not None
         self._works[partition] = SlotWork(
@@ -230,12 +281,15 @@ class Scheduler:
             delete=self._delete,
             now_ms=self._clock.now_ms,
             appended=self._appended,
+            dispatched=self._dispatched,
         )
 
     def _begin_anew(self, partition: int, error: BaseException, level: str) -> None:
         """Forget the slot: what it knew may be wrong. There is nothing to undo."""
         fields = {"slot": f"{self.topic}-{partition}", "error": described(error)}
         log_event("schedule_slot_begins_anew", level, fields)
+        since_ms, _ = self._failing.get(partition, (self._monotonic(), ""))
+        self._failing[partition] = since_ms, described(error)
         self._works[partition].close()
         self._begin(partition)
         self._again_ms[partition] = self._monotonic() + _AGAIN_MS
@@ -255,6 +309,7 @@ class Scheduler:
 
     def _on_revoke(self, consumer: Any, partitions: list[ClientPartition]) -> None:
         for each in partitions:
+            self._failing.pop(each.partition, None)
             work = self._works.pop(each.partition, None)
             if work is not None:
                 work.close()

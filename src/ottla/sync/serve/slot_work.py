@@ -50,12 +50,16 @@ class SlotWork:
         delete: Callable[[TopicPartition, int], None],
         now_ms: Callable[[], int],
         appended: Callable[[int], None],
+        dispatched: Callable[[int, int], None],
     ) -> None:
+        """`appended` hears the brokers' time, `dispatched` how many messages were delivered and when the first of them
+        was due."""
         self._place = place
         self._cluster = cluster
         self._delete = delete
         self._now_ms = now_ms
         self._appended = appended
+        self._dispatched = dispatched
         self._tick_ms = 0
         self._writer: BatchTransactions | None = None
         self._turn = 0
@@ -131,7 +135,10 @@ class SlotWork:
         for letter, offset in letters:
             batches.add(letter, offset)
         batches.add(done_record(self._place.topic, self._place.partition, write.offsets), -1)
-        return self._commit(batches)
+        refused = self._commit(batches)
+        if refused is None and write.deliver:
+            self._dispatched(len(write.deliver), min(message.due_ms for message in write.deliver))
+        return refused
 
     def _batches(self) -> Batches:
         # The time of the tick is never ahead of the brokers': they refuse records of the future.

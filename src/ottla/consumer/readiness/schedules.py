@@ -1,0 +1,52 @@
+"""Whether a scheduler is ready: it reads and writes its slots, and delivers what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.consumer.readiness.health import Health
+
+LATE_MS: Final = 10_000
+"""A message this long behind its due time is late. A scheduler that keeps up is late by a tick and a transaction."""
+
+FAILING_MS: Final = 10_000
+"""A slot that could not be read or written for so long. A leader that moves takes less."""
+
+SILENT_MS: Final = 60_000
+"""A scheduler whose thread has not come back for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStanding:
+    """How a scheduler stood at `at_ms`, by its monotonic clock.
+
+    `due_ms`: slot to the due time of the next message that waits in it, of those that can be delivered. `failing`: slot
+    to (since when, why) it cannot be read or written.
+    """
+
+    topic: str
+    due_ms: Mapping[int, int]
+    failing: Mapping[int, tuple[int, str]]
+    at_ms: int
+
+    def oldest_due_s(self, now_ms: int) -> float:
+        """Since when the oldest message is due; 0 when none is."""
+        return max(0, now_ms - min(self.due_ms.values(), default=now_ms)) / 1_000
+
+    def health(self, *, now_ms: int, monotonic_ms: int) -> Health:
+        """Ready unless a slot is late, or fails, or nobody has looked for too long."""
+        problems = [
+            f"{self.topic}-{slot} cannot be read or written since {(monotonic_ms - since_ms) // 1_000} s: {error}"
+            for slot, (since_ms, error) in sorted(self.failing.items())
+            if monotonic_ms - since_ms >= FAILING_MS
+        ]
+        problems += [
+            f"{self.topic}-{slot} is late: a message was due {(now_ms - due_ms) // 1_000} s ago"
+            for slot, due_ms in sorted(self.due_ms.items())
+            if now_ms - due_ms >= LATE_MS
+        ]
+        if monotonic_ms - self.at_ms >= SILENT_MS:
+            problems.append(f"{self.topic}: the scheduler has not looked for {(monotonic_ms - self.at_ms) // 1_000} s")
+        return Health(is_alive=True, is_ready=not problems, problems=tuple(problems))
