@@ -346,7 +346,11 @@ class Session:
             effects.append(letter.effect)
 
     def _schedule_retry(self, state: PartitionState, group: Sequence[AnyRecord], due_ms: int) -> None:
+        first = group[0].offset
+        state.retries[first] = due_ms, len(group)
+
         def fire(now_ms: int, effects: list[Effect]) -> None:
+            state.retries.pop(first, None)
             if self._dispatcher.is_current(state):
                 state.lanes.retry(group)
                 self._dispatcher.activate(state)

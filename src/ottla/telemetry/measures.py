@@ -9,13 +9,28 @@ from ottla.records import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRetry:
+    """Records that failed, are delivered again together, and not before `due_ms` (epoch milliseconds).
+
+    `offset` is that of the first of them, and `attempts` its failed deliveries so far: 0 for one that only follows an
+    earlier record of its key through a retry topic.
+    """
+
+    offset: int
+    records: int
+    attempts: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMeasure:
     """One assigned partition.
 
     `lag_records` are records behind the end of the log that are not done; the log is looked at every five seconds, also
     while the partition is paused. `lag_s` is the age of the oldest of them: by its own timestamp once it is fetched,
     before that since it was seen to be there. Both are None until the log was looked at. `oldest_unfinished_s`: since
-    when the handler has the oldest record that is not done, 0 when there is none.
+    when the handler has the oldest record that is not done, 0 when there is none. `retries` are the first of those that
+    wait for their time; `retries_waiting` counts the records of all.
     """
 
     topic_partition: TopicPartition
@@ -27,6 +42,8 @@ class PartitionMeasure:
     buffered_bytes: int
     paused_for: tuple[str, ...] = ()
     is_stopped: bool = False
+    retries: tuple[WaitingRetry, ...] = ()
+    retries_waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from session_driver import A, B, Driver
 
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import LookAtLogs
-from ottla.failures import Retry
+from ottla.failures import Failure, Retry
 from ottla.records import Record
-from ottla.telemetry.measures import PartitionMeasure
+from ottla.telemetry.measures import PartitionMeasure, WaitingRetry
 
 WALL_MS = 1_700_000_000_000
 
@@ -100,14 +100,28 @@ def test_a_record_that_waits_for_its_retry_keeps_its_age_and_its_lag() -> None:
     driver = assigned()
     look(driver, 3, position=0)
     fetch(driver, 0, 1, 2, timestamp_ms=WALL_MS)
-    from ottla.failures import Failure
-
     driver.now_ms += 1_000
     driver.fail(0, Failure.of_outcome(Retry(after_s=60)))
     driver.now_ms += 9_000
 
     waiting = measured(driver)
     assert (waiting.lag_records, waiting.lag_s, waiting.oldest_unfinished_s) == (3, 10, 9)
+
+
+def test_a_retry_in_place_is_told_with_its_time_until_it_is_due() -> None:
+    driver = assigned()
+    fetch(driver, 5, 6, timestamp_ms=WALL_MS)
+    driver.now_ms += 1_000
+    failed_at = driver.now_ms
+    driver.fail(0, Failure.of_outcome(Retry(after_s=60)))
+
+    waiting = measured(driver)
+    due_ms = failed_at + 60_000 + WALL_MS
+    assert waiting.retries == (WaitingRetry(offset=5, records=1, attempts=1, due_ms=due_ms),)
+    assert waiting.retries_waiting == 1
+
+    driver.step(events.Tick(), after_ms=60_000)
+    assert (measured(driver).retries, measured(driver).retries_waiting) == ((), 0)
 
 
 def test_what_is_buffered_and_in_flight_is_told() -> None:

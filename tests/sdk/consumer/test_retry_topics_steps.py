@@ -29,6 +29,7 @@ from ottla.errors import ConfigError
 from ottla.failures import NO_RETRY, Dead, ExceptionTable, Failure, FailurePolicy, Retry, RetryPolicy, RetryTopics
 from ottla.failures.retry_headers import RetryState, original_of, retry_state_of
 from ottla.records import Header, Record, TopicPartition
+from ottla.telemetry.measures import WaitingRetry
 
 TOPIC = TopicPartition("orders", 0)
 NAMES = ("orders.g.retry.1", "orders.g.retry.2")
@@ -559,3 +560,17 @@ def test_failures_in_a_retry_topic_are_logged_with_all_their_attempts_and_where_
 
     assert retried.fields["attempts"] == 3
     assert retried.fields["origin"] == "orders-0@7"
+
+
+def test_what_waits_in_a_retry_topic_is_told_with_its_attempts_and_its_time() -> None:
+    line = Line()
+    line.fetch(TOPIC, 7)
+    (letter,) = of(WriteRetry, line.fail())
+    line.acknowledge(letter)
+    line.fetch_written(letter, 3)
+    waiting = {each.topic_partition: each for each in line.session.measure(line.now_ms).partitions}
+
+    assert waiting[FIRST].retries == (WaitingRetry(offset=3, records=1, attempts=1, due_ms=EPOCH_MS + 10_000),)
+    assert (waiting[FIRST].retries_waiting, waiting[TOPIC].retries_waiting) == (1, 0)
+    line.step(events.Tick(), after_ms=10_000)
+    assert all(not each.retries_waiting for each in line.session.measure(line.now_ms).partitions)

@@ -138,6 +138,7 @@ class PartitionState:
         "pace",
         "plan",
         "restored",
+        "retries",
         "stage",
         "stopped",
         "stored_start",
@@ -165,6 +166,8 @@ class PartitionState:
         """The dead letters of one key are written one after the other: sent back, they come in the order they had."""
         self.stage: Stage | None = None
         """Its place among the retry topics, where there are any."""
+        self.retries: dict[int, tuple[int, int]] = {}
+        """What waits for a retry in place: the first offset of each group, when it is due (monotonic) and its size."""
         self.stopped: StoppedAt | None = None
         self.head: int | None = None
         """The oldest unfinished offset when anybody looked last, and since when it is: see `lateness`."""

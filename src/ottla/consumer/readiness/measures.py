@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from heapq import nsmallest
+from itertools import islice
+from typing import Final
 
 from ottla.consumer.partitions.flow import FlowControl, PauseReason
 from ottla.consumer.partitions.partition import PartitionState
 from ottla.consumer.readiness.lateness import note_progress, unfinished_since_ms
 from ottla.consumer.turns.route import RouteState
-from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
+from ottla.failures.retry_headers import retry_state_of
+from ottla.telemetry.measures import MemberMeasure, PartitionMeasure, WaitingRetry
+
+_MOST_RETRIES: Final = 10
+"""Are told of a partition: for each in a retry topic headers are read, once a second."""
 
 
 def member_measure(
@@ -46,7 +53,27 @@ def _partition(
         buffered_bytes=state.tracker.window_bytes,
         paused_for=tuple(reason.value for reason in PauseReason if flow.is_paused_for(name, reason)),
         is_stopped=state.stopped is not None,
+        retries=tuple(_retries(state, wall_ms - now_ms)),
+        retries_waiting=_waiting(state),
     )
+
+
+def _retries(state: PartitionState, epoch_offset_ms: int) -> Iterable[WaitingRetry]:
+    """The first that fall due: groups that wait in place, and records of a retry topic."""
+    for offset, (due_ms, records) in nsmallest(_MOST_RETRIES, state.retries.items(), key=lambda each: each[1]):
+        failed = state.attempts.get(offset)
+        attempts = 0 if failed is None else failed.total
+        yield WaitingRetry(offset=offset, records=records, attempts=attempts, due_ms=due_ms + epoch_offset_ms)
+    if state.stage is not None:
+        for due_ms, record in islice(state.stage.waiting, _MOST_RETRIES):
+            story = retry_state_of(record.headers)
+            attempts = 0 if story is None else story.attempts
+            yield WaitingRetry(offset=record.offset, records=1, attempts=attempts, due_ms=due_ms + epoch_offset_ms)
+
+
+def _waiting(state: PartitionState) -> int:
+    in_topic = 0 if state.stage is None else len(state.stage.waiting)
+    return in_topic + sum(records for _, records in state.retries.values())
 
 
 def lag_records(state: PartitionState) -> int | None:
