@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 from console_kit import HOSTILE, TOKEN, Running, Write, running_console
+from plan_runs import filled_topic, replicas
 
+from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
+from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
 from ottla.console.desk import Choices
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
@@ -211,6 +214,7 @@ def test_a_letter_is_looked_at_beside_its_record_and_redriven(
         values = page.locator(".opened pre:not(.hex)").filter(has_text="poison")
         expect(values).to_have_count(2, timeout=PATIENCE_MS)
         shows(page, f"The record it was: {topic}-0@0")
+        shows(page, "its retries were made in place")
         page.get_by_role("button", name="Dry run").click()
         shows(page, "1 would be sent")
         page.get_by_role("button", name="Redrive 1").click()
@@ -247,11 +251,83 @@ def test_a_finding_is_accepted_until_a_day(kafka: Settings, opened: Opened, admi
     admin.delete_topics("one-copy-only")
 
 
+def test_a_long_list_has_only_the_rows_near_the_window(
+    kafka: Settings, opened: Opened, admin: Admin, tmp_path: Path
+) -> None:
+    admin.create_topics({"many-partitions": TopicSpec(partitions=600, replication_factor=1)})
+    admin.apply_reset(admin.plan_reset("reads-many", to="earliest", topics={"many-partitions": None}))
+    try:
+        with running_console(kafka, Choices(folder=tmp_path)) as console:
+            for width in (1280, 390):
+                view = {"viewport": {"width": width, "height": 850}}
+                with opened(console, "/group?name=reads-many", **view) as page:
+                    rows = page.get_by_role("table", name="Partitions").locator("tbody tr:not(.room)")
+                    expect(rows.first).to_be_visible(timeout=PATIENCE_MS)
+                    last = rows.filter(has=page.locator('td[data-title="Partition"]', has_text=re.compile("^599$")))
+                    assert last.count() == 0
+                    assert rows.count() < 200
+                    scroll_until_drawn(page, page.get_by_role("heading", name="Members"), last)
+                    assert rows.count() < 200
+    finally:
+        admin.delete_topics("many-partitions")
+
+
+def scroll_until_drawn(page: Any, behind: Any, wanted: Any) -> None:
+    """Scroll to what stands behind a list until its end is there: heights of rows far away are estimated."""
+    for _ in range(1_200):
+        behind.scroll_into_view_if_needed()
+        if wanted.count():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("the end of the list is never drawn")
+
+
+def test_a_console_that_has_gone_leaves_the_page_with_its_age(kafka: Settings, browser: Any, tmp_path: Path) -> None:
+    """The page is alone then: its requests fail, which the browser's console says, so that is not looked at here."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    with running_console(kafka, Choices(folder=tmp_path, every_s=0.3)) as console:
+        page.goto(f"{console.url}/groups#token={TOKEN}")
+        shows(page, "billing")
+        page.goto(f"{console.url}/")
+        shows(page, "Brokers")
+    expect(page.locator("#top .live")).to_contain_text(
+        re.compile(r"as of \d+ s ago: the console does not answer"), timeout=PATIENCE_MS
+    )
+    shows(page, "Brokers")
+    context.close()
+
+
 def test_a_plan_is_looked_at(console: Running, opened: Opened, orders: str) -> None:
     with opened(console, "/moves") as page:
         page.get_by_role("button", name="Plan", exact=True).click()
         shows(page, "the fullest broker")
         expect(page.get_by_role("table", name="Brokers before and after")).to_be_visible(timeout=PATIENCE_MS)
+
+
+def test_a_plan_is_carried_out_throttled_and_cancelled(opened: Opened, tmp_path: Path) -> None:
+    with EmbeddedCluster(brokers=3) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        filled_topic(admin, cluster.bootstrap_servers, "heavy", on=(2,), partitions=2, records=500)
+        kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
+        choices = Choices(may_write=True, folder=tmp_path, every_s=0.5)
+        with running_console(kafka, choices) as console, opened(console, "/moves") as page:
+            page.get_by_label("What").select_option("remove-brokers")
+            page.get_by_label("Brokers", exact=True).fill("2")
+            page.get_by_role("button", name="Plan", exact=True).click()
+            page.get_by_label("Throttle, bytes a second").fill("1kB")
+            page.get_by_role("button", name=re.compile("^Move ")).click()
+            shows(page, "at most 1000 B/s a broker")
+            expect(page.get_by_role("table", name="Moves under way").locator("tbody tr")).to_have_count(
+                2, timeout=PATIENCE_MS
+            )
+            page.get_by_label(re.compile("^Throttle of")).fill("2kB")
+            page.get_by_role("button", name="Throttle", exact=True).click()
+            shows(page, "at most 2.0 KiB/s a broker")
+            page.get_by_role("button", name="Cancel").click()
+            expect(page.locator(".job .badge")).to_have_text("stopped", timeout=PATIENCE_MS)
+            shows(page, "Nothing moves.")
+        assert replicas(admin, "heavy") == {(2,)}
 
 
 def test_a_console_that_only_reads_draws_no_buttons_of_changes(

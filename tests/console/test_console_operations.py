@@ -7,19 +7,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from console_kit import Running, Write, running_console
+from click.testing import CliRunner
+from console_kit import HOSTILE, Running, Write, running_console
+from plan_runs import filled_topic, replicas, throttles
 
 from broker_embedded.cluster import EmbeddedCluster
-from ottla.admin import Admin, TopicSpec
+from ottla.admin import Admin, Part, TopicSpec
+from ottla.admin.placement.throttling import RATES
+from ottla.cli import main
 from ottla.cli.shared.cluster_options import cluster_settings
 from ottla.config import Settings
 from ottla.console.desk import Choices
 from ottla.console.masks import Masks
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
+from ottla.failures.retry_headers import RetryState
+from ottla.failures.retry_topics import retry_topic_name
 
 LETTERS = 12
 DEAD = "orders.dead-letters"
@@ -102,6 +109,51 @@ def test_a_letter_stands_beside_the_record_it_was(console: Running, dead: str, o
     assert console.refused("letter", name=dead, partition=0, offset=LETTERS)[0] == 400  # no dead letter headers
 
 
+def test_a_letter_stands_beside_its_retries(console: Running, admin: Admin, write: Write) -> None:
+    """A record that failed in its topic, then in two retry topics; a neighbour of its key went the same way."""
+    topic, group = "retried", "billing"
+    lines = [retry_topic_name(topic, group, number) for number in (1, 2)]
+    admin.create_topics({each: TopicSpec(partitions=2) for each in (topic, *lines, f"{topic}.dead-letters")})
+    now_ms = console.desk.now_ms()
+    write(topic, [(b"k", b"%d" % number, ()) for number in range(3)], partition=1)
+    for number, name in enumerate(lines, 1):
+        for offset in (1, 2):
+            state = RetryState(
+                topic=topic,
+                partition=1,
+                offset=offset,
+                timestamp_ms=now_ms,
+                attempts=number if offset == 1 else 0,
+                not_before_ms=now_ms + number * 10_000 if offset == 1 else 0,
+                first_failure_ms=now_ms,
+                error_type="ConnectionError",
+                message=HOSTILE,
+            )
+            write(name, [(b"k", b"%d" % offset, tuple(state.to_headers(())))], partition=1)
+    for family in (now_ms, None):  # with times, and without: then all of the retry topics is looked at
+        reason = DeadLetterReason(
+            kind="failed", attempts=3, group=group, first_failure_ms=family, dead_lettered_ms=family
+        )
+        letter = build_dead_letter(
+            topic=topic, partition=1, offset=1, timestamp_ms=1, key=b"k", value=b"1", headers=[], reason=reason
+        )
+        write(f"{topic}.dead-letters", [(letter.key, letter.value, tuple(letter.headers))], partition=0)
+    wait_until(lambda: set(lines) <= set(console.desk.seen(fresh=True).facts.by_topic), "the topics are seen")
+    for offset in (0, 1):
+        found = console.get("letter", name=f"{topic}.dead-letters", partition=0, offset=offset)
+        assert [(each["topic"], each["attempts"], each["error"]) for each in found["retries"]] == [
+            (lines[0], 1, "ConnectionError"),
+            (lines[1], 2, "ConnectionError"),
+        ]
+        assert found["retries_note"] is None
+        assert found["retries"][0]["message"] == HOSTILE
+
+
+def test_a_letter_without_retry_topics_says_that_its_retries_were_in_place(console: Running, dead: str) -> None:
+    found = console.get("letter", name=dead, partition=0, offset=2)
+    assert (found["retries"], "in place" in found["retries_note"]) == ([], True)
+
+
 def test_a_letter_whose_record_is_gone_says_so(console: Running, admin: Admin, write: Write) -> None:
     admin.create_topics({"gone.dead-letters": TopicSpec(partitions=1)})
     write("gone.dead-letters", letters_of("there-is-no-such-topic", 1))
@@ -115,6 +167,7 @@ def test_masks_hold_for_letters_and_for_what_quotes_them(kafka: Settings, dead: 
         found = console.get("letter", name=dead, partition=0, offset=2)
         assert json.loads(found["letter"]["value"])["secret"] == "(masked)"
         assert (found["why"]["message"], found["why"]["stack_trace"]) == (None, None)
+        assert {each["message"] for each in found["retries"]} <= {None}
         assert {each["message"] for each in console.get("letters", name=dead)["newest"]} == {""}
 
 
@@ -221,6 +274,77 @@ def test_a_plan_is_shown_and_carried_out(tmp_path: Path) -> None:
             assert console.get("moves")["jobs"][0]["state"] == "done"
             assert console.post("plan/run", plan=plan["plan"]).status == 400, "nothing is carried out twice"
             assert console.post("plan/run", plan=1, throttle="fast").status == 400
+
+
+class Slow(NamedTuple):
+    """A plan under way: the job that does it, and the throttles that were set before it."""
+
+    cluster: EmbeddedCluster
+    admin: Admin
+    console: Running
+    job: dict[str, Any]
+    throttles: dict[str, object]
+
+
+@contextmanager
+def slow_plan(tmp_path: Path) -> Iterator[Slow]:
+    """A plan that is carried out so slowly that it does not end by itself, and the job that does it."""
+    with EmbeddedCluster(brokers=3) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        filled_topic(admin, cluster.bootstrap_servers, "heavy", on=(2,), partitions=2, records=500)
+        kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
+        with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as console:
+            before = throttles(admin, "heavy")
+            plan = console.get("plan", kind="remove-brokers", brokers="2")
+            begun = console.post("plan/run", plan=plan["plan"], throttle="1kB")
+            assert begun.status == 200, begun.content
+            wait_until(lambda: console.get("moves")["items"], "a move is under way")
+            yield Slow(cluster, admin, console, begun.json["job"], before)
+
+
+def test_the_throttle_of_a_running_plan_is_changed_and_it_ends(tmp_path: Path) -> None:
+    with slow_plan(tmp_path) as (_, admin, console, job, before):
+        rates = {admin.broker_settings(each)[RATES[1]].value for each in (1, 3)}
+        assert "1000" in rates
+        for wrong in ({"throttle": "fast"}, {"throttle": "0"}, {"throttle": ""}, {"throttle": "1MB", "id": 99}, {}):
+            refused = console.post("plan/throttle", **{"id": job["id"], **wrong})
+            assert refused.status == 400, (wrong, refused.content)
+        changed = console.post("plan/throttle", id=job["id"], throttle="500MB")
+        assert changed.status == 200, changed.content
+        assert changed.json["progress"]["throttle"] == 500_000_000
+        over = ended(console, job["id"])
+        assert (over["state"], over["progress"]["done"]) == ("done", 2), over
+        assert throttles(admin, "heavy") == before
+        refused = console.post("plan/throttle", id=job["id"], throttle="1MB")
+        assert (refused.status, "is done" in refused.json["error"]["message"]) == (400, True)
+        audit = [json.loads(line) for line in (tmp_path / "ottla-console-audit.jsonl").read_text().splitlines()]
+        (line,) = [each for each in audit if each["what"] == "plan.throttle"]
+        assert (line["before"], line["after"]) == (1_000, 500_000_000)
+
+
+def test_a_running_plan_is_cancelled_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    with slow_plan(tmp_path) as (_, admin, console, job, before):
+        stopped = console.post("jobs/stop", id=job["id"])
+        assert (stopped.status, stopped.json["stopping"]) == (200, True)
+        assert console.post("plan/throttle", id=job["id"], throttle="1MB").status == 400
+        over = ended(console, job["id"])
+        assert (over["state"], over["progress"]["refused"]) == ("stopped", []), over
+        assert not admin.facts({Part.MOVES}).moves
+        assert throttles(admin, "heavy") == before
+        assert replicas(admin, "heavy") == {(2,)}
+
+
+def test_a_plan_goes_on_by_itself_when_the_console_ends(tmp_path: Path) -> None:
+    with slow_plan(tmp_path) as (cluster, admin, console, job, before):
+        console.desk.jobs.close()
+        wait_until(lambda: ended(console, job["id"])["state"] == "stopped", "the job has ended")
+        assert admin.facts({Part.MOVES}).moves, "the brokers go on"
+        file = tmp_path / job["subject"]
+        again = CliRunner().invoke(
+            main, ["plan", "run", str(file), "--no-throttle", "-b", cluster.bootstrap_servers, "--yes"]
+        )
+        assert again.exit_code == 0, again.output
+        assert replicas(admin, "heavy") <= {(1,), (3,)}
+        assert throttles(admin, "heavy") == before
 
 
 def test_a_record_is_written_as_it_is_given(writing: Running, admin: Admin) -> None:

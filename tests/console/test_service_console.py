@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,30 +26,40 @@ TOKEN = "the-token-of-a-service"
 SERVICE = """
 import os
 import time
-from ottla import App
+from ottla import App, RetryPolicy
 app = App(os.environ["GROUP"], dead_letter_topic="served.dead-letters")
 
-@app.handler("served")
+@app.handler(os.environ["TOPIC"], retry=RetryPolicy(initial_s=600, max_s=600, jitter=0))
 def on_record(record) -> None:
     if record.value == b"poison":
         time.sleep(600)
+    if record.value == b"later":
+        raise ConnectionError("not now")
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def served(admin: Admin) -> str:
-    admin.create_topics({"served": TopicSpec(partitions=2), "served.dead-letters": TopicSpec(partitions=1)})
-    return "served"
+    """A topic of its own for each test: what one writes, no other service handles."""
+    topic = f"served-{uuid.uuid4().hex[:8]}"
+    wanted = {topic: TopicSpec(partitions=2)}
+    if not any(each.name == "served.dead-letters" for each in admin.list_topics()):
+        wanted["served.dead-letters"] = TopicSpec(partitions=1)
+    admin.create_topics(wanted)
+    return topic
 
 
 @contextmanager
-def running(cluster: EmbeddedCluster, folder: Path, *options: str) -> Iterator[Callable[..., tuple[int, Any]]]:
+def running(
+    cluster: EmbeddedCluster, topic: str, folder: Path, *options: str
+) -> Iterator[Callable[..., tuple[int, Any]]]:
     """`ask("GET", "service")` of a service that runs: status and JSON."""
     (folder / "the_service.py").write_text(SERVICE)
-    # A group of its own: a member that was killed keeps its partitions until its session ends.
+    # A group of its own too: a member that was killed keeps its partitions until its session ends.
     environment = {
         **os.environ,
-        "GROUP": f"group-{folder.name}",
+        "GROUP": f"group-{topic}",
+        "TOPIC": topic,
         "OTTLA_CONSOLE_TOKEN": TOKEN,
         "PYTHONPATH": str(folder),
     }
@@ -102,7 +113,7 @@ def wait_for(ask: Callable[..., tuple[int, Any]], holds: Callable[[Any], Any]) -
 def test_a_service_shows_its_health_and_is_paused_and_resumed(
     cluster: EmbeddedCluster, served: str, tmp_path: Path, shell: list[str]
 ) -> None:
-    with running(cluster, tmp_path, "--console-write", *shell) as ask:
+    with running(cluster, served, tmp_path, "--console-write", *shell) as ask:
         found = wait_for(ask, lambda state: len(state["partitions"]) == 2 and state["ready"])
         assert {each["topic"] for each in found["partitions"]} == {served}
         assert ask("POST", "service/pause", {"topic": served, "partition": 1})[0] == 200
@@ -116,7 +127,7 @@ def test_a_service_shows_its_health_and_is_paused_and_resumed(
 
 
 def test_a_record_that_hangs_is_seen(cluster: EmbeddedCluster, served: str, tmp_path: Path, write: Write) -> None:
-    with running(cluster, tmp_path) as ask:
+    with running(cluster, served, tmp_path) as ask:
         wait_for(ask, lambda state: len(state["partitions"]) == 2)
         write(served, [(b"k", b"poison", ())], partition=0)
         found = wait_for(
@@ -127,3 +138,19 @@ def test_a_record_that_hangs_is_seen(cluster: EmbeddedCluster, served: str, tmp_
         assert ask("POST", "service/pause", {})[0] == 403, "without --console-write it only shows"
         assert ask("GET", "service", None, Host="evil.example")[0] == 400
         assert ask("GET", "service", None, Authorization="Bearer wrong")[0] == 401
+
+
+@pytest.mark.parametrize("shell", [[], ["--asyncio"]], ids=["threads", "asyncio"])
+def test_a_retry_that_waits_is_shown_with_its_time(
+    cluster: EmbeddedCluster, served: str, tmp_path: Path, write: Write, shell: list[str]
+) -> None:
+    with running(cluster, served, tmp_path, *shell) as ask:
+        wait_for(ask, lambda state: len(state["partitions"]) == 2)
+        write(served, [(b"k", b"later", ())], partition=1)
+        found = wait_for(ask, lambda state: state["retries"])
+        (retry,) = found["retries"]
+        assert (retry["topic"], retry["partition"], retry["records"], retry["attempts"]) == (served, 1, 1, 1)
+        assert 0 < retry["due_in_ms"] <= 600_000
+        assert retry["due"].endswith("Z")
+        assert found["retries_waiting"] == 1
+        assert [each["retries_waiting"] for each in found["partitions"]] == [0, 1]

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 PORT: Final = 8088
 _LEAST_TOKEN: Final = 16
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 @click.command()
 @reaches_a_cluster
 @click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--name", "names", multiple=True, metavar="HOST[:PORT]", help="A name under which browsers reach it, as"
+              " the certificate has it; repeatable. Needed where --host is every address.")  # fmt: skip
 @click.option("--allow-remote", is_flag=True, help="Listen at an address that others reach; with TLS or a proxy.")
 @click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False), help="Serve HTTPS with this certificate.")
 @click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="And this key.")
@@ -49,6 +52,7 @@ def console(
     kafka: Settings,
     port: int,
     host: str,
+    names: tuple[str, ...],
     allow_remote: bool,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -80,7 +84,9 @@ def console(
     from ottla.console.pages import console_app
     from ottla.console.server import Server
 
-    check_address(host, allow_remote=allow_remote, has_tls=tls_cert is not None, proxy=behind_proxy)
+    check_address(
+        host, allow_remote=allow_remote, has_tls=tls_cert is not None, proxy=behind_proxy, is_named=bool(names)
+    )
     if (tls_cert is None) != (tls_key is None):
         raise InputError("found one of --tls-cert and --tls-key, wanted both")
     if may_write:
@@ -106,13 +112,14 @@ def console(
 
         def rules(bound: int) -> Rules:
             hosts = hosts_of({host, "127.0.0.1", "localhost", "::1"} if is_loopback(host) else {host}, bound)
+            hosts |= {name.lower() if ":" in name else f"{name.lower()}:{bound}" for name in names}
             if behind_proxy is not None:
                 hosts = frozenset({behind_proxy.lower()})
             return Rules(hosts=hosts, token=token, scheme=scheme, may_write=may_write, cookie=f"ottla_console_{bound}")
 
         certificate = None if tls_cert is None or tls_key is None else (str(tls_cert), str(tls_key))
         server = Server(lambda bound: console_app(desk, rules(bound)), host=host, port=port, certificate=certificate)
-        shown = behind_proxy or f"{f'[{host}]' if ':' in host else host}:{server.port}"
+        shown = behind_proxy or _shown(names[0] if names else host, server.port)
         address = f"{scheme}://{shown}/#token={token}"
         click.echo(address)
         say("changes are allowed (--write)" if may_write else "it only reads; --write allows changes")
@@ -121,6 +128,13 @@ def console(
         server.run()
     finally:
         desk.close()
+
+
+def _shown(host: str, port: int) -> str:
+    """The host of the address that is printed: an IPv6 address in brackets, a name with a port as it is."""
+    if host.count(":") == 1:
+        return host
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def is_loopback(host: str) -> bool:
@@ -133,14 +147,17 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxy: str | None) -> None:
-    """Refuse an address that others reach, unless that is meant and what they send is encrypted."""
+def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxy: str | None, is_named: bool = False) -> None:
+    """Refuse an address that others reach, unless that is meant, what they send is encrypted, and it has a name: a
+    console that answered under any name would answer under that of a foreign page too (DNS rebinding)."""
     if is_loopback(host):
         return
     if not allow_remote:
         raise ConfigError(f"--host {host}: others may reach it; --allow-remote says that this is meant")
     if not has_tls and proxy is None:
         raise ConfigError(f"--host {host}: wanted --tls-cert and --tls-key, or --behind-proxy NAME of one with HTTPS")
+    if host in _EVERY_ADDRESS and proxy is None and not is_named:
+        raise ConfigError(f"--host {host}: wanted --name HOST too, by which browsers reach it")
 
 
 def token_of(given: str | None) -> str:

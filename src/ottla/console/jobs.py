@@ -33,7 +33,11 @@ class Job:
     state: str = "running"
     """running, done, failed or stopped."""
     problem: str | None = None
+    standing: dict[str, Any] = field(default_factory=dict)
+    """What the page shows too, and the job does not replace."""
     stop: threading.Event = field(default_factory=threading.Event)
+    is_left: bool = False
+    """It was stopped because the console ends: nobody wanted it undone."""
 
     def item(self) -> dict[str, Any]:
         return {
@@ -43,7 +47,7 @@ class Job:
             "started": moment(self.started_ms),
             "state": self.state,
             "stopping": self.stop.is_set() and self.state == "running",
-            "progress": self.progress,
+            "progress": {**self.progress, **self.standing},
             "problem": self.problem,
         }
 
@@ -58,13 +62,15 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
         self._threads: list[threading.Thread] = []
 
-    def begin(self, kind: str, subject: str, work: Callable[[Job], None]) -> Job:
+    def begin(
+        self, kind: str, subject: str, work: Callable[[Job], None], standing: dict[str, Any] | None = None
+    ) -> Job:
         """Begin one. InputError while another of its kind works on the same."""
         with self._lock:
             for job in self._jobs.values():
                 if job.state == "running" and (job.kind, job.subject) == (kind, subject):
                     raise InputError(f"{kind} of {subject} is under way already")
-            job = Job(next(self._numbers), kind, subject, self._now_ms())
+            job = Job(next(self._numbers), kind, subject, self._now_ms(), standing=standing or {})
             self._jobs[job.id] = job
             over = [number for number, each in self._jobs.items() if each.state != "running"]
             for number in over[: max(0, len(self._jobs) - _MOST_KEPT)]:
@@ -79,21 +85,24 @@ class Jobs:
         with self._lock:
             return [job.item() for job in reversed(self._jobs.values())]
 
-    def stop(self, number: int) -> Job:
-        """Ask one to stop."""
+    def job(self, number: int | None) -> Job:
+        """One of them. InputError where there is none such."""
+        if number is None:
+            raise InputError("id: found none, wanted that of a job")
         with self._lock:
             job = self._jobs.get(number)
         if job is None:
             raise InputError(f"job {number} is not known")
-        job.stop.set()
         return job
 
     def close(self) -> None:
-        """Ask all to stop, and wait a moment for them."""
+        """Ask all to stop, and wait a moment for them. What the cluster does by itself goes on."""
         with self._lock:
             jobs, threads = list(self._jobs.values()), list(self._threads)
         for job in jobs:
-            job.stop.set()
+            if not job.stop.is_set():
+                job.is_left = True
+                job.stop.set()
         for thread in threads:
             thread.join(5)
 

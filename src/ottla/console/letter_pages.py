@@ -17,8 +17,9 @@ from ottla.cli.records.spans import parse_place, resolved
 from ottla.config import security_of
 from ottla.console.desk import Desk, Shown
 from ottla.console.jobs import Job
+from ottla.console.letter_retries import retries_of
 from ottla.console.query import Query
-from ottla.console.record_pages import MOST_SECONDS, SMALL_FETCHES, reading_of, whole_record
+from ottla.console.record_pages import MOST_SECONDS, SMALL_FETCHES, one_record, whole_record
 from ottla.errors import InputError, OttlaError
 from ottla.failures.foreign import DeadLetterView, describe_dead_letter
 from ottla.failures.redrive import Redrive
@@ -87,18 +88,11 @@ def letters(desk: Desk, query: Query) -> dict[str, Any]:
 
 
 def letter(desk: Desk, query: Query) -> dict[str, Any]:
-    """One letter, and the record that it was, if its topic still has it."""
-    topic = query.needed("name")
-    partition = query.number("partition", None, least=0, most=2**31 - 1)
-    offset = query.number("offset", None, least=0, most=2**63 - 1)
-    reading = reading_of(desk, query, filters=False)
-    query.done()
-    if partition is None or offset is None:
-        raise InputError("found no partition or no offset, wanted both")
+    """One letter, the retries it went through, and the record that it was, if its topic still has it."""
+    asked = one_record(desk, query, topic="name")
     with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
-        row = record_at(cluster, topic, partition, offset)
-        if row is None:
-            raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
+        row = asked.row(cluster)
+        topic, partition, offset = asked.topic, asked.partition, asked.offset
         view = describe_dead_letter(row[4])
         if view is None:
             raise InputError(f"{topic}: the record at {partition}:{offset} has no dead letter headers")
@@ -109,13 +103,17 @@ def letter(desk: Desk, query: Query) -> dict[str, Any]:
             try:
                 there = record_at(cluster, view.topic, view.partition, view.offset)
                 if there is not None:
-                    origin = whole_record(reading, view.topic, view.partition, there)
+                    origin = whole_record(asked.reading, view.topic, view.partition, there)
             except OttlaError as error:
                 why = str(error)
+        topics = desk.seen().facts.by_topic
+        retries = retries_of(cluster, view, topics=topics, hides=desk.masks.any, monotonic=time.monotonic)
     return {
         "schema": "ottla.console.letter/1",
         "why": _why(view, hides=desk.masks.any),
-        "letter": whole_record(reading, topic, partition, row),
+        "letter": whole_record(asked.reading, topic, partition, row),
+        "retries": list(retries.items),
+        "retries_note": retries.note,
         "origin": origin,
         "no_origin": None if origin is not None else why,
     }

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.admin import ClusterFacts
-from ottla.admin.placement import planners
+from ottla.admin.placement import asks, planners
 from ottla.admin.placement.executor import Executor, Progress, RunOptions
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Plan
 from ottla.admin.placement.plan_file import dump_plan
-from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, opened
+from ottla.admin.placement.throttling import check_rate
+from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, opened, rates_of_run
 from ottla.cli.operations.plan.make import parse_ids
 from ottla.cli.operations.plan.showing import move_items, plan_fields, summary_line
 from ottla.cli.shared.amounts import bytes_of, moment
@@ -21,9 +22,10 @@ from ottla.console.cluster_pages import matcher
 from ottla.console.desk import Desk, Shown, state_of
 from ottla.console.jobs import Job, Stopped
 from ottla.console.query import Query
-from ottla.errors import InputError
+from ottla.errors import BrokerUnavailable, InputError
 from ottla.records import TopicPartition
 
+_PLAN: Final = "plan"
 _KINDS: Final = ("rebalance", "leaders", "dirs", "add-brokers", "remove-brokers")
 _SEARCH_S: Final = 10.0
 _MOST_SHOWN: Final = 1_000
@@ -162,6 +164,8 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
                 try:
                     outcome = Executor(desk.admin.carry_out, wanted, book, options, report=report).run()
                 except Stopped:
+                    if job.is_left:  # the brokers go on, and so does the command with the file
+                        raise
                     outcome = Executor(desk.admin.carry_out, wanted, book, options).cancel()
                     job.progress = {**job.progress, "refused": list(outcome.refused)}
                     raise
@@ -169,7 +173,7 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
             left = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done[:5]]
             raise InputError("; ".join([*left, *outcome.throttles_left]) or "not all of it was done")
 
-    job = desk.jobs.begin("plan", path.name, work)
+    job = desk.jobs.begin(_PLAN, path.name, work, {"throttle": options.throttle})
     return {"schema": "ottla.console.plan-file/1", "file": str(path), "command": command, "job": job.item()}
 
 
@@ -183,10 +187,31 @@ def stop_job(desk: Desk, query: Query) -> dict[str, Any]:
     """Stop one. Of a plan, what is under way is cancelled and its throttles are taken away."""
     number = query.number("id", None, least=1, most=2**53)
     query.done()
-    if number is None:
-        raise InputError("id: found none, wanted that of a job")
-    job = desk.jobs.stop(number)
+    job = desk.jobs.job(number)
     desk.audit("job.stop", f"{job.kind} {job.subject}")
+    job.stop.set()
+    return job.item()
+
+
+def throttle(desk: Desk, query: Query) -> dict[str, Any]:
+    """Change the throttle of a plan that is carried out here. What was set before it comes back when it ends."""
+    number = query.number("id", None, least=1, most=2**53)
+    given = query.needed("throttle")
+    typed = query.text("confirm")
+    query.done()
+    desk.agree(typed)
+    rate = bytes_of("throttle", given)
+    job = desk.jobs.job(number)
+    if job.kind != _PLAN or job.state != "running" or job.stop.is_set():
+        raise InputError(f"job {number}: found a {job.kind} that is {job.state}, wanted a plan that is carried out")
+    path = desk.choices.folder / job.subject
+    settings = rates_of_run(path, given)
+    check_rate(rate, moves_of_file(desk.admin, path, RunOptions(), is_run=False))
+    desk.audit("plan.throttle", path.name, before=job.standing.get("throttle"), after=rate)
+    failed = desk.admin.carry_out(asks.set_all(settings, back=False))
+    if failed:
+        raise BrokerUnavailable("; ".join(f"not changed: {what}: {error}" for what, error in failed.items()))
+    job.standing = {**job.standing, "throttle": rate}
     return job.item()
 
 

@@ -58,6 +58,7 @@ WRITES: dict[str, Answer] = {
     "letters/redrive": letter_pages.redrive,
     "doctor/accept": doctor_pages.accept,
     "plan/run": move_pages.run,
+    "plan/throttle": move_pages.throttle,
     "jobs/stop": move_pages.stop_job,
     "embedded": embedded_pages.act,
     "produce": produce_pages.produce,
@@ -74,6 +75,8 @@ def console_app(desk: Desk, rules: Rules) -> ASGIApp:
         },
         writes={name: partial(each, desk) for name, each in WRITES.items()},
         streams={"tail": partial(record_pages.tail, desk, per_second=TAIL_A_SECOND)},
+        title="Ottla console",
+        script="app.js",
     )
 
 

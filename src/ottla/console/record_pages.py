@@ -186,18 +186,40 @@ class _Search:
 
 def record(desk: Desk, query: Query) -> dict[str, Any]:
     """One record, whole up to a megabyte, with the beginning of its raw bytes."""
-    topic = query.needed("topic")
+    asked = one_record(desk, query, topic="topic")
+    with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
+        row = asked.row(cluster)
+    found = whole_record(asked.reading, asked.topic, asked.partition, row)
+    return {"schema": "ottla.console.record/1", "record": found}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRecord:
+    """Which record a question is about, and how it is to be decoded."""
+
+    topic: str
+    partition: int
+    offset: int
+    reading: Reading
+
+    def row(self, cluster: Cluster) -> Row:
+        """The record. InputError where there is none."""
+        found = record_at(cluster, self.topic, self.partition, self.offset)
+        if found is None:
+            raise InputError(f"{self.topic}: there is no record at partition {self.partition}, offset {self.offset}")
+        return found
+
+
+def one_record(desk: Desk, query: Query, *, topic: str) -> OneRecord:
+    """The record that the query names, its topic by the parameter `topic`; the query asks nothing else."""
+    name = query.needed(topic)
     partition = query.number("partition", None, least=0, most=2**31 - 1)
     offset = query.number("offset", None, least=0, most=2**63 - 1)
     reading = reading_of(desk, query, filters=False)
     query.done()
     if partition is None or offset is None:
         raise InputError("found no partition or no offset, wanted both")
-    with desk.cluster(isolation=Isolation.READ_UNCOMMITTED, **SMALL_FETCHES) as cluster:
-        row = record_at(cluster, topic, partition, offset)
-    if row is None:
-        raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
-    return {"schema": "ottla.console.record/1", "record": whole_record(reading, topic, partition, row)}
+    return OneRecord(topic=name, partition=partition, offset=offset, reading=reading)
 
 
 def whole_record(reading: Reading, topic: str, partition: int, row: Row) -> dict[str, Any]:

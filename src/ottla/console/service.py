@@ -9,10 +9,12 @@ import asyncio
 import importlib.metadata
 import inspect
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.app import App
+from ottla.cli.shared.amounts import moment
 from ottla.console.guard import Rules, hosts_of
 from ottla.console.query import Query
 from ottla.console.server import Server, app_of
@@ -22,6 +24,7 @@ from ottla.telemetry.hooks import Hooks
 from ottla.telemetry.measures import MemberMeasure, PartitionMeasure
 
 _MOST_SHOWN: Final = 1_000
+_MOST_RETRIES: Final = 200
 _VERB_S: Final = 15.0
 
 
@@ -90,7 +93,8 @@ class ServiceConsole:
                 reads={"session": lambda query: self._session(rules, query), "service": self.state},
                 writes={"service/pause": self.pause, "service/resume": self.resume},
                 streams={},
-                page="service.html",
+                title="Ottla service",
+                script="service.js",
             )
 
         self._server = Server(make, host=host, port=port)
@@ -125,6 +129,22 @@ class ServiceConsole:
             for name, tokens in member.budget_tokens.items():
                 item = handlers.setdefault((group, name), {"group": group, "handler": name, "runs": 0, "budget": None})
                 item["budget"] = round((item["budget"] or 0) + tokens, 1)
+        now_ms = time.time_ns() // 1_000_000
+        retries = [
+            {
+                "topic": each.topic_partition.topic,
+                "partition": each.topic_partition.partition,
+                "offset": retry.offset,
+                "records": retry.records,
+                "attempts": retry.attempts,
+                "due": moment(retry.due_ms),
+                "due_in_ms": retry.due_ms - now_ms,
+            }
+            for _, member in members
+            for each in member.partitions
+            for retry in each.retries
+        ]
+        retries.sort(key=lambda item: (item["due_in_ms"], item["topic"], item["partition"], item["offset"]))
         partitions = []
         for each in health.partitions[:_MOST_SHOWN]:
             found = measures.get(each.topic_partition)
@@ -147,6 +167,8 @@ class ServiceConsole:
             "alive": health.is_alive,
             "problems": list(health.problems),
             "handlers": list(handlers.values()),
+            "retries": retries[:_MOST_RETRIES],
+            "retries_waiting": sum(each.retries_waiting for _, member in members for each in member.partitions),
             "partitions": partitions,
             "left_out": max(0, len(health.partitions) - _MOST_SHOWN),
         }
@@ -189,12 +211,20 @@ class ServiceConsole:
 
 def _measured(measure: PartitionMeasure | None) -> dict[str, Any]:
     if measure is None:
-        return {"handler": None, "lag": None, "lag_s": None, "buffered_bytes": None, "paused_for": []}
+        return {
+            "handler": None,
+            "lag": None,
+            "lag_s": None,
+            "buffered_bytes": None,
+            "retries_waiting": 0,
+            "paused_for": [],
+        }
     return {
         "handler": measure.handler,
         "lag": measure.lag_records,
         "lag_s": None if measure.lag_s is None else round(measure.lag_s, 1),
         "buffered_bytes": measure.buffered_bytes,
+        "retries_waiting": measure.retries_waiting,
         "paused_for": list(measure.paused_for),
     }
 

@@ -1,6 +1,6 @@
 // Which page is shown, and when it is loaded again. Pages are functions of a context; see pages-*.js.
 
-import { get, h, login, patch, Problem, say, useWriteToken } from "./ui.js";
+import { get, h, loginFromAddress, patch, Problem, say, tokenForm, useWriteToken } from "./ui.js";
 import { clusterPage, topicPage, topicsPage } from "./pages-topics.js";
 import { groupPage, groupsPage } from "./pages-groups.js";
 import { lettersPage, letterTopicPage } from "./pages-letters.js";
@@ -75,17 +75,25 @@ function go(path, params) {
 function draw() {
   if (!shown) return;
   document.title = `${shown.page.title} · Ottla`;
-  patch(document.getElementById("top"), top_(shown.page.state ? shown.page.state() : null));
+  patch(document.getElementById("top"), top_(stateOf(shown)));
   patch(document.getElementById("main"), [
     shown.problem ? h("div", { class: "problem", role: "alert" }, h("strong", null, shown.problem.type), " ", shown.problem.message) : null,
     h("div", { class: "page", key: `${shown.number}` }, shown.page.view()),
   ]);
 }
 
+// How old is what the page shows. Where it could not be loaded again, what was there stays, with its age and the reason.
+function stateOf(of) {
+  const state = of.page.state ? of.page.state() : null;
+  if (!of.problem || !of.loadedAt) return state;
+  return { age_ms: Date.now() - of.loadedAt + (state ? state.age_ms : 0), problem: of.problem.message };
+}
+
 async function load(of) {
   try {
     await of.page.load(of.stopped.signal);
     of.problem = null;
+    of.loadedAt = Date.now();
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof Problem)) throw error;
@@ -116,7 +124,7 @@ async function open_() {
     reload: () => load(of),
   };
   const page = make ? make(context) : { title: "Not here", view: () => h("p", { class: "quiet" }, "There is no such page."), load: async () => {} };
-  const of = { page, path, number: ++number, problem: null, stopped: new AbortController(), timer: null };
+  const of = { page, path, number: ++number, problem: null, loadedAt: null, stopped: new AbortController(), timer: null };
   shown = of;
   draw();
   await load(of);
@@ -126,23 +134,11 @@ async function open_() {
 function askToken(problem) {
   shown = null;
   patch(document.getElementById("top"), h("div", { class: "brand" }, h("span", { class: "mark", "aria-hidden": "true" }, "Ö"), "Ottla"));
-  patch(document.getElementById("main"), h("form", { class: "login", onsubmit: async (event) => {
-    event.preventDefault();
-    try { await login(document.getElementById("token").value.trim()); await begin(); } catch (error) { askToken(error.message); }
-  } },
-    h("h1", null, "Token"),
-    h("p", null, "Open the address that ", h("code", null, "ottla console"), " printed, or paste the token behind its ", h("code", null, "#token="), "."),
-    problem ? h("div", { class: "problem", role: "alert" }, problem) : null,
-    h("label", null, "Token", h("input", { id: "token", type: "password", autocomplete: "off", autofocus: true, required: true, maxlength: "300" })),
-    h("button", { type: "submit", class: "main" }, "Open")));
+  patch(document.getElementById("main"), tokenForm("ottla console", problem, begin, askToken));
 }
 
 async function begin() {
-  const given = /^#token=([A-Za-z0-9._~-]{1,300})$/.exec(location.hash);
-  if (given) {
-    history.replaceState(null, "", location.pathname + location.search); // it is in no history, and in no screenshot
-    try { await login(given[1]); } catch (error) { return askToken(error.message); }
-  }
+  try { await loginFromAddress(); } catch (error) { return askToken(error.message); }
   try { session = await get("session"); }
   catch (error) {
     if (error.status === 401) return askToken();

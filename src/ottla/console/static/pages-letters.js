@@ -83,6 +83,17 @@ function letterDetail(letter, topic) {
     h("h3", null, "Why"),
     h("dl", { class: "facts" }, fact("Error", why.error), fact("Message", why.message), fact("Kind", why.kind), fact("Attempts", why.attempts), fact("Group", why.group), fact("First failure", why.first_failure), fact("Dead-lettered", why.dead_lettered), fact("Headers of", why.family), fact("Not in it", why.not_in_it)),
     why.stack_trace ? h("details", null, h("summary", null, "Stack trace"), h("pre", { tabindex: "0" }, visible(why.stack_trace))) : null,
+    h("h3", null, "Retries on its way"),
+    letter.retries.length ? table({
+      caption: "Retries on its way", items: letter.retries, key: (each) => `${each.topic} ${each.offset}`,
+      columns: [
+        { title: "Waited in", class: "name", cell: (each) => `${each.topic}-${each.partition}@${each.offset}` },
+        { title: "Since", cell: (each) => each.written ? each.written.replace("T", " ").replace("Z", "") : "–" },
+        { title: "Not before", cell: (each) => each.not_before ? each.not_before.replace("T", " ").replace("Z", "") : "its turn" },
+        { title: "Failed before", right: true, cell: (each) => number(each.attempts) },
+        { title: "Error", class: "wrap", cell: (each) => [visible(each.error || "–"), each.message ? `: ${visible(each.message)}` : ""] }],
+    }) : null,
+    letter.retries_note ? h("p", { class: "quiet" }, visible(letter.retries_note)) : null,
     h("div", { class: "beside" },
       h("section", { "aria-label": "The letter" }, h("h3", null, "The letter"), detail(letter.letter, topic)),
       h("section", { "aria-label": "The record it was" }, h("h3", null, `The record it was: ${visible(why.came_from)}`), letter.origin ? detail(letter.origin, letter.origin.topic) : h("p", { class: "quiet" }, letter.no_origin))),

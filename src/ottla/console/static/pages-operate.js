@@ -55,7 +55,7 @@ export function movesPage(context) {
   let problem = null;
   let busy = false;
   let written = null;
-  const wish = { kind: "rebalance", brokers: "", topics: "", throttle: "", confirm: "" };
+  const wish = { kind: "rebalance", brokers: "", topics: "", throttle: "", rate: "", confirm: "" };
   const run = async (act) => {
     busy = true;
     problem = null;
@@ -72,12 +72,22 @@ export function movesPage(context) {
     plan = null;
     await context.reload();
   });
+  const changeThrottle = (job) => run(async () => {
+    await post("plan/throttle", { id: job.id, throttle: wish.rate, confirm: wish.confirm });
+    say("The throttle is changed.");
+    await context.reload();
+  });
   const input = (name, title, placeholder) => h("label", null, title, h("input", { type: "text", value: wish[name], placeholder, maxlength: "1000", autocomplete: "off", spellcheck: "false", oninput: (event) => { wish[name] = event.target.value; } }));
   const jobRow = (job) => h("div", { class: "job", key: job.id },
     h("p", null, h("strong", null, job.subject), " ", h("span", { class: `badge ${job.state === "failed" ? "sev-error" : ""}` }, job.stopping ? "cancelling" : job.state),
       job.progress.moves !== undefined ? ` ${number(job.progress.done)} of ${number(job.progress.moves)} partitions, ${bytes(job.progress.copied)} of ${bytes(job.progress.bytes)}` : "",
       job.progress.bytes_per_second ? `, ${bytes(job.progress.bytes_per_second)}/s` : "", job.progress.left_s !== null && job.progress.left_s !== undefined ? `, ${duration(job.progress.left_s * 1000)} left` : "", " ",
-      job.state === "running" && context.session.may_write ? h("button", { type: "button", class: "small", onclick: () => run(async () => { await post("jobs/stop", { id: job.id }); await context.reload(); }) }, "Cancel") : null),
+      job.progress.throttle ? `, at most ${bytes(job.progress.throttle)}/s a broker` : "", " ",
+      job.state === "running" && !job.stopping && context.session.may_write ? h("span", { class: "buttons" },
+        job.progress.throttle ? h("form", { class: "buttons", onsubmit: (event) => { event.preventDefault(); changeThrottle(job); } },
+          h("input", { type: "text", class: "short", "aria-label": `Throttle of ${job.subject}`, placeholder: "100MB", maxlength: "30", required: true, autocomplete: "off", oninput: (event) => { wish.rate = event.target.value; } }),
+          h("button", { type: "submit", class: "small", disabled: busy }, "Throttle")) : null,
+        h("button", { type: "button", class: "small", onclick: () => run(async () => { await post("jobs/stop", { id: job.id }); await context.reload(); }) }, "Cancel")) : null),
     bar(job.progress.bytes ? job.progress.copied / job.progress.bytes : job.progress.moves ? job.progress.done / job.progress.moves : job.state === "done" ? 1 : 0, "progress"),
     (job.progress.waits || []).map((each) => h("p", { class: "quiet" }, visible(each))),
     job.problem ? h("p", { class: "bad" }, visible(job.problem)) : null);

@@ -1,6 +1,6 @@
 // The page of one service: is it well, what does it wait for, pause and resume.
 
-import { bytes, duration, get, h, login, number, patch, post, Problem, say, table, useWriteToken, visible } from "./ui.js";
+import { bytes, duration, get, h, loginFromAddress, number, patch, post, Problem, say, table, tokenForm, useWriteToken, visible } from "./ui.js";
 
 let session = null;
 let found = null;
@@ -31,6 +31,7 @@ function draw() {
       figure("Partitions", number(found.partitions.length + found.left_out)),
       figure("Lag", number(lag)),
       figure("Oldest unfinished", oldest ? duration(oldest) : "none"),
+      figure("Retries waiting", number(found.retries_waiting)),
       figure("Runs in flight", number(found.handlers.reduce((sum, each) => sum + each.runs, 0)))),
     found.problems.map((each) => h("div", { class: "problem", role: "alert" }, visible(each))),
     h("h2", null, "Handlers"),
@@ -42,6 +43,7 @@ function draw() {
         { title: "Runs in flight", right: true, cell: (each) => number(each.runs) },
         { title: "Dead letters that the budget allows", right: true, cell: (each) => each.budget === null ? "–" : number(each.budget) }],
     }),
+    found.retries_waiting ? [h("h2", null, "Retries that wait"), retries()] : null,
     h("h2", null, "Partitions"),
     table({
       caption: "Partitions", items: found.partitions, key: (each) => `${each.topic}-${each.partition}`, empty: "None is assigned.",
@@ -59,6 +61,21 @@ function draw() {
     })));
 }
 
+// What failed and is delivered again, the first first.
+const retries = () => [
+  table({
+    caption: "Retries that wait", items: found.retries, key: (each) => `${each.topic}-${each.partition} ${each.offset}`,
+    columns: [
+      { title: "Due", cell: (each) => each.due_in_ms > 0 ? `in ${duration(each.due_in_ms)}` : "now" },
+      { title: "At", cell: (each) => each.due ? each.due.replace("T", " ").replace("Z", "") : "–" },
+      { title: "Partition", class: "name", cell: (each) => `${each.topic}-${each.partition}` },
+      { title: "Offset", right: true, cell: (each) => number(each.offset) },
+      { title: "Records", right: true, cell: (each) => number(each.records) },
+      { title: "Failed deliveries", right: true, cell: (each) => each.attempts ? number(each.attempts) : h("span", { title: "it follows an earlier record of its key" }, "0") }],
+  }),
+  found.retries_waiting > found.retries.reduce((sum, each) => sum + each.records, 0) ? h("p", { class: "quiet" }, `${number(found.retries_waiting)} records wait; the first of each partition are shown.`) : null,
+];
+
 async function look() {
   try { found = await get("service"); problem = null; }
   catch (error) { if (!(error instanceof Problem)) throw error; problem = error.message; if (error.status === 401) return askToken(); }
@@ -67,20 +84,11 @@ async function look() {
 
 function askToken(told) {
   clearInterval(timer);
-  patch(document.getElementById("main"), h("form", { class: "login", onsubmit: async (event) => {
-    event.preventDefault();
-    try { await login(document.getElementById("token").value.trim()); await begin(); } catch (error) { askToken(error.message); }
-  } }, h("h1", null, "Token"), h("p", null, "Open the address that ", h("code", null, "ottla run"), " printed, or paste its token."),
-  told ? h("div", { class: "problem", role: "alert" }, told) : null,
-  h("label", null, "Token", h("input", { id: "token", type: "password", autocomplete: "off", required: true, maxlength: "300" })), h("button", { type: "submit", class: "main" }, "Open")));
+  patch(document.getElementById("main"), tokenForm("ottla run", told, begin, askToken));
 }
 
 async function begin() {
-  const given = /^#token=([A-Za-z0-9._~-]{1,300})$/.exec(location.hash);
-  if (given) {
-    history.replaceState(null, "", location.pathname);
-    try { await login(given[1]); } catch (error) { return askToken(error.message); }
-  }
+  try { await loginFromAddress(); } catch (error) { return askToken(error.message); }
   try { session = await get("session"); } catch (error) { return askToken(error.status === 401 ? "" : error.message); }
   useWriteToken(session.write_token);
   await look();

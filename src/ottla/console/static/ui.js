@@ -63,7 +63,8 @@ function update(node, each) {
   for (const name of Object.keys(before)) if (!(name in each.props)) set(node, name, null, before[name]);
   for (const [name, value] of Object.entries(each.props)) if (before[name] !== value) set(node, name, value, before[name]);
   node._props = each.props;
-  if (!("value" in each.props && each.tag === "textarea")) patch(node, each.children);
+  if (each.rows) { node._rows = each.rows; fill(node); }
+  else if (!("value" in each.props && each.tag === "textarea")) patch(node, each.children);
   if (each.tag === "select" && document.activeElement !== node) node.value = each.props.value; // its options are there now
 }
 
@@ -78,6 +79,8 @@ function set(node, name, value, before) {
     node[name] = value ?? (name === "value" ? "" : false);
   } else if (value === null || value === undefined || value === false) {
     node.removeAttribute(name);
+  } else if (name === "pixels") {
+    node.style.height = `${value}px`;
   } else if (name === "href") {
     node.setAttribute("href", SAFE_LINK.test(value) ? value : "#");
   } else {
@@ -134,20 +137,59 @@ export function spark(values, label, { width = 120, height = 24, from = 0 } = {}
       : h("line", { class: "spark-line", x1: 0, y1: height - 1, x2: width, y2: height - 1 }));
 }
 
+// --- Long lists: of many rows only those near the window are in the document, with room for the others around them.
+
+const FEW = 150;
+const AROUND = 1000; // pixels above and below the window
+const long = new Set();
+
+// A tbody that has `rows`: how many there are, and a function that makes one of them.
+function fill(node) {
+  const { count, make: makeRow } = node._rows;
+  long.add(node);
+  if (!node._height) {
+    patch(node, Array.from({ length: Math.min(count, 40) }, (_, at) => makeRow(at)));
+    node._height = node.isConnected && node.childNodes.length ? node.getBoundingClientRect().height / node.childNodes.length : 0;
+    if (!node._height) { requestAnimationFrame(() => node.isConnected && fill(node)); return; } // it is not laid out yet
+  }
+  const top = node.getBoundingClientRect().top;
+  const first = Math.max(0, Math.min(count - 1, Math.floor((-top - AROUND) / node._height)));
+  const end = Math.max(first + 1, Math.min(count, Math.ceil((innerHeight - top + AROUND) / node._height)));
+  const room = (key, rows) => (rows > 0 ? [h("tr", { key, class: "room", "aria-hidden": "true", pixels: rows * node._height })] : []);
+  patch(node, [...room("room above", first), ...Array.from({ length: end - first }, (_, at) => makeRow(first + at)), ...room("room below", count - end)]);
+}
+
+let filling = false;
+function refill() {
+  if (filling) return;
+  filling = true;
+  requestAnimationFrame(() => {
+    filling = false;
+    for (const node of long) if (node.isConnected) fill(node); else long.delete(node);
+  });
+}
+addEventListener("scroll", refill, { passive: true });
+addEventListener("resize", () => { for (const node of long) node._height = 0; refill(); });
+
 // --- Tables
 
-export function table({ columns, items, key, caption, empty = "Nothing here.", sort, reverse, onsort, row }) {
+export function table({ columns, items, key, caption, empty = "Nothing here.", sort, reverse, onsort }) {
   if (!items.length) return h("p", { class: "quiet" }, empty);
+  const isLong = items.length > FEW;
+  const rowOf = (item, at) => h("tr", { key: key ? key(item) : undefined, "aria-rowindex": isLong ? String(at + 2) : null },
+    columns.map((column) => h("td", { class: `${column.right ? "right" : ""} ${column.class || ""}`, "data-title": column.title }, column.cell(item))));
+  const body = isLong
+    ? { ...h("tbody", { key: "long" }), rows: { count: items.length, make: (at) => rowOf(items[at], at) } }
+    : h("tbody", { key: "short" }, items.map(rowOf));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", null,
+    h("table", { "aria-rowcount": isLong ? String(items.length + 1) : null },
       h("caption", { class: "hidden" }, caption),
       h("thead", null, h("tr", null, columns.map((column) => {
         const sorted = column.sort && column.sort === sort;
         return h("th", { scope: "col", class: column.right ? "right" : "", "aria-sort": sorted ? (reverse ? "other" : "descending") : null },
           column.sort && onsort ? h("button", { class: `sort${sorted ? " sorted" : ""}`, type: "button", onclick: () => onsort(column.sort) }, column.title, sorted ? (reverse ? " ↑" : " ↓") : "") : column.title);
       }))),
-      h("tbody", null, items.map((item) => h("tr", { key: key ? key(item) : undefined, ...(row ? row(item) : {}) },
-        columns.map((column) => h("td", { class: `${column.right ? "right" : ""} ${column.class || ""}`, "data-title": column.title }, column.cell(item))))))));
+      body));
 }
 
 export function pager({ total, page, size }, go) {
@@ -219,4 +261,23 @@ export const post = (name, body) => asked(`/api/${name}`, {
   headers: { "Content-Type": "application/json", "X-Ottla-Token": writeToken || "" },
 });
 
-export const login = (token) => asked("/api/login", { method: "POST", headers: { "X-Ottla-Token": token } });
+const login = (token) => asked("/api/login", { method: "POST", headers: { "X-Ottla-Token": token } });
+
+// The token of the address that a command printed. It goes into a cookie at once: it is in no history and no screenshot.
+export async function loginFromAddress() {
+  const given = /^#token=([A-Za-z0-9._~-]{1,300})$/.exec(location.hash);
+  if (!given) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  await login(given[1]);
+}
+
+// Asks for the token that a command printed; `refused` is told why one was not taken.
+export const tokenForm = (command, problem, opened, refused) => h("form", { class: "login", onsubmit: async (event) => {
+  event.preventDefault();
+  try { await login(document.getElementById("token").value.trim()); await opened(); } catch (error) { refused(error.message); }
+} },
+  h("h1", null, "Token"),
+  h("p", null, "Open the address that ", h("code", null, command), " printed, or paste the token behind its ", h("code", null, "#token="), "."),
+  problem ? h("div", { class: "problem", role: "alert" }, problem) : null,
+  h("label", null, "Token", h("input", { id: "token", type: "password", autocomplete: "off", autofocus: true, required: true, maxlength: "300" })),
+  h("button", { type: "submit", class: "main" }, "Open"));

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.admin.placement.journal import Journal
     from ottla.admin.placement.model import Model
     from ottla.admin.placement.plan import Move
+    from ottla.admin.placement.throttling import Setting
     from ottla.config import Settings
 
 _FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -175,22 +176,12 @@ def throttle(file: Path, rate: str, sample: str, kafka: Settings, consent: Conse
     Examples:
       ottla plan throttle rebalance.json 100MB --yes
     """
-    from ottla.admin.placement import asks, journal
+    from ottla.admin.placement import asks
     from ottla.admin.placement.executor import RunOptions
-    from ottla.admin.placement.throttling import RATES, check_rate, from_journal
+    from ottla.admin.placement.throttling import check_rate
 
     wanted = bytes_of("SIZE", rate)
-    line = next(
-        (
-            each
-            for each in reversed(journal.read_journal(_journal(file)))
-            if each["step"] in (journal.THROTTLE, journal.RESTORED)
-        ),
-        None,
-    )
-    if line is None or line["step"] == journal.RESTORED:
-        raise InputError(f"{file}: found no throttle of it: ottla plan run {file} --throttle {rate} sets one")
-    settings = [replace(each, new=str(wanted)) for each in from_journal(line) if each.name in RATES]
+    settings = rates_of_run(file, rate)
     with open_admin(kafka) as admin:
         check_rate(wanted, moves_of_file(admin, file, RunOptions(), is_run=False, sample_s=milliseconds(sample) / 1000))
         brokers = sorted({int(each.resource) for each in settings})
@@ -202,6 +193,25 @@ def throttle(file: Path, rate: str, sample: str, kafka: Settings, consent: Conse
     if failed:
         fail()
     say(f"brokers {', '.join(map(str, brokers))} copy with at most {bytes_text(wanted)}/s")
+
+
+def rates_of_run(file: Path, rate: str) -> list[Setting]:
+    """The rates that a run of the plan has set, with another size. InputError where it has set none."""
+    from ottla.admin.placement import journal
+    from ottla.admin.placement.throttling import RATES, from_journal
+
+    line = next(
+        (
+            each
+            for each in reversed(journal.read_journal(_journal(file)))
+            if each["step"] in (journal.THROTTLE, journal.RESTORED)
+        ),
+        None,
+    )
+    if line is None or line["step"] == journal.RESTORED:
+        raise InputError(f"{file}: found no throttle of it: ottla plan run {file} --throttle {rate} sets one")
+    wanted = str(bytes_of("SIZE", rate))
+    return [replace(each, new=wanted) for each in from_journal(line) if each.name in RATES]
 
 
 @click.command()
