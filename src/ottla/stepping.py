@@ -1,7 +1,7 @@
 """Procedures that are decided once and waited for in more than one way: by a thread, on an event loop.
 
-Such a procedure is a generator. It yields the calls that wait, one after the other, as functions without arguments; who
-drives it makes each call, awaits it on an event loop, and gives the result back:
+Such a procedure is a generator. It yields the calls that wait, one after the other, as functions without arguments.
+The driver makes each call, awaits it on an event loop, and gives the result back:
 
     driven = Driven(steps)
     for call in driven:

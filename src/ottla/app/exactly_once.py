@@ -69,7 +69,7 @@ class TransactionOptions:
         return self.handlers[0].declared.instance
 
     def new_producer(self, part: str) -> dict[str, Any]:
-        """What a producer of this member is made with. Without a name each has an id that nobody else ever had."""
+        """What a producer of this member is made with. Without a name each has an id of its own."""
         declared = self.handlers[0].declared
         timeout_ms = round(declared.transaction_timeout_s * 1_000)
         settings = {

@@ -63,7 +63,7 @@ T = TypeVar("T", bound=MemberTransactions)
 W = TypeVar("W")
 
 START_TIMEOUT_S = 10.0
-"""How long a start waits for something to listen at the address, if nobody chose."""
+"""How long a start waits for something to listen at the address, unless the caller chose."""
 
 ANSWER_S: Final = 10.0
 """How long what listens there may take to answer, and not longer than `start_timeout_s`."""
@@ -174,7 +174,7 @@ class Member(ABC):
 
     @abstractmethod
     def take_run(self, timeout_s: float) -> Any:
-        """The next run, for a caller who handles and finishes it; None after `timeout_s` seconds, or at the end. On an
+        """The next run, for a caller that handles and finishes it; None after `timeout_s` seconds, or at the end. On an
         event loop this is to be awaited."""
 
     @abstractmethod
@@ -231,11 +231,11 @@ class Member(ABC):
         self._seek(topic_partition, offset)
 
     def finish(self, finished: events.RunFinished) -> None:
-        """A run that was taken by somebody who pulls is over."""
+        """A run that was taken with `take_run` has ended."""
         self._step(finished)
 
     def tell_what_waits(self, partitions: Sequence[TopicPartition]) -> None:
-        """Somebody who pulls got nothing: say so when it is because nothing of these partitions was settled."""
+        """A caller that polls got no record. Log it if records of these partitions wait to be settled."""
         with self._guard:
             held = self._session.waits_behind(partitions)
         if held:
@@ -302,7 +302,7 @@ class Member(ABC):
     def _workers_of(
         self, make: Callable[..., W], options: MemberOptions, execute: Mapping[str, Callable[[Run], Any]], **parts: Any
     ) -> W:
-        """What runs handlers. A plan without code to execute is pulled: somebody takes its runs with `take_run`."""
+        """What runs handlers. A plan without code to execute is pulled: its runs are taken with `take_run`."""
         return make(
             sum(plan.concurrency for plan in options.plans if plan.name in execute),
             group=self.group,

@@ -144,7 +144,7 @@ class _Reader:
         return self._run(self._joining(records))
 
     def transaction_ended(self, owner: object, *, is_committed: bool) -> None:
-        """The works are told by whoever committed."""
+        """Nothing to do: `Committing` tells the works."""
 
     def _joining(self, records: Any) -> Steps[Any]:
         member = yield self._member

@@ -67,7 +67,7 @@ class MemberWorkers(ABC):
 
     @abstractmethod
     def take(self, timeout_s: float) -> Any:
-        """The next run, for a caller who handles it; None after `timeout_s` seconds. On an event loop this is to be
+        """The next run, for a caller that handles it; None after `timeout_s` seconds. On an event loop this is to be
         awaited."""
 
     @abstractmethod
@@ -122,7 +122,7 @@ class MemberWorkers(ABC):
             self._end(error)
 
     def _died(self, error: BaseException) -> None:
-        """A worker died: a handler's failures never come here. It is not replaced, because what it held is unknown."""
+        """A worker died; failures of handlers never end one. It is not replaced, because its state is unknown."""
         is_exit = isinstance(error, SystemExit | KeyboardInterrupt)
         event = "handler_exited" if is_exit else "worker_died"
         log_event(event, "error", {"group": self._group, "error": described(error), "exc_info": error})

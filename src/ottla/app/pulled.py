@@ -234,7 +234,7 @@ class PulledConsumer(ABC, Generic[V_co]):
         opened = self._book.open(run)
         try:
             has_malformed, result = yield partial(self._decode, run)
-        except BaseException:  # the caller waits no longer: nobody has seen its records, and somebody is to get them
+        except BaseException:  # the caller waits no longer and has not seen the records: they are given out again
             self._engine.finish(self._book.close(opened))
             raise
         self._taken(opened, has_malformed, result)

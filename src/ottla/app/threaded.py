@@ -67,7 +67,7 @@ class ThreadedMember(Member):
         self._step(events.DrainRequested())
         return self._wait(lambda: self._session.is_idle, timeout_s)
 
-    # For who pulls
+    # For callers that pull
 
     def take_run(self, timeout_s: float) -> Run | None:
         """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds, or at the end."""
@@ -89,7 +89,7 @@ class ThreadedMember(Member):
         self._has_changed = self._changed.notify_all
 
     def _forked(self) -> None:
-        """Runs in a child process after fork. The threads are not there, and may have held a lock: nothing may wait."""
+        """Runs in a child process after fork. The threads are not there and may have had a lock: nothing may wait."""
         self._make_locks()
         self._is_stopping, self._is_stopped = threading.Event(), threading.Event()
         self._is_stopping.set()

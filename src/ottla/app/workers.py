@@ -1,6 +1,6 @@
 """The threads that run handlers, and the queue of runs in front of them.
 
-The result of a run that waits for acknowledgements is told by the thread that brings the last one.
+The thread that brings the last acknowledgement of a run tells the session what came of the run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Workers(MemberWorkers):
             thread.join(1.0)
 
     def take(self, timeout_s: float) -> Run | None:
-        """The next run, for a caller who handles it in a thread of his own."""
+        """The next run, for a caller that handles it in its own thread."""
         try:
             return self._runs.get(timeout=timeout_s)
         except Empty:

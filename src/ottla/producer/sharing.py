@@ -1,7 +1,7 @@
-"""One producer for everybody who asks for the same one (P10): who has which, in this process.
+"""One producer for all callers that ask for the same one (P10): which ones this process has.
 
 The same means: the same settings, and serdes that are equal. A producer that was closed, or that a fork carried into
-another process, is not given out any more: the next one who asks gets a new one.
+another process, is not given out any more: the next caller gets a new one.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Shared(Generic[P]):
             return any(made is producer for made in self._made.values())
 
     def take_all(self, belongs: Callable[[Hashable], bool] = lambda identity: True) -> list[P]:
-        """All that are open, to be closed by the caller: nobody is given them any more."""
+        """All that are open, for the caller to close. They are not given out any more."""
         with self._lock:
             taken = [identity for identity in self._made if belongs(identity)]
             return [made for made in map(self._made.pop, taken) if not made.is_closed]
 
     def _forget(self) -> None:
-        # In the child of a fork: the producers stayed with the parent, and so may somebody who held the lock.
+        # In the child of a fork: the producers stayed with the parent, and so may a thread that has the lock.
         self._lock = threading.Lock()
         self._made = {}
 

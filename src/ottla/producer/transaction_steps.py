@@ -76,7 +76,7 @@ class TransactionSteps:
     def begin(self, timeout_s: float) -> Steps[None]:
         """Open a transaction, after settling the one before it where its outcome is open.
 
-        Raises what came of that one when it was not committed after all, or `BrokerUnavailable` while nobody says.
+        Raises what came of that one when it was not committed after all, or `BrokerUnavailable` while no broker says.
         """
         yield from self.initialize(timeout_s)
         yield from self.settle_left_open(timeout_s)
@@ -153,7 +153,7 @@ class TransactionSteps:
         self._client.forget_failures()
 
     def abort_if_open(self, timeout_s: float) -> Steps[None]:
-        """Leave nothing open where nobody will abort it: the caller is raised something else already."""
+        """Leave nothing open when another error is on its way to the caller."""
         if self.states.is_in(TransactionState.OPEN, TransactionState.MUST_ABORT):
             yield from self._quietly(self.abort(timeout_s))
 

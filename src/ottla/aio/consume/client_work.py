@@ -61,7 +61,7 @@ class ClientWork(ClientCalls):
             await asyncio.gather(*self._commits)
 
     async def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> KafkaError | None:
-        """Commit, and wait for the answer: the error, if there is one. It goes on when who waits is cancelled."""
+        """Commit, and wait for the answer. Returns the error, if any. It goes on if the caller is cancelled."""
         return await asyncio.shield(_begin(self._commit(offsets), self._commits))
 
     async def finish_commits(self) -> None:

@@ -174,7 +174,7 @@ class Engine(Member):
         self._step(events.DrainRequested())
         return await self._wait(lambda: self._session.is_idle, timeout_s)
 
-    # For who pulls
+    # For callers that pull
 
     async def take_run(self, timeout_s: float) -> Run | None:
         """The next run, for the caller to handle and to `finish`; None after `timeout_s` seconds."""

@@ -1,7 +1,7 @@
 """The task that commits what handlers with ``exactly_once=`` did, with a transactional producer of the member's own.
 
 The twin of `ottla.sync.consume.transactions`. The coordinator of the group checks each commit against the member and
-its generation (KIP-447), which are asked for at each commit: on an event loop nobody waits for that.
+its generation (KIP-447), which are asked for at each commit: on an event loop that blocks no other task.
 """
 
 from __future__ import annotations

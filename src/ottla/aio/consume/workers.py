@@ -42,7 +42,7 @@ class Workers(MemberWorkers):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def take(self, timeout_s: float) -> Run | None:
-        """The next run, for a caller who handles it himself."""
+        """The next run, for a caller that handles it."""
         if not self._runs.empty():
             return self._runs.get_nowait()
         try:

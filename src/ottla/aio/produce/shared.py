@@ -26,7 +26,7 @@ async def shared_async_producer(
 ) -> AsyncProducer[Any, Any]:
     """The running loop's producer with these settings, started: every call on this loop gives the same one.
 
-    Close it with `close_shared_async_producers` before the loop ends: nobody can afterwards.
+    Close it with `close_shared_async_producers` before the loop ends: it cannot be closed afterwards.
     """
     arguments = {
         "bootstrap_servers": bootstrap_servers,

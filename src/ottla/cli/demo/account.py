@@ -1,4 +1,4 @@
-"""The demo's account: what was read back from the topics, held against what was sent. Pure; it reads nothing itself."""
+"""The demo's account: what was read back from the topics, compared with what was sent. Pure."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Account:
 
 
 def settle(expected: Expected, found: ReadBack) -> Account:
-    """Hold what was found against what was expected.
+    """Compare what was found with what was expected.
 
     Duplicates are counted and allowed: the services commit at least once. Everything else must be exact.
     """

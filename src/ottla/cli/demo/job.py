@@ -150,7 +150,7 @@ class _Job:
         return 0 if account.balances else 1
 
     def _prepare(self) -> None:
-        """An empty output folder. Only what an earlier run made is removed, never a folder of somebody else's."""
+        """An empty output folder. Only what an earlier run made is removed, never another folder."""
         marker = self._out / ".ottla-demo"
         try:
             if self._out.exists() and any(self._out.iterdir()):

@@ -77,7 +77,7 @@ def _model(facts: ClusterFacts, *, may_move: Callable[[str], bool] = lambda topi
 
 
 def _is_ready(facts: ClusterFacts, broker: int) -> bool:
-    """Whether the broker can receive, and all others have told of their directories."""
+    """Whether the broker can receive, and every broker has reported its directories."""
     is_there = any(each.id == broker and not each.is_fenced and each.log_dirs for each in facts.brokers)
     return is_there and all(each.log_dirs is not None for each in facts.brokers)
 

@@ -1,6 +1,6 @@
 """The demo's streaming job: flights joined with the weather of their hour, mean delay per carrier and hour.
 
-A process of its own, told what to do on stdin (`go` when the weather is in its topic, `finish` when the last flight is)
+A process of its own, controlled by stdin (`go` when the weather is in its topic, `finish` when the last flight is)
 and reporting on stdout, one JSON object per line. Plain Spark: two streaming queries over the source `ottla`.
 
 Both sinks may see a micro-batch twice after a failure. The topic is keyed by carrier and hour, so a repeat changes

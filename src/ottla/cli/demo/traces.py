@@ -172,7 +172,7 @@ class BatchSpans:
         self._told: set[str] = set()
 
     def tell(self, traces: Sequence[Any], batch_id: int, *, begun_ns: int) -> None:
-        """`traces` are trace and span ids in hexadecimal digits. Each is told once: a mean changes again and again."""
+        """`traces` are trace and span ids in hexadecimal digits. Each is reported once: means change often."""
         from opentelemetry import trace
 
         for each in traces:

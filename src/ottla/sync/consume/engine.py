@@ -8,7 +8,7 @@ Three kinds of threads, and what each may do:
   run in the same step, without a queue between;
 - the dead letter producer's own thread reports acknowledgements.
 
-Nobody else calls the client. It has a lock of its own that a poll holds while it waits, and that is not fair: a call
+No other thread calls the client. A poll holds the client's own lock while it waits, and that lock is not fair: a call
 from another thread beside a loop of polls may wait for ever (confluent-kafka 2.16). So what the session wants of the
 client goes into a queue that the poll thread empties between two polls; the polls are short while something is paused.
 
@@ -156,7 +156,7 @@ class Engine(ThreadedMember):
         except KafkaException as error:
             raise self._error_of(error.args[0]) from error
 
-    # For who pulls
+    # For callers that pull
 
     def commit_now(self, timeout_s: float = 10.0) -> None:
         """Commit what is done and wait for the answer. Raises when the coordinator refuses."""
@@ -202,7 +202,7 @@ class Engine(ThreadedMember):
         )
 
     def _forked(self) -> None:
-        """Runs in a child process after fork. The threads are not there, and may have held a lock: nothing may wait."""
+        """Runs in a child process after fork. The threads are not there and may have had a lock: nothing may wait."""
         if self._client is None:
             return
         self.error = forks.carried_over("consumer", "threads and connections")
@@ -352,8 +352,8 @@ class Engine(ThreadedMember):
             later = self._perform_now(self._session.step(event, self._clock.monotonic_ms()))
             self._changed.notify_all()
         self._perform_later(later)
-        # librdkafka keeps a pause for the next time that this member gets the partition; the session begins anew then,
-        # and would never resume it.
+        # librdkafka keeps a pause for the next time that this member gets the partition; the session starts
+        # afresh then, and would never resume it.
         self._work.call(self._client.resume, partitions)
 
     def _on_client_error(self, error: KafkaError) -> None:
