@@ -364,5 +364,14 @@ GOALS: tuple[Goal, ...] = (
         for what in ("values", "all fields", "JSON")
     ),
     _limit("commands", "operations_records", "dlq list, 1,000,000 letters: memory", 100.0, "MB"),
+    _limit("console", "console", "slowest page, 10,000 partitions", 300.0, "ms"),
+    _limit("console", "console", "first facts, from the start of the process", 5.0, "s"),
+    _limit("console", "console", "memory while a fast topic is followed, 10,000 partitions", 120.0, "MB"),
+    Goal(
+        area="console",
+        what="a topic at full speed: rate while it is followed / unwatched",
+        wanted="≥ 0.95",
+        measure=ratio("console", ("a topic at full speed", "followed"), ("a topic at full speed", "unwatched"), 0.95),
+    ),
     _columnar("connector", "many small partitions", "Spark's own connector", 1.0),
 )

@@ -18,7 +18,7 @@ from results import BUSY, FOLDER, Part, Result, read
 from sdk_contenders import GROUPS
 
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
-PARTS += ("operations", "operations_records", "soak")
+PARTS += ("operations", "operations_records", "console", "soak")
 PEERS = ("mock", "kfake", "kafka")
 
 INTRO = """\
@@ -91,6 +91,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Growth", "growth", parts, drawn, growth_table),
         *section("Commands beside Kafka's scripts and others", "operations", parts, drawn, contenders_table),
         *section("Commands that read and write records", "operations_records", parts, drawn, contenders_table),
+        *section("The console", "console", parts, drawn, contenders_table),
         *section("Soak", "soak", parts, drawn, soak_table, words=SOAK),
     )
     return "\n".join(sections).rstrip() + "\n"

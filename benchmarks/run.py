@@ -69,6 +69,9 @@ PARTS: dict[str, tuple[Program, ...]] = {
     "operations": (
         Program("operations.py", ("--rounds", "3"), ("--quick",), 80, 40),
         Program("operations_records.py", ("--rounds", "2", "--records", "200000"), ("--quick",), 160, 60),
+        Program(
+            *("console.py", ("--rounds", "10", "--watched-rounds", "3", "--watched-s", "4"), ("--quick",), 60, 30),
+        ),
     ),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -83,8 +84,7 @@ def started(*arguments: str, folder: Path, trusts: Path | None = None, **more: s
     try:
         address = process.stdout.readline().strip()
         assert address, "".join(errors)
-        # That of a console behind a proxy is not in its address.
-        yield Started(process, address, _port_of(process.pid), errors, trusts)
+        yield Started(process, address, _port_of(address, errors), errors, trusts)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
@@ -94,13 +94,13 @@ def started(*arguments: str, folder: Path, trusts: Path | None = None, **more: s
         process.stderr.close()
 
 
-def _port_of(pid: int) -> int:
-    """The one TCP port at which the process listens (`/proc/net/tcp`: state 0A)."""
-    folder = Path(f"/proc/{pid}/fd")
-    inodes = {str(each.readlink()).removeprefix("socket:[").rstrip("]") for each in folder.iterdir()}
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (port,) = {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A" and line[9] in inodes}
-    return port
+def _port_of(address: str, errors: list[str]) -> int:
+    """The port of the address that is printed; that of a console behind a proxy is said beside it."""
+    found = re.search(r":(\d+)/#", address)
+    if found:
+        return int(found[1])
+    said = wait_until(lambda: re.search(r"it listens at 127\.0\.0\.1:(\d+) for the proxy", "".join(errors)), 60)
+    return int(said[1])
 
 
 def refused(*arguments: str, folder: Path, **more: str) -> str:

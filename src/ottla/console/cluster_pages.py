@@ -106,6 +106,10 @@ def topic_groups(desk: Desk, query: Query) -> dict[str, Any]:
     """The groups that read a topic, and their lag. Asks the cluster for all groups' offsets: only when it is shown."""
     name = query.needed("name")
     query.done()
+    return desk.answers.of(("topic/groups", name), lambda: _topic_groups(desk, name))
+
+
+def _topic_groups(desk: Desk, name: str) -> dict[str, Any]:
     found = desk.admin.list_groups()
     names = [group.group_id for group in found if group.type != "Share"]
     lags = desk.admin.group_lag(*names[:_MOST_GROUPS]) if names else ()

@@ -122,6 +122,8 @@ def console(
         shown = behind_proxy or _shown(names[0] if names else host, server.port)
         address = f"{scheme}://{shown}/#token={token}"
         click.echo(address)
+        if behind_proxy is not None:
+            say(f"it listens at {_shown(host, server.port)} for the proxy")
         say("changes are allowed (--write)" if may_write else "it only reads; --write allows changes")
         if opens:
             webbrowser.open(address)

@@ -21,6 +21,7 @@ from ottla.admin.facts_file import write_whole
 from ottla.cli.shared.amounts import moment
 from ottla.cli.shared.cluster_options import open_cluster, timeout_s
 from ottla.config import Settings
+from ottla.console.answers import Answers
 from ottla.console.doctor_pages import Looks
 from ottla.console.jobs import Jobs
 from ottla.console.masks import Masks
@@ -100,6 +101,7 @@ class Desk:
         self.plans = Kept()
         self.jobs = Jobs(self.now_ms)
         self.looks = Looks()
+        self.answers = Answers(self.now_ms)
         self.files = threading.Lock()
         """Whoever changes a file that others change too holds it."""
         self._context = context

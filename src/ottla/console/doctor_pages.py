@@ -17,6 +17,7 @@ from ottla.errors import InputError
 if TYPE_CHECKING:
     from ottla.console.desk import Desk
 
+_QUESTION: Final = "doctor"
 _FRESH_MS: Final = 15_000
 _OLD_MS: Final = 15 * 60_000
 _MOST_SHOWN: Final = 1_000
@@ -51,6 +52,13 @@ def findings(desk: Desk, query: Query) -> dict[str, Any]:
     """What is found now, the worst first."""
     fresh = query.flag("fresh")
     query.done()
+    if fresh:
+        desk.answers.forget(_QUESTION)
+    found = desk.answers.of(_QUESTION, lambda: _findings(desk, fresh=fresh))
+    return {**found, "age_ms": found["age_ms"] + found["state"]["age_ms"]}
+
+
+def _findings(desk: Desk, *, fresh: bool) -> dict[str, Any]:
     seen = desk.looks.facts(desk, fresh=fresh)
     report = examine(Evidence(facts=seen[-1], earlier=seen[:-1]))
     if desk.choices.baseline is not None and desk.choices.baseline.exists():
@@ -96,6 +104,7 @@ def accept(desk: Desk, query: Query) -> dict[str, Any]:
         entry = Accepted(id=id_, subject=subject, reason=reason, until=day.isoformat())
         desk.audit("doctor.accept", f"{id_} {subject}", after={"reason": reason, "until": entry.until})
         write_whole(path, to_json(SCHEMA, Baseline(accepted=(*others, entry))))
+    desk.answers.forget(_QUESTION)
     return {"schema": "ottla.console.accepted/1", "id": id_, "subject": subject, "until": entry.until}
 
 

@@ -39,19 +39,28 @@ class ShownReset(Shown):
 
 def groups(desk: Desk, query: Query) -> dict[str, Any]:
     """A page of groups. `sort=lag` asks for the lag of all that match, and refuses where these are too many."""
-    wanted = matcher(query.text("match", most=300))
+    match = query.text("match", most=300)
+    wanted = matcher(match)
     state = query.text("state", most=50)
     sort = query.one_of("sort", _SORTS, "name")
     is_reversed = query.flag("reverse")
     page = query.number("page", 0, least=0, most=1_000_000) or 0
     size = query.number("size", PAGE, least=1, most=_MOST_PAGE) or PAGE
     query.done()
-    found = [
-        group
-        for group in desk.admin.list_groups()
-        if wanted(group.group_id) and (state is None or group.state.casefold() == state.casefold())
-    ]
-    found.sort(key=lambda group: group.group_id)
+
+    def found() -> list[GroupFact]:
+        there = [
+            group
+            for group in desk.admin.list_groups()
+            if wanted(group.group_id) and (state is None or group.state.casefold() == state.casefold())
+        ]
+        return sorted(there, key=lambda group: group.group_id)
+
+    question = ("groups", match, state, sort, is_reversed, page, size)
+    return desk.answers.of(question, lambda: _groups(desk, found(), sort, is_reversed, page, size))
+
+
+def _groups(desk: Desk, found: list[GroupFact], sort: str, is_reversed: bool, page: int, size: int) -> dict[str, Any]:
     if sort == "lag":
         if len(found) > _MOST_SORTED_BY_LAG:
             raise InputError(

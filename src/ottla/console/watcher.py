@@ -19,9 +19,17 @@ from ottla.errors import BrokerUnavailable, InputError, OttlaError
 WATCHED_S: Final = 20.0
 """How long reading goes on after the last time somebody asked."""
 
+MOST_SHARE: Final = 0.1
+"""Of the time reading may take: those who work with the cluster must not feel that somebody looks."""
+
 MOST_SAMPLES: Final = 120
 _RATES_OVER: Final = 5
 """Samples that a rate is taken over: one alone jumps."""
+
+
+def pause_after(took_s: float, *, every_s: float) -> float:
+    """How long to wait after a read that took so long, in seconds."""
+    return max(every_s, took_s / MOST_SHARE - took_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +115,12 @@ class Watcher:
                 if self._is_closed:
                     return
                 self._is_urgent, self._is_reading = False, True
+            began = self._monotonic()
             self._look()
+            took = self._monotonic() - began
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or self._is_urgent, timeout=self._every_s)
+                pause_s = pause_after(took, every_s=self._every_s)
+                self._changed.wait_for(lambda: self._is_closed or self._is_urgent, timeout=pause_s)
 
     def _look(self) -> None:
         facts: ClusterFacts | None = None

@@ -13,6 +13,7 @@ export function groupsPage(context) {
   return {
     title: "Groups",
     every: Math.max(5000, context.session.every_ms),
+    state: () => found && found.state,
     stop: () => clearTimeout(typing),
     load: async (signal) => { found = steady(found, await get("groups", chosen, signal), "group"); },
     view: () => [

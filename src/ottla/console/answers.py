@@ -1,0 +1,89 @@
+"""Answers for which the cluster is asked each time: new where it is quick, else the last one with its age.
+
+A page does not wait for a slow cluster while there is something to show. What was asked goes on behind it, and is what
+the next request gets. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.errors import OttlaError
+
+PATIENCE_S: Final = 0.2
+"""How long a page waits for a new answer when there is an old one."""
+_MOST_KEPT: Final = 32
+
+Answer = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The last answer to a question, and the asking that is under way."""
+
+    answer: Answer | None = None
+    at_ms: int = 0
+    problem: OttlaError | None = None
+    """Why the last asking failed."""
+    asking: threading.Event | None = None
+    """It is set when what is under way has ended."""
+    mistake: BaseException | None = None
+
+
+class Answers:
+    """`of(question, ask)`: what `ask` returns, with `state`: its age, and why no newer one could be had."""
+
+    def __init__(self, now_ms: Callable[[], int], *, patience_s: float = PATIENCE_S) -> None:
+        self._now_ms, self._patience_s = now_ms, patience_s
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    def of(self, question: Hashable, ask: Callable[[], Answer]) -> Answer:
+        """Raises what `ask` raises while there is no answer at all."""
+        with self._lock:
+            kept = self._kept.setdefault(question, _Kept())
+            self._kept.move_to_end(question)
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+            ended = kept.asking
+            if ended is None:
+                ended = kept.asking = threading.Event()
+                threading.Thread(
+                    target=self._ask, args=(kept, ended, ask), name="ottla-console-asking", daemon=True
+                ).start()
+            waits = kept.answer is None
+        ended.wait(None if waits else self._patience_s)
+        with self._lock:
+            if kept.mistake is not None:
+                raise kept.mistake
+            if kept.answer is None:
+                assert kept.problem is not None
+                raise kept.problem
+            age_ms = max(0, self._now_ms() - kept.at_ms)
+            problem = None if kept.problem is None else str(kept.problem)
+            return {**kept.answer, "state": {"age_ms": age_ms, "problem": problem}}
+
+    def forget(self, question: Hashable) -> None:
+        """What is known is not so any more: the next request waits for a new answer."""
+        with self._lock:
+            self._kept.pop(question, None)
+
+    def _ask(self, kept: _Kept, ended: threading.Event, ask: Callable[[], Answer]) -> None:
+        answer: Answer | None = None
+        problem: OttlaError | None = None
+        mistake: BaseException | None = None
+        try:
+            answer = ask()
+        except OttlaError as error:
+            problem = error
+        except BaseException as error:
+            mistake = error
+        with self._lock:
+            if answer is not None:
+                kept.answer, kept.at_ms = answer, self._now_ms()
+            kept.problem, kept.mistake, kept.asking = problem, mistake, None
+        ended.set()

@@ -1,0 +1,55 @@
+"""Facts in the background: how often they are read, and that nobody who looks means nothing read."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ottla.admin import ClusterFacts
+from ottla.console.watcher import MOST_SHARE, Watcher, pause_after
+from ottla.errors import BrokerUnavailable
+from ottla.testing import wait_until
+
+
+def facts(at_ms: int) -> ClusterFacts:
+    return ClusterFacts(at_ms=at_ms, cluster_id="c", controller_id=1, parts=(), brokers=(), topics=())
+
+
+@pytest.mark.parametrize(("took_s", "wanted_s"), [(0.0, 3.0), (0.1, 3.0), (1.0, 9.0), (20.0, 180.0)])
+def test_reading_takes_at_most_a_tenth_of_the_time(took_s: float, wanted_s: float) -> None:
+    pause_s = pause_after(took_s, every_s=3.0)
+    assert pause_s == pytest.approx(wanted_s)
+    assert took_s <= MOST_SHARE * (took_s + pause_s) + 1e-9
+
+
+def test_nothing_is_read_while_nobody_looks_and_a_failure_leaves_the_last_facts() -> None:
+    now = [0.0]
+    reads: list[int] = []
+    fails = threading.Event()
+
+    def read() -> ClusterFacts:
+        reads.append(len(reads))
+        if fails.is_set():
+            raise BrokerUnavailable("nobody answers")
+        return facts(at_ms=len(reads))
+
+    watcher = Watcher(read, every_s=0.001, now_ms=lambda: 5_000, monotonic=lambda: now[0], first_s=60)
+    try:
+        assert not reads
+        assert watcher.seen().facts.at_ms >= 1
+        wait_until(lambda: len(reads) > 5, 60)
+        fails.set()
+        seen = wait_until(lambda: (each := watcher.seen()).problem is not None and each, 60)
+        assert (seen.problem, seen.age_ms) == ("nobody answers", 5_000 - seen.facts.at_ms)
+        now[0] += 1_000  # nobody has looked for long: a read that is under way is the last
+        wait_until(lambda: quiet(reads), 60)
+    finally:
+        watcher.close()
+
+
+def quiet(reads: list[int]) -> bool:
+    """Whether nothing is read for fifty times as long as between two reads."""
+    before = len(reads)
+    threading.Event().wait(0.05)
+    return len(reads) == before
