@@ -55,6 +55,7 @@ NOW_MS = 1_800_000_000_000
 GIB = 1 << 30
 YEARS_MS = 100 * 365 * DAY_MS
 
+SCHEDULE = {"retention_ms": "-1", "message_timestamp_type": "LogAppendTime"}
 TOPIC_SETTINGS = {
     "cleanup.policy": "delete",
     "follower.replication.throttled.replicas": "",
@@ -354,6 +355,15 @@ CASES = [
         GOOD_APP, topics=(AppTopic(topic="orders.dead-letters", use="dead letters", of="orders"),))),
     Case("DLQ03", "orders.retry has 1 partitions and orders 3", topics(topic(), topic("orders.retry", of=1)),
          app=replace(GOOD_APP, topics=(AppTopic(topic="orders.retry", use="retries", of="orders"),))),
+    Case("SCH01", "ottla.schedule.default has 64,000 records, and group ottla.schedule.default has no member", topics(
+        topic(), topic("ottla.schedule.default", of=64, **SCHEDULE))),
+    Case("SCH01", "and group ottla.schedule.billing has no member", {
+        **topics(topic(), topic("ottla.schedule.billing", of=64, **SCHEDULE)),
+        "groups": (group(group_id="ottla.schedule.billing", state="Empty", members=()),)}),
+    Case("SCH02", "has retention.ms=604800000, and delayed messages need -1", topics(
+        topic(), topic("ottla.schedule.default", of=64, **{**SCHEDULE, "retention_ms": str(7 * DAY_MS)}))),
+    Case("SCH02", "has 3 partitions, and the wheel has 64 slots", topics(
+        topic(), topic("ottla.schedule.default", **SCHEDULE))),
     Case("SEC01", "3 brokers have no authorizer", every_broker(authorizer_class_name="")),
     Case("SEC01", "allows User:* everything on topic *", {"acls": (AclFact(resource="topic", name="*",
          pattern="literal", principal="User:*", host="*", operation="all", permission="allow"),)}),
@@ -394,6 +404,16 @@ def test_all_checks_are_made_and_silent_on_a_good_cluster() -> None:
     assert report.findings == ()
     assert report.not_checked == ()
     assert set(report.checked) == all_checks().keys()
+
+
+def test_a_schedule_with_a_scheduler_or_without_messages_needs_none() -> None:
+    schedule = topic("ottla.schedule.default", of=64, **SCHEDULE)
+    empty = topic(
+        "ottla.schedule.old", partitions=[partition(each, high_watermark=0) for each in range(64)], **SCHEDULE
+    )
+    letters = topic("ottla.schedule.default.dead-letters", of=1)
+    facts = replace(GOOD, **topics(schedule, empty, letters), groups=(group(group_id="ottla.schedule.default"),))
+    assert examine(Evidence(facts=facts), only=["SCH01", "SCH02"]).findings == ()
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -72,3 +75,28 @@ def test_a_scheduler_runs_until_it_is_told_to_stop(producer, kafka: Kafka, name:
         process.kill()
     assert process.returncode == 0, said
     assert b"scheduler_stopped" in said
+
+
+def test_a_scheduler_serves_its_health(kafka: Kafka, name: str):
+    command = [sys.executable, "-m", "ottla", "scheduler", "run", "--name", name, "--health-port", "0"]
+    command += ["--bootstrap-servers", kafka.bootstrap_servers]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+        try:
+            assert process.stderr is not None
+            told = next(line for line in process.stderr if "health at" in line)
+            url = told.split()[-1]
+            wait_until(lambda: answered(url) == (200, []), 60, what="a scheduler that is ready")
+            process.send_signal(signal.SIGTERM)
+            assert "scheduler_stopped" in process.stderr.read()
+        finally:
+            process.kill()
+    assert process.returncode == 0
+
+
+def answered(url: str) -> tuple[int, list[str]]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, json.load(answer)["problems"]
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)["problems"]

@@ -72,5 +72,5 @@ def settle(scheduler: Scheduler, topic: str, count: int, setup: Setup) -> list[R
         scheduler.tick()
         return len(setup.kafka.consume_all(topic)) >= count
 
-    wait_until(delivered, 30, what=f"{count} messages")
+    wait_until(delivered, 60, what=f"{count} messages")
     return setup.kafka.consume_all(topic)

@@ -23,7 +23,7 @@ A message that is delivered has `ottla-scheduled-id`, `-due` and `-at` in place 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -38,7 +38,16 @@ KEY: Final = PREFIX + "key"
 ID: Final = PREFIX + "id"
 DELIVERED_PREFIX: Final = "ottla-scheduled-"
 TOPIC_PREFIX: Final = "ottla.schedule."
+DEAD_LETTERS_SUFFIX: Final = ".dead-letters"
 DEFAULT_NAME: Final = "default"
+
+TOPIC_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "LogAppendTime",
+}
+"""What a schedule's topic must have: nothing leaves it but what was delivered, and the brokers say what time it is."""
 
 _MOST_DIGITS: Final = 18
 _NONE: Final = b"-"

@@ -181,6 +181,7 @@ class Slot:
     """Messages whose delivery failed."""
     _fresh: list[int] = field(default_factory=list)
     """Messages of which it was not decided yet whether they belong here."""
+    _moves_again_ms: int = 0
 
     def tick(self, now_ms: int) -> Generator[Ask, Any, None]:
         """Do what is to be done now."""
@@ -243,19 +244,18 @@ class Slot:
                 self.delivered += len(write.deliver)
             else:
                 self._failed(write, refused, now_ms)
-                if any(message.offset in refused.offsets for message, _ in write.move):
-                    return  # with the next tick
         self.is_behind = True
 
     def _empty(self, now_ms: int) -> Generator[Ask, Any, None]:
-        """The window is over. Delete what is done; close when nothing here is late."""
+        """The window is over. Delete what is done; close when nothing here is late, or belongs elsewhere."""
         to = min(self.waiting, default=self.next_offset)
         young = [cancel.offset for cancel in self._cancels.values() if cancel.at_ms > now_ms - KEEP_CANCELS_MS]
         to = min([to, *young])
         if to > self.start:
             yield Delete(to)
             self.start = to
-        if all(message.due_ms > now_ms for message in self.waiting.values()):
+        is_undecided = self.is_behind or any(offset in self.waiting for offset in self._fresh)
+        if not is_undecided and all(message.due_ms > now_ms for message in self.waiting.values()):
             yield Release()
             self._clear()
             self.state, self._settled_ms = SlotState.CLOSED, self.wheel.settled_ms(self.partition, now_ms)
@@ -304,7 +304,8 @@ class Slot:
             if found is not None and offset not in self._troubles:
                 deliver.append(found)
                 size_bytes += len(found.value or b"")
-        while self._fresh and len(deliver) + len(move) < MOST_AT_ONCE and size_bytes < MOST_BYTES_AT_ONCE:
+        may_move = now_ms >= self._moves_again_ms
+        while may_move and self._fresh and len(deliver) + len(move) < MOST_AT_ONCE and size_bytes < MOST_BYTES_AT_ONCE:
             message_here = self.waiting.get(self._fresh.pop())
             if message_here is None or message_here.due_ms <= now_ms:
                 continue
@@ -328,6 +329,8 @@ class Slot:
         """Aborted: those to blame are tried later, or one by one to find the one to blame, and the others at once."""
         is_alone = len(write.offsets) == 1
         self._fresh += [message.offset for message, _ in write.move]
+        if any(message.offset in refused.offsets for message, _ in write.move):
+            self._moves_again_ms = now_ms + _AWAY_MS  # another slot cannot be written to; what is due need not wait
         for message in write.deliver:
             offset = message.offset
             trouble = self._troubles.get(offset)

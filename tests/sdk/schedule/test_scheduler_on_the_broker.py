@@ -13,11 +13,11 @@ import pytest
 from metric_values import collected_metrics
 
 from ottla import ConfigError, InputError, Json, Priorities, Producer, RetriableError, UnknownTopic
-from ottla.schedule.headers import TOPIC_PREFIX
+from ottla.schedule.headers import TOPIC_CONFIG, TOPIC_PREFIX
 from ottla.schedule.slot import Refused
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.serve import slot_work
-from ottla.sync.serve.scheduler import TOPIC_CONFIG, Scheduler
+from ottla.sync.serve.scheduler import Scheduler
 from ottla.sync.serve.slot_batches import Batches
 from ottla.testing import Kafka, wait_until
 from tests.kit.both_shells import PRODUCERS

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+import pytest
+
 from ottla.records import Record
+from ottla.schedule import slot
 from ottla.schedule.headers import CANCEL_HEADERS, message_headers
 from ottla.schedule.slot import (
     KEEP_CANCELS_MS,
@@ -41,6 +44,8 @@ class Desk:
         self.given_up: list[tuple[bytes | None, str]] = []
         self.writes: list[list[bytes | None]] = []
         self.blame = Blame.SUSPECTED
+        self.away: set[bytes | None] = set()
+        self.moved: list[bytes | None] = []
         self.deleted = 0
         self.hidden = 0
         """So many records at the end cannot be read yet."""
@@ -83,6 +88,10 @@ class Desk:
             case Delete(to):
                 self.deleted = to
             case Write():
+                gone = [message.offset for message, _ in ask.move if message.value in self.away]
+                if gone:
+                    return Refused("no leader", frozenset(gone), Blame.AWAY)
+                self.moved += [message.value for message, _ in ask.move]
                 values = [message.value for message in ask.deliver]
                 self.writes.append(values)
                 if self.failing & {value for value in values if value is not None}:
@@ -143,6 +152,38 @@ def test_what_goes_where_nothing_can_be_written_waits_and_is_never_given_up() ->
     for _ in range(6):
         desk.tick(1_000)
     assert desk.delivered == [b"a", b"c", b"away"]
+
+
+def test_what_is_due_does_not_wait_for_a_slot_that_cannot_be_written_to() -> None:
+    desk = Desk()
+    desk.message(b"far", in_ms=40 * 86_400_000)
+    desk.message(b"due")
+    desk.away = {b"far"}
+    for _ in range(20):
+        desk.tick(1_000)
+    assert desk.delivered == [b"due"]
+    assert desk.moved == []
+    desk.away = set()
+    for _ in range(6):
+        desk.tick(1_000)
+    assert desk.moved == [b"far"]
+
+
+def test_a_slot_does_not_close_before_all_that_belongs_elsewhere_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot, "MOST_AT_ONCE", 2)
+    desk = Desk()
+    for number in range(40):
+        desk.message(b"%d" % number, in_ms=3 * 86_400_000)
+    closes_ms = WHEEL.closes_ms(HERE, desk.now_ms)
+    assert closes_ms is not None
+    desk.now_ms = closes_ms + 60_000  # nobody was there in its window
+    ticks = 0
+    while desk.slot.state is not SlotState.CLOSED:
+        desk.tick()
+        ticks += 1
+    assert ticks > 1
+    assert len(desk.moved) == 40
+    assert desk.deleted == 40
 
 
 def test_one_without_an_id_goes_by_where_it_was_written() -> None:

@@ -80,11 +80,12 @@ def all_checks() -> dict[str, Check]:
         balance,
         consumers,
         replication,
+        schedules,
         storage,
         traffic,
     )
 
-    areas = ("REP", "AVL", "STO", "MSG", "BAL", "MOV", "GRP", "TXN", "DLQ", "SEC", "APP")
+    areas = ("REP", "AVL", "STO", "MSG", "BAL", "MOV", "GRP", "TXN", "DLQ", "SCH", "SEC", "APP")
     return {each: CHECKS[each] for each in sorted(CHECKS, key=lambda each: (areas.index(each[:3]), each))}
 
 

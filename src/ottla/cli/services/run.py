@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,7 @@ from ottla.telemetry.log_sink import LEVELS, Format, configure_logging
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 if TYPE_CHECKING:
+    from ottla.consumer.readiness.health import Health
     from ottla.sync.serve.health_http import HealthServer
 
 
@@ -106,12 +108,7 @@ def run(
     click.echo(f"ottla: running {target} as group {app.group!r}; Ctrl-C or SIGTERM stops it", err=True)
     telemetry = Telemetry()
     telemetry.set_up(service=app.group, exports=exports or is_asked_for(), scraped=health_port is not None)
-    if health_port is not None:
-        server = _health_server(app, health_host, health_port)
-        shown = f"[{health_host}]" if ":" in health_host else health_host
-        click.echo(f"ottla: health at http://{shown}:{server.port}/health/ready", err=True)
-    else:
-        server = None
+    server = None if health_port is None else health_server(app.health, health_host, health_port)
     console = None
     if console_port is not None:
         console = _console(app, console_port, may_write=console_write, on_event_loop=on_event_loop)
@@ -141,13 +138,17 @@ def _leave_handlers_behind() -> None:
     os._exit(0)
 
 
-def _health_server(app: App, host: str, port: int) -> HealthServer:
+def health_server(health: Callable[[], Health], host: str, port: int) -> HealthServer:
+    """Serve the health and the metrics of this process, and say where. ConfigError where nothing can listen."""
     from ottla.sync.serve.health_http import HealthServer
 
     try:
-        return HealthServer(app.health, host=host, port=port)
+        server = HealthServer(health, host=host, port=port)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--health-host {host} --health-port {port}: cannot listen there: {error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"ottla: health at http://{shown}:{server.port}/health/ready", err=True)
+    return server
 
 
 def _console(app: App, port: int, *, may_write: bool, on_event_loop: bool) -> Any:

@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from ottla.cli.services.run import health_server
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.groups import CommandGroup
 from ottla.config import Settings, security_of
 from ottla.schedule.headers import DEFAULT_NAME
+from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
 
 
 @click.group(cls=CommandGroup)
@@ -23,7 +25,23 @@ def scheduler() -> None:
 @reaches_a_cluster
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the schedule's topic if missing.")
 @click.option("--replication-factor", type=click.IntRange(1), help="Of a topic that is created (3, or all brokers).")
-def run(kafka: Settings, name: str, create: bool, replication_factor: int | None) -> None:
+@click.option(
+    "--health-port", type=click.IntRange(0, 65_535), help="Serve /health/live, /health/ready and /metrics on this port."
+)
+@click.option(
+    "--health-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Serve them on this address. In Kubernetes 0.0.0.0: the kubelet probes the pod's own address, not loopback.",
+)
+def run(
+    kafka: Settings,
+    name: str,
+    create: bool,
+    replication_factor: int | None,
+    health_port: int | None,
+    health_host: str,
+) -> None:
     """Deliver the messages of a schedule until SIGTERM or Ctrl-C. Any number may run: they share the work."""
     from ottla.sync.serve.scheduler import Scheduler
 
@@ -39,6 +57,9 @@ def run(kafka: Settings, name: str, create: bool, replication_factor: int | None
     def stop(*_: Any) -> None:
         made.stop()
 
+    telemetry = Telemetry()
+    telemetry.set_up(service=made.topic, exports=is_asked_for(), scraped=health_port is not None)
+    server = None if health_port is None else health_server(made.health, health_host, health_port)
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     click.echo(f"ottla: delivering {made.topic}; Ctrl-C or SIGTERM stops it", err=True)
     try:
@@ -46,3 +67,6 @@ def run(kafka: Settings, name: str, create: bool, replication_factor: int | None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if server is not None:
+            server.close()
+        telemetry.close()

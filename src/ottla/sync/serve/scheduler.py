@@ -24,7 +24,7 @@ from ottla.consumer.readiness.schedules import SchedulerStanding
 from ottla.errors import ConfigError, FencedError, OttlaError, UnknownTopic
 from ottla.failures.exceptions import described
 from ottla.records import TopicPartition
-from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
+from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, DEFAULT_NAME, TOPIC_CONFIG, schedule_topic
 from ottla.schedule.slot import SlotState
 from ottla.schedule.wheel import WHEEL
 from ottla.sync.client.guarded import AdminClient, Consumer
@@ -46,14 +46,6 @@ _WAIT_MS: Final = 5_000
 """How long one slot, or one target, that cannot be reached holds up the others."""
 _BACKOFF_MS: Final = 20
 """Between two tries: what a transaction waits for the end of the one before."""
-
-TOPIC_CONFIG: Final[Mapping[str, str]] = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "message.timestamp.type": "LogAppendTime",
-}
-"""What a schedule topic must have: nothing leaves it but what was delivered, and the brokers say what time it is."""
 
 
 class Scheduler:
@@ -341,7 +333,7 @@ class Scheduler:
         replicas = self._replicas or min(3, brokers)
         new = [
             NewTopic(self.topic, WHEEL.partitions, replicas, config=dict(TOPIC_CONFIG)),
-            NewTopic(f"{self.topic}.dead-letters", 1, replicas),
+            NewTopic(self.topic + DEAD_LETTERS_SUFFIX, 1, replicas),
         ]
         for name, future in self._admin.create_topics(new, request_timeout=_ADMIN_S).items():
             try:

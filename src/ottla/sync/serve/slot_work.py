@@ -12,7 +12,7 @@ from typing import Any, Final
 from ottla.errors import UnknownTopic
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.records import TopicPartition
-from ottla.schedule.headers import Outgoing, Waiting, delivered, done_record, rolled
+from ottla.schedule.headers import DEAD_LETTERS_SUFFIX, Outgoing, Waiting, delivered, done_record, rolled
 from ottla.schedule.slot import (
     Ask,
     Blame,
@@ -215,4 +215,4 @@ class SlotWork:
                 dead_lettered_ms=now_ms,
             ),
         )
-        return Outgoing(f"{self._place.topic}.dead-letters", None, letter.key, letter.value, letter.headers)
+        return Outgoing(self._place.topic + DEAD_LETTERS_SUFFIX, None, letter.key, letter.value, letter.headers)
