@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from ottla.once.exactly_once import ExactlyOnce as ExactlyOnce
     from ottla.once.inbox import Inbox as Inbox
     from ottla.once.outputs import Out as Out
+    from ottla.outbox.outbox import Outbox as Outbox
     from ottla.producer.bulk import Outgoing as Outgoing
     from ottla.producer.deliveries import DeliveryReport as DeliveryReport
     from ottla.records import Header as Header
@@ -137,6 +138,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "ottla.once.exactly_once": ["ExactlyOnce"],
         "ottla.once.inbox": ["Inbox"],
         "ottla.once.outputs": ["Out"],
+        "ottla.outbox.outbox": ["Outbox"],
         "ottla.producer.bulk": ["Outgoing"],
         "ottla.producer.deliveries": ["DeliveryReport"],
         "ottla.records": ["Header", "Malformed", "Record", "TimestampType", "TopicPartition"],

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from ottla import App, close_shared_producers
 from ottla.cli import main
+from ottla.stores.outbox_sql import POSTGRESQL
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, wait_until
 
@@ -121,6 +122,21 @@ def test_the_effectively_once_page_is_true(run_page, kafka: Kafka, make_topic, r
     assert paid() == [("ada", 5), ("bob", 7)]
     assert names["sent"] == ["ada", "bob"]
     names["test_my_store"]()
+
+
+def test_the_outbox_page_is_true(run_page, kafka: Kafka, make_topic, run_app):
+    topic = make_topic("placed")
+    names = run_page("outbox.md", **{"orders.placed": topic})
+    page = (HOW_TO / "outbox.md").read_text(encoding="utf-8")
+    assert page.count(POSTGRESQL.schema) == 1, "the page shows the statements as they are"
+    with names["connection"]:
+        for _ in range(2):
+            order = names["OrderPlaced"](3, 1)
+            names["outbox"].add(names["connection"], topic, order, key="3", message_id="order-3")
+    run_app(names["app"])
+    wait_until(lambda: len(names["booked"]) == 3, 30, what="an entry for each order")
+    assert names["booked"] == [1, 2, 3]
+    names["connection"].close()
 
 
 def test_the_delayed_messages_page_is_true(run_page, kafka: Kafka, make_topic, run_app):

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from ottla.app.middleware import Middleware
 from ottla.app.options import DEFAULT_BATCH_RECORDS, DEFAULT_BATCH_ROWS, Route, ordering_of
 from ottla.app.producers import AppProducer, AsyncAppProducer
+from ottla.app.relaying import AppRelay
 from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
 from ottla.app.scheduling import AppScheduler
@@ -41,6 +42,8 @@ from ottla.failures.retry import NO_RETRY, RetryPolicy
 from ottla.failures.retry_topics import RetryTopics
 from ottla.once.exactly_once import ExactlyOnce
 from ottla.once.inbox import Inbox
+from ottla.outbox.outbox import Outbox
+from ottla.outbox.relaying import without_needed
 from ottla.producer.later import checked_schedule
 from ottla.producer.signature import Key, ProducerOptions
 from ottla.records import TopicPartition
@@ -138,6 +141,7 @@ class App:
         self._on_start: list[Callable[[], Any]] = []
         self._on_stop: list[Callable[[], Any]] = []
         self._producers: list[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]] = []
+        self._relays: list[AppRelay] = []
         self._scheduler: AppScheduler | None = None
         if scheduler:
             name = DEFAULT_NAME if scheduler is True else checked_schedule(scheduler)
@@ -366,6 +370,40 @@ class App:
         self._producers.append(producer)
         return producer
 
+    def relay(
+        self,
+        outbox: Outbox,
+        *,
+        interval_s: float = 0.1,
+        batch_rows: int = 500,
+        batch_bytes: int = 4 * 1024 * 1024,
+        lease_s: float = 10.0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Relay the records of `outbox` to Kafka while the app runs, in a thread of its own.
+
+        Of several relays of one outbox, in any number of processes, one works; another one takes over at once when it
+        stops, and after `lease_s` when it died. `interval_s` is how often the database is asked while nothing waits;
+        at most `batch_rows` rows of `batch_bytes` together are read at a time. `settings` are a producer's, beside the
+        app's `producer_settings`. The app is not ready once rows have waited for `unready_after_s`.
+        """
+        self._relays.append(
+            AppRelay(
+                self,
+                outbox,
+                {
+                    "interval_s": interval_s,
+                    "batch_rows": batch_rows,
+                    "batch_bytes": batch_bytes,
+                    "lease_s": lease_s,
+                    "settings": {**without_needed(self.producer_settings), **(settings or {})},
+                    "unready_after_s": self.unready_after_s,
+                    "drain_s": self.drain_s,
+                    "hooks": self.hooks,
+                },
+            )
+        )
+
     # Running
 
     def run(self, *, handle_signals: bool = True) -> None:
@@ -421,14 +459,16 @@ class App:
     @property
     def start_hooks(self) -> Sequence[Callable[[], Any]]:
         own = () if self._scheduler is None else (self._scheduler.open,)
+        relays = (relay.open for relay in self._relays)
         producers = (producer.open for producer in self._producers)
-        return (*own, *self._stores("open"), *producers, *self._on_start)
+        return (*own, *relays, *self._stores("open"), *producers, *self._on_start)
 
     @property
     def stop_hooks(self) -> Sequence[Callable[[], Any]]:
         own = () if self._scheduler is None else (self._scheduler.close,)
+        relays = (relay.close for relay in self._relays)
         producers = (producer.close for producer in self._producers)
-        return (*self._on_stop, *producers, *self._stores("close"), *own)
+        return (*self._on_stop, *producers, *self._stores("close"), *relays, *own)
 
     def _stores(self, verb: Literal["open", "close"]) -> list[Callable[[], Any]]:
         return [
@@ -440,7 +480,8 @@ class App:
     @property
     def health_beside(self) -> Sequence[Health]:
         """Of what runs beside the handlers."""
-        return () if self._scheduler is None else (self._scheduler.health(),)
+        own = () if self._scheduler is None else (self._scheduler.health(),)
+        return (*own, *(relay.health() for relay in self._relays))
 
     @property
     def producers(self) -> Sequence[AppProducer[Any, Any] | AsyncAppProducer[Any, Any]]:

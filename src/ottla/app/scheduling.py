@@ -33,11 +33,11 @@ class AppScheduler:
 
     def open(self) -> Awaitable[None] | None:
         """Check the schedule's topic, and begin. Raises what `Scheduler.start` raises."""
-        return _in_thread(self._open)
+        return in_thread(self._open)
 
     def close(self) -> Awaitable[None] | None:
         """Let go of the slots."""
-        return _in_thread(self._close)
+        return in_thread(self._close)
 
     def health(self) -> Health:
         """Of the scheduler: it is alive as long as its app is, and begins again when it ended."""
@@ -83,7 +83,7 @@ class AppScheduler:
         return make(self._bootstrap_servers, name=self._name, settings=self._settings, hooks=self._hooks)
 
 
-def _in_thread(function: Any) -> Awaitable[None] | None:
+def in_thread(function: Any) -> Awaitable[None] | None:
     """Call it; on an event loop in a thread, to be awaited."""
     try:
         asyncio.get_running_loop()

@@ -40,6 +40,7 @@ COMMANDS = {
     "explain": ("ottla.cli.services.explain:explain", "Say what an error means, and what to do about it."),
     "groups": ("ottla.cli.operations.groups:groups", "Consumer groups: lag, offsets and how to undo a change."),
     "offsets": ("ottla.cli.operations.offsets:offsets", "Offsets that a group keeps in its own database."),
+    "outbox": ("ottla.cli.operations.outbox:outbox", "Records that wait in a database: relay them, see what waits."),
     "pipeline": ("ottla.cli.pipelines.pipeline:pipeline", "Pipelines on Spark: run, replay, lag, checkpoints."),
     "plan": ("ottla.cli.operations.plan:plan", "Plan by bytes where replicas should be, and carry it out."),
     "produce": ("ottla.cli.records.produce:produce", "Write records from lines or JSON; copy a topic."),

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ottla.clock import SystemClock
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, InputError
 from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
 from ottla.stores.sql_text import POSTGRESQL, Statement
 
@@ -98,6 +98,21 @@ class Postgres:
     async def async_claims(self) -> AsyncSqlSession:
         return await self.async_session()
 
+    def connection(self) -> _Connection:
+        """A connection without a look at the tables: what an outbox works with."""
+        return _Connection(self._open(), self._close)
+
+    def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
+        """Execute in the user's transaction: of a `Connection`, a `Cursor`, or their asynchronous twins."""
+        connection = getattr(transaction, "connection", transaction)
+        is_open = connection.info.transaction_status != TransactionStatus.IDLE
+        if not is_open and connection.autocommit:
+            raise InputError(
+                "no transaction is open on this connection, which is in autocommit mode: the record would be committed "
+                "by itself. Add it in the transaction of your own rows: with connection.transaction(): ..."
+            )
+        return transaction.execute(statement.percent, parameters)
+
     def is_outage(self, error: BaseException) -> bool:
         return isinstance(error, _AWAY) and not isinstance(error, _OF_THE_RECORD)
 
@@ -151,6 +166,9 @@ class _Connection:
         return rows
 
     run_alone = run
+
+    def create(self, schema: str) -> None:
+        self._connection.execute(schema)
 
     def close(self) -> None:
         if self._close is not None and not self._connection.broken:

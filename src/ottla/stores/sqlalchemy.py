@@ -78,6 +78,14 @@ class Sql:
     async def async_claims(self) -> AsyncSqlSession:
         return await self.async_session()
 
+    def connection(self) -> _Connection:
+        """A connection without a look at the tables: what an outbox works with."""
+        return _Connection(self._claim_with)
+
+    def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
+        """Execute in the transaction of a session or connection of SQLAlchemy."""
+        return transaction.execute(text(statement.text), _named(statement, parameters))
+
     def is_outage(self, error: BaseException) -> bool:
         if self._is_outage is not None:
             return self._is_outage(error)
@@ -130,6 +138,13 @@ class _Connection:
             rows: Rows = session.execute(text(statement.text), _named(statement, parameters)).fetchall()
             session.commit()
         return rows
+
+    def create(self, schema: str) -> None:
+        with self._make_session() as session:
+            for statement in schema.split(";\n"):  # a driver takes one at a time
+                if statement.strip():
+                    session.execute(text(statement))
+            session.commit()
 
     def close(self) -> None:
         session, self._session = self._session, None

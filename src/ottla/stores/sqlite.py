@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ottla.clock import Clock, SystemClock
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, InputError
 from ottla.stores.sql_sessions import AsyncSqlSession, Operations, Parameters, Rows, SqlSession
 from ottla.stores.sql_text import SQLITE, Statement
 
@@ -60,10 +60,9 @@ class Sqlite:
 
     def create_tables(self) -> None:
         """Make the tables that are missing. The file is switched to write-ahead logging."""
-        connection = self._open()
+        connection = self.connection()
         try:
-            connection.execute("pragma journal_mode = wal")
-            connection.executescript(self.schema)
+            connection.create(self.schema)
         finally:
             connection.close()
 
@@ -78,6 +77,23 @@ class Sqlite:
 
     async def async_claims(self) -> AsyncSqlSession:
         return await self.async_session()
+
+    def connection(self) -> _Connection:
+        """A connection without a look at the tables: what an outbox works with."""
+        connection = self._open()
+        connection.isolation_level = None
+        return _Connection(connection)
+
+    def execute_in(self, transaction: Any, statement: Statement, parameters: Parameters) -> Any:
+        """Execute in the user's transaction: of a `sqlite3.Connection` or `Cursor`."""
+        connection = getattr(transaction, "connection", transaction)
+        begins = connection.isolation_level is not None and getattr(connection, "autocommit", -1) is not True
+        if not connection.in_transaction and not begins:
+            raise InputError(
+                "no transaction is open on this connection, which is in autocommit mode: the record would be committed "
+                "by itself. Begin one for it and your own rows: connection.execute('begin')"
+            )
+        return transaction.execute(statement.text, {name: parameters[name] for name in statement.names})
 
     def is_outage(self, error: BaseException) -> bool:
         code = getattr(error, "sqlite_errorcode", None)
@@ -136,6 +152,10 @@ class _Connection:
         return rows
 
     run_alone = run
+
+    def create(self, schema: str) -> None:
+        self._connection.execute("pragma journal_mode = wal")
+        self._connection.executescript(schema)
 
     def close(self) -> None:
         self._connection.close()

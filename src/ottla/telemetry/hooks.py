@@ -101,6 +101,10 @@ class Hooks:
     def schedule_measured(self, *, schedule: str, scheduler: str, measure: ScheduleMeasure | None) -> None:
         """How a scheduler stands, about once a second; None at its end. `scheduler` names it in this process."""
 
+    def outbox_measured(self, *, relay: str, waiting: int | None, oldest_age_s: float, parked: int) -> None:
+        """How many rows of an outbox wait, how old the oldest is, and how many were refused, every few seconds from the
+        relay that works. None waiting: this relay does not work any more."""
+
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
         """How the client's brokers answer, every ten seconds. Nothing at the client's end."""
 

@@ -367,6 +367,33 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             repeats=True,
         ),
     ),
+    "Outboxes": (
+        _row("outbox_relay_started", "info", "A relay began; another one may be the one that works.", "relay"),
+        _row("outbox_relay_works", "info", "This relay is the one that works.", "relay"),
+        _row("outbox_relay_waits", "info", "Another relay works: this one would take over.", "relay"),
+        _row(
+            "outbox_relay_stopped",
+            "info",
+            "What was on its way is settled, and another relay may work.",
+            "relay relayed",
+        ),
+        _row("outbox_relay_failed", "error", "A relay beside an app ended; it begins again.", "error"),
+        _row(
+            "outbox_store_away",
+            "warning error",
+            "The outbox could not be read or written; the relay waits. `error`: the database answered, and refused.",
+            "error for_s",
+            repeats=True,
+        ),
+        _row(
+            "outbox_row_failed",
+            "warning",
+            "A row's record was not delivered. It is tried again, or parked.",
+            "row topic error",
+            repeats=True,
+        ),
+        _row("outbox_row_parked", "error", "A row was refused. It is kept, and the rows of its key wait.", "row error"),
+    ),
     "Pipelines": (
         _row("pipeline_started", "info", "All queries run.", "pipeline version sinks"),
         _row("pipeline_stopping", "info", "The pipeline stops after the running micro-batches.", "pipeline after"),

@@ -36,6 +36,8 @@ _OF_SCHEDULES: Final[Mapping[str, Callable[[ScheduleMeasure], float]]] = {
     "ottla.schedule.unreadable": lambda found: found.unreadable,
 }
 
+_OUTBOX: Final = ("ottla.outbox.waiting", "ottla.outbox.oldest.age", "ottla.outbox.parked")
+
 _MOST_ATTEMPTS: Final = 10
 
 _TIMED_EVERY_S: Final = 0.005
@@ -58,6 +60,7 @@ class Metrics(Hooks):
         self._queued: dict[str, int] = {}
         self._schedules: dict[tuple[str, str], ScheduleMeasure] = {}
         self._brokers: dict[str, Sequence[BrokerMeasure]] = {}
+        self._outboxes: dict[str, tuple[float, float, float]] = {}
         self._sums: dict[str, dict[LabelPairs, float]] = {}
         self._timed_s: dict[tuple[str, str], float] = {}
         self._record: dict[str, Callable[[float, Labels], None]] = {}
@@ -76,7 +79,8 @@ class Metrics(Hooks):
         """In a child process: the lock may have been held by a thread that is not there, and what was measured is the
         parent's."""
         self._lock = threading.Lock()
-        self._members, self._queued, self._brokers, self._schedules = {}, {}, {}, {}
+        self._members, self._queued, self._brokers = {}, {}, {}
+        self._schedules, self._outboxes = {}, {}
 
     # What is counted
 
@@ -211,6 +215,13 @@ class Metrics(Hooks):
             else:
                 self._schedules.pop((schedule, scheduler), None)
 
+    def outbox_measured(self, *, relay: str, waiting: int | None, oldest_age_s: float, parked: int) -> None:
+        with self._lock:
+            if waiting is None:
+                self._outboxes.pop(relay, None)
+            else:
+                self._outboxes[relay] = (waiting, oldest_age_s, parked)
+
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
         with self._lock:
             if brokers:
@@ -241,6 +252,9 @@ class Metrics(Hooks):
         for client, queued in self._queued.items():
             if name == "ottla.producer.queue":
                 yield {_CLIENT: client}, queued
+        if name in _OUTBOX:
+            for measured in self._outboxes.values():
+                yield {}, measured[_OUTBOX.index(name)]
         for client, brokers in self._brokers.items():
             for row, labels, value in _of_brokers(client, brokers):
                 if row == name:

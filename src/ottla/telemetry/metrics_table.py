@@ -251,6 +251,9 @@ _ROWS: Final = (
         (_SCHEDULE,),
     ),
     _row("ottla.producer.queue", "gauge", "{record}", "Records that are sent and not settled.", (_CLIENT,)),
+    _row("ottla.outbox.waiting", "gauge", "{row}", "Rows that wait to be relayed, up to 100,000.", ()),
+    _row("ottla.outbox.oldest.age", "gauge", "s", "How long the oldest of them has waited.", ()),
+    _row("ottla.outbox.parked", "gauge", "{row}", "Rows that were refused, and hold up their keys.", ()),
     _row("ottla.client.broker.up", "gauge", "1", "1 while the client is connected.", (_CLIENT, "ottla.broker")),
     _row("ottla.client.broker.rtt", "gauge", "s", "Mean round trip.", (_CLIENT, "ottla.broker")),
     _row(

@@ -284,6 +284,10 @@ class Spans:
             self._textmap = textmap
         return self._knows_w3c
 
+    def carried(self, headers: Sequence[Header]) -> Sequence[Header]:
+        """The headers of a record that is sent later, with the current context."""
+        return self.headers_with(headers, contexts.get_current())
+
     @staticmethod
     def headers_with(headers: Sequence[Header], context: Context) -> Sequence[Header]:
         """The headers with a context's own, never over what is there."""

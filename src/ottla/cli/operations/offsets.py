@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.stores import names_a_store, shown_store, store_of
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from ottla.admin import Admin
     from ottla.config import Settings
     from ottla.stores.sql_sessions import SqlSession
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _COLUMNS = (
     Column("topic"),
@@ -35,16 +34,6 @@ _COLUMNS = (
     Column("member"),
     Column("updated_at"),
 )
-
-
-def _names_a_store(command: F) -> F:
-    return click.option(
-        "--store",
-        required=True,
-        metavar="DATABASE",
-        envvar="OTTLA_STORE",
-        help="postgresql://host/database, or the path of a SQLite file. Passwords: PGPASSWORD or ~/.pgpass.",
-    )(command)
 
 
 @click.group(cls=CommandGroup)
@@ -60,7 +49,7 @@ def offsets() -> None:
 
 @offsets.command()
 @click.argument("group", shell_complete=complete_groups)
-@_names_a_store
+@names_a_store
 @reaches_a_cluster
 @prints
 def show(group: str, store: str, kafka: Settings, out: Output) -> None:
@@ -91,12 +80,12 @@ def show(group: str, store: str, kafka: Settings, out: Output) -> None:
         )
     out.items("offsets/1", _COLUMNS, iter(items))
     if not items:
-        say(f"group {group!r} keeps no offsets in {_shown(store)}")
+        say(f"group {group!r} keeps no offsets in {shown_store(store)}")
 
 
 @offsets.command()
 @click.argument("group", shell_complete=complete_groups)
-@_names_a_store
+@names_a_store
 @click.option(
     "--topic",
     "topics",
@@ -122,7 +111,7 @@ def reset(group: str, store: str, topics: tuple[str, ...], to: str, kafka: Setti
         now = {TopicPartition(row[0], row[1]): row[2] for row in session.list_offsets(group)}
         missing = [str(name) for name in wanted if name not in now]
         if missing:
-            raise InputError(f"group {group!r} keeps no offset of {', '.join(missing)} in {_shown(store)}")
+            raise InputError(f"group {group!r} keeps no offset of {', '.join(missing)} in {shown_store(store)}")
         for name, offset in wanted.items():
             say(f"{name}: {now[name]} -> {offset}")
         if not consent.agree(f"Set {len(wanted)} offsets of group {group!r}?"):
@@ -152,27 +141,8 @@ def _wanted(admin: Admin, topics: tuple[str, ...], to: str) -> Mapping[TopicPart
 @contextmanager
 def _session(store: str) -> Iterator[SqlSession]:
     """A session of the store that `--store` names."""
-    session: SqlSession
-    if store.startswith(("postgresql://", "postgres://")) or "dbname=" in store:
-        from ottla.stores import Postgres
-
-        session = Postgres(store).session()
-    else:
-        from pathlib import Path
-
-        from ottla.stores import Sqlite
-
-        if not Path(store).is_file():
-            raise InputError(
-                f"--store: found {store!r}, wanted postgresql://host/database or a SQLite file that exists"
-            )
-        session = Sqlite(store).session()
+    session = store_of(store).session()
     try:
         yield session
     finally:
         session.close()
-
-
-def _shown(store: str) -> str:
-    """The store without a password in it."""
-    return re.sub(r"://[^@/]*@", "://...@", store)

@@ -49,6 +49,9 @@ _REFUSED: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_REFUSED_RECORDS: Final = frozenset(
+    {KafkaError._INVALID_ARG, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaError.TOPIC_EXCEPTION}
+)
 _TOO_FEW_REPLICAS: Final = frozenset({KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
@@ -123,6 +126,6 @@ class ErrorTranslator(Explain):
             return LifecycleError(f"{what}: the producer cannot go on, make a new one: {error.str()}")
         if code in (KafkaError._STATE, KafkaError.INVALID_TXN_STATE):
             return LifecycleError(f"{what}: {error.str()}")
-        if code in (KafkaError._INVALID_ARG, KafkaError.INVALID_RECORD, KafkaError.TOPIC_EXCEPTION):
+        if code in _REFUSED_RECORDS:
             return InputError(f"{what}: {error.str()}")
         return RetriableError(f"{what}: {error.name()}: {error.str()}")

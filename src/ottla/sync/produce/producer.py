@@ -480,6 +480,11 @@ class Producer(ProducerCore[V_contra, K_contra]):
         """Records that are not settled yet. Events that librdkafka has not delivered, such as errors, count as well."""
         return len(self._out)
 
+    @property
+    def is_at_its_end(self) -> bool:
+        """Whether the client had a fatal error: it delivers nothing any more, and does not say so of each record."""
+        return self._errors.knows_why
+
     # -- behind the hot path ----------------------------------------------------------------------------------------
 
     def give_up_held(self) -> None:

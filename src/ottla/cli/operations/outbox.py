@@ -1,0 +1,206 @@
+"""`ottla outbox`: relay the records of an outbox; see what waits in it, and decide about what was refused."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.operations.outcome import SOMETHING_FAILED
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.stores import names_a_store, shown_store, store_of
+from ottla.config import Settings, security_of
+from ottla.errors import InputError, StoreUnavailable
+from ottla.failures.exceptions import described
+
+if TYPE_CHECKING:
+    from ottla.outbox import Outbox
+    from ottla.stores.outbox_sessions import OutboxSession
+
+_COLUMNS = (
+    Column("id", right=True),
+    Column("topic"),
+    Column("key"),
+    Column("bytes", right=True),
+    Column("message_id"),
+    Column("age_s", right=True),
+    Column("reason"),
+)
+
+
+@click.group(cls=CommandGroup)
+def outbox() -> None:
+    """Records that services wrote into their database for Kafka.
+
+    \b
+    Examples:
+      ottla outbox relay --store postgresql://db/shop
+      ottla outbox show --store shop.db
+      ottla outbox retry 4711 --store shop.db
+    """
+
+
+@outbox.command()
+@names_a_store
+@reaches_a_cluster
+@click.option("--interval", default=0.1, show_default=True, help="Seconds between looks while nothing waits.")
+@click.option("--batch-rows", type=click.IntRange(1), default=500, show_default=True, help="At most, at a time.")
+@click.option("--lease", default=10.0, show_default=True, help="Seconds until another relay replaces one that died.")
+@click.option("--create-tables", is_flag=True, help="Make the tables that are missing.")
+def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: float, create_tables: bool) -> None:
+    """Write what waits to Kafka, until SIGTERM or Ctrl-C. Any number may run: one works, the others would take over.
+
+    \b
+    Example:
+      ottla outbox relay --store postgresql://db/shop
+    """
+    from ottla.sync.serve.outbox_relay import OutboxRelay
+
+    check_reachable(kafka)
+    box = _outbox(store)
+    if create_tables:
+        with _answering(box):
+            box.create_tables()
+    with _session(box):
+        pass  # the tables are there
+    made = OutboxRelay(
+        box,
+        kafka["bootstrap.servers"],
+        settings=security_of(kafka),
+        interval_s=interval,
+        batch_rows=batch_rows,
+        lease_s=lease,
+    )
+
+    def stop(*_: Any) -> None:
+        made.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    say(f"ottla: relaying {shown_store(store)}; Ctrl-C or SIGTERM stops it")
+    try:
+        made.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@outbox.command()
+@names_a_store
+@click.option("--all", "everything", is_flag=True, help="Also rows that wait, not only those that were refused.")
+@click.option("--most", type=click.IntRange(1), default=100, show_default=True, help="At most so many rows.")
+@prints
+def show(store: str, everything: bool, most: int, out: Output) -> None:
+    """Show the rows that were refused, and how much waits.
+
+    \b
+    Examples:
+      ottla outbox show --store postgresql://db/shop
+      ottla outbox show --store shop.db --all --format json
+    """
+    with _session(_outbox(store)) as session:
+        lag, owner = session.lag(), session.relay()
+        rows = session.show(most_rows=most, all_rows=everything)
+    works = owner[0] if owner is not None and owner[1] > 0 else None
+    items = [
+        {
+            "id": number,
+            "topic": topic,
+            "partition": partition,
+            "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
+            "bytes": size,
+            "message_id": message_id,
+            "age_s": round(age_ms / 1_000, 1),
+            "reason": reason,
+        }
+        for number, topic, partition, key, size, message_id, age_ms, reason in rows
+    ]
+    out.items(
+        "outbox.show/1",
+        _COLUMNS,
+        iter(items),
+        empty="no rows" if everything else "no row was refused",
+        waiting=lag.waiting,
+        oldest_s=round(lag.oldest_ms / 1_000, 1),
+        refused=lag.parked,
+        relay=works,
+    )
+    say(
+        f"{lag.waiting:,} rows wait, the oldest for {lag.oldest_ms / 1_000:.1f} s; {lag.parked:,} refused; "
+        + (f"relay {works}" if works else "no relay works")
+    )
+
+
+@outbox.command()
+@click.argument("ids", type=int, nargs=-1, required=True)
+@names_a_store
+@changes
+def retry(ids: tuple[int, ...], store: str, consent: Consent) -> None:
+    """Have refused rows tried again, after what the reason names was mended.
+
+    \b
+    Example:
+      ottla outbox retry 4711 4712 --store shop.db
+    """
+    with _session(_outbox(store)) as session:
+        if consent.agree(f"Try {len(ids)} rows again?"):
+            _tell(ids, session.unpark(ids), "tried again")
+
+
+@outbox.command()
+@click.argument("ids", type=int, nargs=-1, required=True)
+@names_a_store
+@changes
+def drop(ids: tuple[int, ...], store: str, consent: Consent) -> None:
+    """Delete refused rows for good. The rows of their keys go on without them.
+
+    \b
+    Example:
+      ottla outbox drop 4711 --store shop.db
+    """
+    with _session(_outbox(store)) as session:
+        if consent.agree(f"Delete {len(ids)} rows for good?"):
+            _tell(ids, session.drop(ids), "deleted")
+
+
+def _tell(asked: tuple[int, ...], done: list[int], what: str) -> None:
+    missing = sorted(set(asked) - set(done))
+    if done:
+        say(f"{what}: {', '.join(map(str, sorted(done)))}")
+    if missing:
+        problem = f"no refused row has the id {', '.join(map(str, missing))}"
+        if not done:
+            raise InputError(problem)
+        say(problem)
+        raise click.exceptions.Exit(SOMETHING_FAILED)
+
+
+def _outbox(store: str) -> Outbox:
+    from ottla.outbox import Outbox
+
+    return Outbox(store_of(store))
+
+
+@contextmanager
+def _session(box: Outbox) -> Iterator[OutboxSession]:
+    with _answering(box):
+        session = box.session()
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+@contextmanager
+def _answering(box: Outbox) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if box.store.is_outage(error):
+            raise StoreUnavailable(f"{box.store!r}: {described(error)}") from error
+        raise

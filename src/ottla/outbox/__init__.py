@@ -1,0 +1,5 @@
+"""Records that are written in a database transaction, and what a relay decides that writes them to Kafka."""
+
+from ottla.outbox.outbox import Outbox
+
+__all__ = ["Outbox"]

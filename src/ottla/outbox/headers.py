@@ -1,0 +1,50 @@
+"""Headers of a record as one column that people can read: JSON, with base64 for bytes that are no text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from ottla.errors import InputError
+from ottla.records import Header, Headers
+
+
+def headers_to_text(headers: Headers) -> str:
+    """`[["traceparent", "00-..."], ["flag", null], ["raw", {"base64": "/w=="}]]`."""
+    return json.dumps([[name, _shown(value)] for name, value in headers], separators=(",", ":"))
+
+
+def headers_of_text(text: str) -> list[Header]:
+    """The headers of a row. Raises `InputError` for text that somebody else wrote and that is none."""
+    try:
+        return [(_name(name), _raw(value)) for name, value in json.loads(text)]
+    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+        raise InputError(
+            f'headers: found {text:.200}, wanted a JSON list of [name, value], the value text, null or {{"base64": '
+            '"..."}'
+        ) from error
+
+
+def _shown(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _raw(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    return base64.b64decode(value["base64"], validate=True)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(name)
+    return name

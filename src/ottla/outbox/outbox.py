@@ -1,0 +1,179 @@
+"""The outbox: records that are written as rows, in the transaction of the user's own work, and relayed to Kafka later.
+
+    outbox = Outbox(Postgres("postgresql://localhost/shop"), value=Json(OrderPlaced), key=Str())
+
+    with connection.transaction():
+        connection.execute("insert into orders values (%s, %s)", (order.id, order.total))
+        outbox.add(connection, "orders.placed", OrderPlaced(order.id), key=str(order.id))
+
+If the transaction commits, the record is written to Kafka: at least once, and after the records with the same topic and
+key that were committed before it. If it is rolled back there is no record. What relays is `App.relay(outbox)`, or the
+command `ottla outbox relay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import SystemRandom
+from typing import Any, Final
+
+from ottla.clock import Clock, SystemClock
+from ottla.config import producer_settings
+from ottla.errors import ConfigError, InputError
+from ottla.failures.expiry import Moment, Span, with_expiry
+from ottla.outbox.headers import headers_of_text, headers_to_text
+from ottla.producer.encoded import check_topic
+from ottla.producer.message_ids import ID_HEADER, MessageIds, with_message_id
+from ottla.producer.serializing import Serializer
+from ottla.producer.size_policy import SizePolicy
+from ottla.records import Header, Headers
+from ottla.stores.outbox_sessions import OutboxRow, OutboxSession, OutboxStore
+from ottla.stores.outbox_sql import OUTBOX_DIALECTS, lock_of
+from ottla.stores.sql_sessions import Parameters
+from ottla.telemetry.tracing import active_spans
+
+CheckSize = Callable[[str, bytes | None, bytes | None, Headers], None]
+"""Raises `RecordTooLarge` for a record that its topic does not take."""
+
+_MOST_PARTITION: Final = 2**31 - 1
+
+
+class Outbox:
+    """The records of a database that wait to be relayed to Kafka.
+
+    `store` is `Postgres`, `Sqlite`, or `Sql` with SQLAlchemy's sessions. `value` and `key` are serdes as a producer has
+    them; without them both are bytes. `settings` are Kafka's names for a producer: `max.request.size` bounds what `add`
+    takes. Raises `ConfigError` for a store that can have no outbox.
+    """
+
+    def __init__(
+        self,
+        store: OutboxStore,
+        *,
+        value: Any = None,
+        key: Any = None,
+        settings: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(store, OutboxStore):
+            raise ConfigError(f"Outbox: store: found {store!r}, wanted Postgres(...), Sqlite(...) or Sql(...)")
+        self.store = store
+        self._sql = OUTBOX_DIALECTS[store.dialect.name]
+        self.schema = self._sql.schema
+        """The statements that make the tables."""
+        self._serializer = Serializer(key=key, value=value)
+        self._ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}")
+        self._clock = clock or SystemClock()
+        own = SizePolicy(producer_settings(settings=settings))
+        self.check_size: CheckSize = own.check
+        """As `send` checks it. While a relay of this outbox runs in this process, the topics' own limits count too."""
+
+    def create_tables(self) -> None:
+        """Make the tables that are missing."""
+        connection = self.store.connection()
+        try:
+            connection.create(self.schema)
+        finally:
+            connection.close()
+
+    def add(
+        self,
+        transaction: Any,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
+        message_id: str | None = None,
+    ) -> str:
+        """Write one record to the outbox, in the open transaction. Returns its message id.
+
+        `transaction` is a connection of psycopg or sqlite3, a session or connection of SQLAlchemy, or what a handler
+        gets as `transaction`. It is used as it is: nothing is committed here. Everything else is as `Producer.send` has
+        it: the record is serialized now, the header `ottla-id` gets `message_id` or a unique id, the timestamp is now
+        if none is given, and the trace that is current goes with it.
+
+        Raises what `send` raises: `SerializationError`, `RecordTooLarge`, `InputError`. Raises `InputError` also if no
+        transaction is open, and what the driver raises. On PostgreSQL it waits until other transactions that added a
+        record of the same key have ended.
+        """
+        parameters = self._row(
+            topic, value, key, headers, partition, timestamp_ms, expires_after, expires_at, message_id
+        )
+        self.store.execute_in(transaction, self._sql.add, parameters)
+        return str(parameters["message_id"])
+
+    async def add_async(
+        self,
+        transaction: Any,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        expires_after: Span | None = None,
+        expires_at: Moment | None = None,
+        message_id: str | None = None,
+    ) -> str:
+        """`add` with an asynchronous connection or session."""
+        parameters = self._row(
+            topic, value, key, headers, partition, timestamp_ms, expires_after, expires_at, message_id
+        )
+        done = self.store.execute_in(transaction, self._sql.add, parameters)
+        if hasattr(done, "__await__"):
+            await done
+        return str(parameters["message_id"])
+
+    def session(self) -> OutboxSession:
+        """A relay's own connection. Raises `ConfigError` where the tables are missing."""
+        return OutboxSession(self.store)
+
+    def _row(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+        expires_after: Span | None,
+        expires_at: Moment | None,
+        message_id: str | None,
+    ) -> Parameters:
+        check_topic(topic)
+        now_ms = self._clock.now_ms()
+        if expires_after is not None or expires_at is not None:
+            headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
+        if partition is not None and not 0 <= partition <= _MOST_PARTITION:
+            raise InputError(f"{topic}: found partition={partition!r}, wanted a number from 0")
+        raw_key, raw_value, listed, _ = self._serializer.encode(topic, key, value, headers)
+        spans = active_spans()
+        if spans is not None:
+            listed = list(spans.carried(listed))
+        with_id = list(with_message_id(topic, listed, message_id, self._ids))
+        self.check_size(topic, raw_key, raw_value, with_id)
+        own = next(content for name, content in with_id if name == ID_HEADER)
+        text_id = (own or b"").decode("utf-8", "backslashreplace")
+        if not text_id or "\0" in text_id:
+            raise InputError(f"{topic}: message_id: found {own!r}, wanted text without null characters")
+        return {
+            "topic": topic,
+            "partition": partition,
+            "key": raw_key,
+            "value": raw_value,
+            "headers": headers_to_text([header for header in with_id if header[0] != ID_HEADER]),
+            "timestamp_ms": now_ms if timestamp_ms is None else timestamp_ms,
+            "message_id": text_id,
+            "lock": lock_of(topic, raw_key),
+        }
+
+
+def headers_of(row: OutboxRow) -> list[Header]:
+    """The headers with which a row is relayed. Raises `InputError` for a row that somebody wrote wrongly."""
+    return [*headers_of_text(row.headers), (ID_HEADER, row.message_id.encode("utf-8", "backslashreplace"))]

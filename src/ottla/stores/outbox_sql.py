@@ -1,0 +1,185 @@
+"""The tables and statements of an outbox. Public: your migrations, triggers and queries may rely on them.
+
+`ottla_outbox` has one row per record that waits to be relayed; a relayed row is deleted. `id` gives the order.
+`headers` is a JSON list of `[name, value]`: the value is text, null, or `{"base64": "..."}` for bytes that are no text.
+A row with `parked_at` was refused for the `reason`, and the rows behind it with the same topic and key wait for it.
+Rows may also be written by hand or by a trigger: only the topic has no default.
+
+`ottla_outbox_relay` has one row: which relay works, and until when it need not say so again.
+
+On PostgreSQL `add` takes an advisory lock for the record's key before the row gets its id, and holds it until the
+transaction ends. So the rows of a key have ids in the order of their commits, and a row that becomes visible has none
+of its key before it that is still to come. Keys share 2,048 locks, so a transaction of any size fits into the server's
+lock table. SQLite has one writer at a time, which comes to the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.stores.sql_text import DIALECTS, Statement
+
+LOCK_CLASS: Final = 20_190_120
+"""The first number of PostgreSQL's advisory locks of keys; the second is `lock_of`."""
+
+LOCKS: Final = 2_048
+
+
+def lock_of(topic: str, key: bytes | None) -> int | None:
+    """The lock that transactions with records of this key take one after the other; None without a key."""
+    return None if key is None else zlib.crc32(topic.encode() + b"\0" + key) % LOCKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxDialect:
+    """The statements in one database's SQL."""
+
+    schema: str
+    exists: Statement
+    add: Statement
+    claim: Statement
+    release: Statement
+    read: Statement
+    delete: Statement
+    park: Statement
+    lag: Statement
+    show: Statement
+    unpark: Statement
+    drop: Statement
+    relay: Statement
+
+    as_list: Callable[[list[object]], object]
+
+
+_EXISTS: Final = Statement("select 1 from ottla_outbox cross join ottla_outbox_relay where 1 = 0")
+
+_COLUMNS: Final = "topic, partition, key, value, headers, timestamp_ms, message_id"
+
+# The size of a batch is bounded before its values are read: `before` is how many bytes the rows ahead have.
+_READ: Final = (
+    "with head as (select id, "
+    "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(headers) as size "
+    "from ottla_outbox o where parked_at is null and not (topic {in_skipped}) and not exists (select 1 from "
+    "ottla_outbox p where p.parked_at is not null and p.topic = o.topic and p.key = o.key and p.id < o.id) "
+    "order by id limit :most_rows), "
+    "sized as (select id, sum(size) over (order by id) - size as before from head) "
+    "select o.id, o.topic, o.partition, o.key, o.value, o.headers, o.timestamp_ms, o.message_id "
+    "from ottla_outbox o join sized on sized.id = o.id where before < :most_bytes order by o.id"
+)
+
+_LAG_ROWS: Final = 100_000
+"""Rows are counted up to here: a count of more would cost more than it says."""
+
+_LAG: Final = (
+    "select (select count(*) from (select 1 from ottla_outbox where parked_at is null limit "
+    f"{_LAG_ROWS}) as waiting), "
+    "(select {age} from ottla_outbox where parked_at is null order by id limit 1), "
+    "(select count(*) from ottla_outbox where parked_at is not null), "
+    "(select reason from ottla_outbox where parked_at is not null order by id limit 1)"
+)
+
+POSTGRESQL: Final = OutboxDialect(
+    schema="""\
+create table if not exists ottla_outbox (
+  id bigint generated always as identity primary key,
+  topic text not null, partition int, key bytea, value bytea, headers text not null default '[]',
+  timestamp_ms bigint not null default cast(extract(epoch from clock_timestamp()) * 1000 as bigint),
+  message_id text not null default cast(gen_random_uuid() as text),
+  added_at timestamptz not null default now(), parked_at timestamptz, reason text)
+  with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+create index if not exists ottla_outbox_parked on ottla_outbox (topic, key) where parked_at is not null;
+create table if not exists ottla_outbox_relay (
+  name text primary key, owner text not null, since timestamptz not null default now(), free_at timestamptz not null);
+""",
+    exists=_EXISTS,
+    add=Statement(
+        f"with held as (select pg_advisory_xact_lock({LOCK_CLASS}, cast(:lock as int))) "
+        f"insert into ottla_outbox ({_COLUMNS}) select cast(:topic as text), cast(:partition as int), "
+        "cast(:key as bytea), cast(:value as bytea), cast(:headers as text), cast(:timestamp_ms as bigint), "
+        "cast(:message_id as text) from held"
+    ),
+    claim=Statement(
+        "insert into ottla_outbox_relay as r (name, owner, free_at) "
+        "values ('relay', :owner, now() + :lease_ms * interval '1 millisecond') on conflict (name) do update "
+        "set owner = excluded.owner, free_at = excluded.free_at, "
+        "since = case when r.owner = excluded.owner then r.since else now() end "
+        "where r.owner = excluded.owner or r.free_at <= now() returning 1"
+    ),
+    release=Statement("update ottla_outbox_relay set free_at = now() where owner = :owner returning 1"),
+    read=Statement(_READ.format(in_skipped="= any(cast(:skipped as text[]))")),
+    delete=Statement("delete from ottla_outbox where id = any(cast(:ids as bigint[])) returning 1"),
+    park=Statement("update ottla_outbox set parked_at = now(), reason = :reason where id = :id returning 1"),
+    lag=Statement(
+        _LAG.format(age="greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint))")
+    ),
+    show=Statement(
+        "select id, topic, partition, key, octet_length(value), message_id, "
+        "greatest(0, cast(extract(epoch from clock_timestamp() - added_at) * 1000 as bigint)), reason "
+        "from ottla_outbox where (parked_at is not null or :all = 1) order by id limit :most_rows"
+    ),
+    unpark=Statement(
+        "update ottla_outbox set parked_at = null, reason = null "
+        "where id = any(cast(:ids as bigint[])) and parked_at is not null returning id"
+    ),
+    drop=Statement(
+        "delete from ottla_outbox where id = any(cast(:ids as bigint[])) and parked_at is not null returning id"
+    ),
+    relay=Statement(
+        "select owner, cast(extract(epoch from free_at - clock_timestamp()) * 1000 as bigint) from ottla_outbox_relay"
+    ),
+    as_list=DIALECTS["postgresql"].as_list,
+)
+
+_NOW_MS: Final = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
+
+SQLITE: Final = OutboxDialect(
+    schema=f"""\
+create table if not exists ottla_outbox (
+  id integer primary key autoincrement,
+  topic text not null, partition integer, key blob, value blob, headers text not null default '[]',
+  timestamp_ms integer not null default ({_NOW_MS}),
+  message_id text not null default (lower(hex(randomblob(16)))),
+  added_at integer not null default ({_NOW_MS}), parked_at integer, reason text);
+create index if not exists ottla_outbox_parked on ottla_outbox (topic, key) where parked_at is not null;
+create table if not exists ottla_outbox_relay (
+  name text primary key, owner text not null, since integer not null default ({_NOW_MS}), free_at integer not null);
+""",
+    exists=_EXISTS,
+    add=Statement(
+        f"insert into ottla_outbox ({_COLUMNS}) "
+        "values (:topic, :partition, :key, :value, :headers, :timestamp_ms, :message_id)"
+    ),
+    claim=Statement(
+        f"insert into ottla_outbox_relay as r (name, owner, free_at) values ('relay', :owner, {_NOW_MS} + :lease_ms) "
+        "on conflict (name) do update set owner = excluded.owner, free_at = excluded.free_at, "
+        f"since = case when r.owner = excluded.owner then r.since else {_NOW_MS} end "
+        f"where r.owner = excluded.owner or r.free_at <= {_NOW_MS} returning 1"
+    ),
+    release=Statement(f"update ottla_outbox_relay set free_at = {_NOW_MS} where owner = :owner returning 1"),
+    read=Statement(
+        _READ.replace("octet_length(", "length(").format(in_skipped="in (select value from json_each(:skipped))")
+    ),
+    delete=Statement("delete from ottla_outbox where id in (select value from json_each(:ids)) returning 1"),
+    park=Statement(f"update ottla_outbox set parked_at = {_NOW_MS}, reason = :reason where id = :id returning 1"),
+    lag=Statement(_LAG.format(age=f"max(0, {_NOW_MS} - added_at)")),
+    show=Statement(
+        "select id, topic, partition, key, length(value), message_id, "
+        f"max(0, {_NOW_MS} - added_at), reason from ottla_outbox "
+        "where (parked_at is not null or :all = 1) order by id limit :most_rows"
+    ),
+    unpark=Statement(
+        "update ottla_outbox set parked_at = null, reason = null "
+        "where id in (select value from json_each(:ids)) and parked_at is not null returning id"
+    ),
+    drop=Statement(
+        "delete from ottla_outbox where id in (select value from json_each(:ids)) and parked_at is not null "
+        "returning id"
+    ),
+    relay=Statement(f"select owner, free_at - {_NOW_MS} from ottla_outbox_relay"),
+    as_list=DIALECTS["sqlite"].as_list,
+)
+
+OUTBOX_DIALECTS: Final[Mapping[str, OutboxDialect]] = {"postgresql": POSTGRESQL, "sqlite": SQLITE}
