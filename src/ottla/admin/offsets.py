@@ -27,8 +27,11 @@ def partitions_of(topics: Collection[str]) -> Asking[dict[str, dict[int, int]]]:
     return found
 
 
-def existing_partitions(topics: Collection[str]) -> Asking[dict[str, dict[int, int]]]:
-    """As `partitions_of`, without those that do not exist."""
+def existing_partitions(
+    topics: Collection[str], *, unseen: set[str] | None = None
+) -> Asking[dict[str, dict[int, int]]]:
+    """As `partitions_of`, without those that do not exist. `unseen` gets those that may not be described; without it
+    they are an error."""
     body = {"topics": [{"name": name} for name in dict.fromkeys(topics)], "allow_auto_topic_creation": False}
     answer = yield from reading(Ask(api=ApiKey.METADATA, body=body))
     found: dict[str, dict[int, int]] = {}
@@ -38,6 +41,8 @@ def existing_partitions(topics: Collection[str]) -> Asking[dict[str, dict[int, i
             found[topic.name] = {each.partition_index: each.leader_id for each in topic.partitions}
         elif topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
             continue
+        elif unseen is not None and topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            unseen.add(topic.name)
         elif problem is not None and not isinstance(problem, RetriableError):
             raise problem
     return found

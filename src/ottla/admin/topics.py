@@ -154,13 +154,18 @@ def _creatable(name: str, spec: TopicSpec) -> dict[str, Any]:
 
 
 def _await_leaders(topics: Mapping[str, tuple[int, int]]) -> Asking[None]:
-    """A new partition has no leader at first, and a broker hears of it a moment after the controller."""
+    """A new partition has no leader at first, and a broker hears of it a moment after the controller.
+
+    Who may create a topic need not be allowed to describe it: such a one is not waited for.
+    """
+    unseen: set[str] = set()
     while topics:
-        found = yield from existing_partitions(list(topics))
+        found = yield from existing_partitions(list(topics), unseen=unseen)
         missing = [
             name
             for name, (partitions, _) in topics.items()
-            if name not in found or len(found[name]) < partitions or min(found[name].values()) < 0
+            if name not in unseen
+            and (name not in found or len(found[name]) < partitions or min(found[name].values()) < 0)
         ]
         if not missing:
             return

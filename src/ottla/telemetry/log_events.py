@@ -353,6 +353,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row("plan_run_begins", "info", "A plan is carried out, or gone on with.", "file"),
         _row("plan_run_pauses", "info", "The hours are over. What is under way goes on by itself.", "file"),
         _row("plan_run_ended", "info warning", "A plan was carried out.", "file not_done throttles_left"),
+        _row("plan_watch_ended", "info", "`ottla plan watch` ends. `file` was begun and is not over, if any.", "file"),
         _row("plan_watch_failed", "warning", "The cluster could not be looked at; the next look tries.", "error"),
     ),
     "Schedules": (

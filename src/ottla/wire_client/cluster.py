@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -47,11 +46,12 @@ LEADER_MOVED = frozenset(
 """Answers that mean: ask for the leader again, then ask the leader again."""
 
 
-class _Use(Enum):
-    """Why a connection is open. Answers come in the order of requests, so questions do not wait behind a long fetch."""
+@dataclass(slots=True, kw_only=True)
+class _Lent:
+    """A connection for requests in flight, and who sent them. It is somebody else's when nothing is in flight."""
 
-    DATA = 0
-    QUESTIONS = 1
+    connection: Connection
+    borrower: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,8 @@ class Cluster:
         self.settings = settings
         self.now = now
         self._sleep = sleep
-        self._connections: dict[tuple[str, int, _Use], Connection] = {}
+        self._asked: dict[tuple[str, int], Connection] = {}
+        self._lent: dict[tuple[str, int], list[_Lent]] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._fetched_at: dict[str, float] = {}
@@ -94,9 +95,11 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections. The cluster can be used again; it will reconnect."""
-        for connection in self._connections.values():
+        lent = [each.connection for several in self._lent.values() for each in several]
+        for connection in [*self._asked.values(), *lent]:
             connection.close()
-        self._connections.clear()
+        self._asked.clear()
+        self._lent.clear()
 
     # Topics and leaders
 
@@ -145,13 +148,29 @@ class Cluster:
 
     # Connections
 
-    def broker(self, node_id: int) -> Connection:
-        """The connection for fetches and produces to this broker. Requests may be in flight on it."""
-        return self._connect(*self._address(node_id), _Use.DATA)
+    def broker(self, node_id: int, *, borrower: object) -> Connection:
+        """A connection to this broker for requests in flight, such as fetches and produces, for whoever sends them.
+
+        Responses come in the order of requests. So while one is due to `borrower`, nobody else is given this
+        connection: another borrower gets one of its own. Send at once on what is returned, or ask for it again.
+        """
+        address = self._address(node_id)
+        lent = self._lent.setdefault(address, [])
+        lent[:] = [each for each in lent if each.connection.is_open]
+        for each in sorted(lent, key=lambda each: each.borrower is not borrower):
+            if each.borrower is borrower or not each.connection.in_flight:
+                each.borrower = borrower
+                return each.connection
+        lent.append(_Lent(connection=Connection(*address, self.settings), borrower=borrower))
+        return lent[-1].connection
 
     def ask(self, host: str, port: int) -> Connection:
-        """A connection for single questions to this address. Nothing is ever in flight on it between two of them."""
-        return self._connect(host, port, _Use.QUESTIONS)
+        """A connection for single questions to this address. Nothing is ever in flight on it between two of them, and
+        none of them waits behind a long fetch."""
+        connection = self._asked.get((host, port))
+        if connection is None or not connection.is_open:
+            connection = self._asked[host, port] = Connection(host, port, self.settings)
+        return connection
 
     def _address(self, node_id: int) -> tuple[str, int]:
         if node_id not in self._brokers:
@@ -160,17 +179,10 @@ class Cluster:
             raise BrokerUnavailable(f"broker {node_id} is not in the cluster's metadata")
         return self._brokers[node_id]
 
-    def _connect(self, host: str, port: int, use: _Use) -> Connection:
-        connection = self._connections.get((host, port, use))
-        if connection is None or not connection.is_open:
-            connection = Connection(host, port, self.settings)
-            self._connections[host, port, use] = connection
-        return connection
-
     def any_broker(self) -> Connection:
         """A connection for questions to some broker: one that is open, a known broker, or a bootstrap server."""
-        for (_, _, use), connection in self._connections.items():
-            if use is _Use.QUESTIONS and connection.is_open:
+        for connection in self._asked.values():
+            if connection.is_open:
                 return connection
         failures: list[str] = []
         for host, port in dict.fromkeys([*self._brokers.values(), *self.settings.bootstrap_servers]):

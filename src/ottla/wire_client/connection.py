@@ -14,7 +14,7 @@ import time
 from collections import deque
 from typing import Any
 
-from ottla.errors import BrokerUnavailable, ConfigError, OttlaError
+from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, OttlaError
 from ottla.wire_client.errors import AuthenticationRefused, BrokerRefused
 from ottla.wire_client.pipeline import PREFIX_BYTES, Pipeline
 from ottla.wire_client.sasl import start_exchange
@@ -70,7 +70,15 @@ class Connection:
         return self._pipeline.version(api_key)
 
     def call(self, api_key: ApiKey, body: dict[str, Any], *, newest: int | None = None) -> Any:
-        """Send one request and wait for its response. Nothing else may be in flight. `newest` as `send` takes it."""
+        """Send one request and wait for its response. `newest` as `send` takes it.
+
+        Raises LifecycleError while a response is due to a request before it: that one would be taken for its own.
+        """
+        if self.in_flight:
+            raise LifecycleError(
+                f"{self.address}: {api_key.name} cannot be asked here: {self.in_flight} responses are due to requests"
+                " before it, whose sender has to receive them; ask on a connection with nothing in flight"
+            )
         self.send(api_key, body, newest=newest)
         return self.receive()
 

@@ -201,7 +201,7 @@ class ProduceClient:
         return requests
 
     def _send_request(self, node_id: int, batches: list[_Outgoing]) -> None:
-        connection = self._cluster.broker(node_id)
+        connection = self._cluster.broker(node_id, borrower=self)
         requests = self._requests.setdefault(connection, deque())
         limit = self._settings.max_in_flight if self._settings.enable_idempotence else 1
         while len(requests) >= limit:

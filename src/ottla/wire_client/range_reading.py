@@ -137,7 +137,7 @@ class _Reading:
     def _read_from(self, groups: dict[int, list[TopicPartition]]) -> Iterator[Batches]:
         """Fetch from each broker until all ranges are read or have to be asked for elsewhere."""
         asked: list[tuple[int, Any, list[TopicPartition]]] = []
-        connections = {node_id: self._cluster.broker(node_id) for node_id in groups}
+        connections = {node_id: self._cluster.broker(node_id, borrower=self) for node_id in groups}
         try:
             for node_id, partitions in groups.items():
                 self._ask(connections[node_id], partitions)

@@ -103,7 +103,7 @@ def shown_headers(headers: Iterable[Header]) -> list[Header]:
 def _fetch(cluster: Cluster, place: TopicPartition, offset: int) -> Any:
     settings = cluster.settings
     (leader,) = cluster.by_leader([place])
-    connection = cluster.broker(leader)
+    connection = cluster.broker(leader, borrower=object())  # answered before anything else is asked
     wanted = {
         "partition": place.partition,
         "fetch_offset": offset,

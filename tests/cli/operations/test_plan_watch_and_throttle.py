@@ -195,11 +195,52 @@ def test_ctrl_c_leaves_the_moves_and_says_how_to_go_on(
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "go on:  ottla plan run plan.json" in errors
-    assert "cancel: ottla plan cancel plan.json" in errors
+    assert "cancel: Ctrl-C again within 5 s, or ottla plan cancel plan.json" in errors
+    assert "cancelling" not in errors
     assert admin.facts((Part.MOVES,)).moves
     assert ottla("plan", "cancel", "plan.json", "--yes", "--poll", "0.05").exit_code == 0
     assert replicas(admin, topic) == {(1, 2)}
     assert throttles(admin, topic) == before
+
+
+def test_a_second_ctrl_c_cancels_what_is_under_way(
+    ottla: Run, admin: Admin, topic: str, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = throttles(admin, topic)
+    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
+    process = start(*RUN, "--throttle", "1")
+    assert process.stderr is not None
+    wait_until(lambda: admin.facts((Part.MOVES,)).moves or process.poll() is not None, 60)
+    process.send_signal(signal.SIGINT)
+    said = iter(process.stderr.readline, "")
+    assert any("cancel: Ctrl-C again within 5 s, or ottla plan cancel plan.json" in line for line in said)
+    assert admin.facts((Part.MOVES,)).moves, "the first one leaves them"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "cancelling what is under way" in errors
+    assert "cancelled; 0 moves are done and stay" in errors
+    assert "Traceback" not in errors
+    assert not admin.facts((Part.MOVES,)).moves
+    assert replicas(admin, topic) == {(1, 2)}
+    assert throttles(admin, topic) == before
+    again = ottla(*RUN, "--no-throttle")
+    assert again.exit_code == 0, again.output
+    assert replicas(admin, topic) == {(3, 2)}
+
+
+def test_ctrl_c_before_anything_was_begun_is_said_as_such(
+    topic: str, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
+    process = start("plan", "run", "plan.json", "--yes", "--max-fill", "1", "--throttle", "1", "--sample", "300s")
+    assert process.stderr is not None
+    assert any("measuring write rates" in line for line in iter(process.stderr.readline, ""))
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "interrupted" in errors) == (130, True), errors
+    assert "go on" not in errors
+    assert not Path("plan.json.journal").exists()
 
 
 def test_a_throttle_is_changed_while_the_run_goes_on(

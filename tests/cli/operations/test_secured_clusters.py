@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from command_output import document, rows
+from secured_commands import grant, login
 
 from ottla.admin import Admin, TopicSpec
 from ottla.cli import main
@@ -33,23 +34,10 @@ def secured() -> Iterator[SecureKafka]:
         admin.create_topics({"seen": TopicSpec(partitions=1), "hidden": TopicSpec(partitions=1)})
         for topic in ("seen", "hidden"):
             admin.apply_reset(admin.plan_reset(f"group-{topic}", to="earliest", topics={topic: None}))
-        login = _file_of(running, "admin")
-        for arguments in (
-            ["--topic", "seen", "--operation", "describe"],
-            ["--group", "group-seen", "--operation", "describe"],
-        ):
-            given = ["acls", "create", "-b", running.bootstrap_servers, "--config-file", login]
-            granted = CliRunner().invoke(main, [*given, "--allow-principal", "User:half", *arguments])
-            assert granted.exit_code == 0, granted.output
+        as_admin = login(running, "admin", USERS["admin"])
+        grant(as_admin, "half", "--topic", "seen", "--operation", "describe")
+        grant(as_admin, "half", "--group", "group-seen", "--operation", "describe")
         yield running
-
-
-def _file_of(secured: SecureKafka, user: str) -> str:
-    assert secured.certificates is not None
-    path = Path(secured.certificates.ca).parent / f"{user}.properties"
-    settings = secured.settings_of(user, USERS[user])
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    return str(path)
 
 
 @pytest.fixture(params=["admin", "half"])
@@ -63,9 +51,9 @@ def ottla(secured: SecureKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
 
     def run(user: str, *arguments: str) -> Result:
-        login = ["-b", secured.bootstrap_servers, "--config-file", _file_of(secured, user)]
         env = {"OTTLA_CLUSTERS": str(tmp_path / "none.toml")}
-        return CliRunner().invoke(main, [*arguments, *login, "--timeout", "10"], env=env)
+        given = [*arguments, *login(secured, user, USERS[user]), "--timeout", "10"]
+        return CliRunner().invoke(main, given, env=env)
 
     return run
 

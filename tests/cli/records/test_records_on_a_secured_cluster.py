@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from secured_commands import grant, login
 
 from ottla.cli import main
 from ottla.testing import SecureKafka, secure_kafka
@@ -24,27 +25,18 @@ def secured() -> Iterator[SecureKafka]:
     with secure_kafka("SASL_SSL", mechanism="SCRAM-SHA-512", users=USERS, config=SETTINGS) as running:
         running.create_topic("orders")
         running.produce("orders", [b"one"], headers=[("ottla-dlq-topic", b"orders")])
+        as_admin = login(running, "admin", USERS["admin"])
         for user, operation in (("reader", "read"), ("writer", "write")):
-            allowed = ["--allow-principal", f"User:{user}", "--topic", "orders", "--operation", operation]
-            login = options_of(running, "admin")
-            granted = CliRunner().invoke(main, ["acls", "create", *login, *allowed])
-            assert granted.exit_code == 0, granted.output
+            grant(as_admin, user, "--topic", "orders", "--operation", operation)
         yield running
-
-
-def options_of(secured: SecureKafka, user: str) -> list[str]:
-    assert secured.certificates is not None
-    path = Path(secured.certificates.ca).parent / f"{user}.properties"
-    settings = secured.settings_of(user, USERS[user])
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    return ["-b", secured.bootstrap_servers, "--config-file", str(path), "--timeout", "10"]
 
 
 @pytest.fixture
 def ottla(secured: SecureKafka, tmp_path: Path) -> Callable[..., Result]:
     def run(user: str, *arguments: str) -> Result:
         env = {"OTTLA_CLUSTERS": str(tmp_path / "none.toml")}
-        return CliRunner().invoke(main, [*arguments, *options_of(secured, user)], env=env, input="x")
+        given = [*arguments, *login(secured, user, USERS[user]), "--timeout", "10"]
+        return CliRunner().invoke(main, given, env=env, input="x")
 
     return run
 

@@ -65,7 +65,7 @@ def copy(
     with open_admin(kafka) as admin:
         (source,) = admin.describe_topics(topic, parts=())
         is_new = _is_new(admin, source, to, append=append)
-        with open_cluster(kafka) as cluster:
+        with open_cluster(kafka, delivery_timeout_ms=round(timeout_s() * 1000)) as cluster:
             spans = resolved(cluster, topic, start=begin, until=end, only=None, say=say)
             columns = [Column(name, right=True) for name in ("partition", "first_offset", "end_offset", "records")]
             items = [
@@ -78,9 +78,7 @@ def copy(
                 return
             if is_new:
                 _create(admin, source, to)
-            # A connection on which responses to fetches are awaited takes no other request: writing has its own.
-            with open_cluster(kafka, delivery_timeout_ms=round(timeout_s() * 1000)) as writing:
-                written = _copy(cluster, writing, spans, topic, to)
+            written = _copy(cluster, spans, topic, to)
     say(f"{written:,} records written to {to}")
 
 
@@ -114,9 +112,7 @@ def _create(admin: Admin, source: TopicFact, to: str) -> None:
     admin.create_topics({to: spec})
 
 
-def _copy(
-    cluster: Cluster, writing: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], topic: str, to: str
-) -> int:
+def _copy(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], topic: str, to: str) -> int:
     """Write the records; how many. What ends it says first from where to go on."""
     from ottla.cli.records.given import OutRecord
     from ottla.cli.records.reading import read_blocks, size_of
@@ -128,8 +124,9 @@ def _copy(
     def acknowledged(partition: int, _base_offset: int, offsets: Sequence[int]) -> None:
         next_offsets[partition] = offsets[-1] + 1
 
-    writer = RecordWriter(writing, to, acknowledged=acknowledged, what="offset")
+    writer: RecordWriter | None = None
     try:
+        writer = RecordWriter(cluster, to, acknowledged=acknowledged, what="offset")
         try:
             with (
                 Progress("copied", total=size_of(spans)) as progress,
@@ -147,12 +144,14 @@ def _copy(
             raise
         writer.flush()
     except BaseException as error:
-        writer.abandon()
+        if writer is not None:
+            writer.abandon()
+        written = 0 if writer is None else writer.written
         ends = {place.partition: stop for place, (_, stop) in spans.items()}
         left = {number: (next_offsets[number], end) for number, end in ends.items() if next_offsets[number] < end}
         if left:
-            _say_how_to_go_on(topic, to, writer.written, left)
-        if isinstance(error, OttlaError) and writer.written:
+            _say_how_to_go_on(topic, to, written, left)
+        if isinstance(error, OttlaError) and written:
             warn(f"ottla: {type(error).__name__}: {error}")
             raise click.exceptions.Exit(1) from None
         raise

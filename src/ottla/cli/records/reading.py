@@ -47,23 +47,20 @@ def follow_growing(
 ) -> Generator[Rows | None, None, None]:
     """As `read_blocks` that follows; partitions that the topic gets meanwhile are read as well, from their start."""
     now = dict(spans)
-    # A connection on which responses to fetches are awaited takes no other request: looking has its own.
-    with Cluster(cluster.settings) as looking:
-        while True:
-            look_at = cluster.now() + _LOOK_EVERY_S
-            with closing(read_blocks(cluster, now, follow=True)) as blocks:
-                for block in blocks:
-                    if block is not None and block.rows:
-                        now[TopicPartition(block.topic, block.partition)] = (block.rows[-1][0] + 1, end)
-                    yield block
-                    if block is not None or cluster.now() < look_at:
-                        continue
-                    look_at = cluster.now() + _LOOK_EVERY_S
-                    new = [place for place in _places(looking, topic) if place not in now]
-                    if new:
-                        now |= dict.fromkeys(new, (0, end))
-                        break
-            cluster.refresh([topic])
+    while True:
+        look_at = cluster.now() + _LOOK_EVERY_S
+        with closing(read_blocks(cluster, now, follow=True)) as blocks:
+            for block in blocks:
+                if block is not None and block.rows:
+                    now[TopicPartition(block.topic, block.partition)] = (block.rows[-1][0] + 1, end)
+                yield block
+                if block is not None or cluster.now() < look_at:
+                    continue
+                look_at = cluster.now() + _LOOK_EVERY_S
+                new = [place for place in _places(cluster, topic) if place not in now]
+                if new:
+                    now |= dict.fromkeys(new, (0, end))
+                    break
 
 
 def _places(cluster: Cluster, topic: str) -> Iterator[TopicPartition]:

@@ -156,7 +156,7 @@ class Fetching:
                 by_node.setdefault(node_id, []).append(name)
         for node_id, names in by_node.items():
             try:
-                connection = self._cluster.broker(node_id)
+                connection = self._cluster.broker(node_id, borrower=self)
             except BrokerUnavailable as error:
                 for name in names:
                     self._cluster.forget_leaders(name.topic)

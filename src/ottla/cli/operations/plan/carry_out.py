@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +11,9 @@ import click
 
 from ottla.cli.operations.notes import wait
 from ottla.cli.operations.outcome import fail
+from ottla.cli.operations.plan.interrupted import interruptible, tell_cancelled
+from ottla.cli.operations.plan.options import POLL, fills_disks
+from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, rollback_of
 from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
@@ -20,11 +21,10 @@ from ottla.cli.shared.output import Column, Output, is_terminal, prints, say, wa
 from ottla.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ottla.admin import Admin
     from ottla.admin.placement.executor import Outcome, Progress, RunOptions
-    from ottla.admin.placement.journal import Journal
     from ottla.admin.placement.model import Model
     from ottla.admin.placement.plan import Move
     from ottla.admin.placement.throttling import Setting
@@ -37,15 +37,6 @@ _SAMPLE = click.option(
     show_default=True,
     metavar="TIME",
     help="With a throttle: how long to measure what is written, which must stay below it; 0s does not.",
-)
-_POLL = click.option(
-    "--poll",
-    "poll_s",
-    type=click.FloatRange(0.05),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often to look at the cluster.",
 )
 _EVERY_S = 10.0
 
@@ -65,16 +56,9 @@ _EVERY_S = 10.0
 @click.option(
     "--batch-bytes", default="50GiB", show_default=True, metavar="SIZE", help="Most that is under way at once."
 )
-@click.option(
-    "--max-fill",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.85,
-    show_default=True,
-    help="How full a disk may become; a move waits for room.",
-)
-@click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own.")
+@fills_disks("How full a disk may become; a move waits for room.")
 @_SAMPLE
-@_POLL
+@POLL
 @click.option(
     "--give-up-after",
     "patience_s",
@@ -104,7 +88,8 @@ def run(
     """Carry a plan out, or go on with one: the same command, after Ctrl-C or a kill.
 
     FILE.journal says what was begun, FILE.rollback.json leads back. Throttles are as before when it ends. Ctrl-C leaves
-    what is under way to the brokers. The exit code is 1 where something was not done.
+    what is under way to the brokers; a second one within five seconds cancels it. The exit code is 1 where something
+    was not done.
 
     \b
     Examples:
@@ -125,6 +110,7 @@ def run(
     )
     with open_admin(kafka) as admin:
         outcome = carry_out(
+            kafka,
             admin,
             file,
             options,
@@ -137,6 +123,7 @@ def run(
 
 
 def carry_out(
+    kafka: Settings,
     admin: Admin,
     file: Path,
     options: RunOptions,
@@ -157,7 +144,10 @@ def carry_out(
     check_throttle(options, moves, said=may_be_unthrottled or options.throttle is not None)
     if not agree(f"Move {bytes_text(copied)} in {len(moves):,} partitions?"):
         return None
-    with opened(file, admin, moves) as book, _interruptible(file):
+    with (
+        interruptible(file, lambda: cancelled(kafka, admin, file, moves, options), go_on=f"ottla plan run {file}"),
+        opened(file, moves) as book,
+    ):
         return Executor(admin.carry_out, moves, book, options, report=report or _Telling()).run()
 
 
@@ -203,7 +193,7 @@ def rates_of_run(file: Path, rate: str) -> list[Setting]:
     line = next(
         (
             each
-            for each in reversed(journal.read_journal(_journal(file)))
+            for each in reversed(journal.read_journal(journal_of(file)))
             if each["step"] in (journal.THROTTLE, journal.RESTORED)
         ),
         None,
@@ -232,7 +222,7 @@ def status(file: Path, kafka: Settings, out: Output) -> None:
 
     with open_admin(kafka) as admin:
         moves = moves_of_file(admin, file, RunOptions(), is_run=False)
-        lines = read_journal(_journal(file))
+        lines = read_journal(journal_of(file))
         facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
     decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
     items = [
@@ -263,7 +253,7 @@ _STATUS_COLUMNS = (
 @_FILE
 @click.option("--revert", is_flag=True, help="Move back what is done, too.")
 @click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker while moving back.")
-@_POLL
+@POLL
 @reaches_a_cluster
 @changes
 def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka: Settings, consent: Consent) -> None:
@@ -280,20 +270,15 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
         poll_s=poll_s, max_fill=1.0, throttle=None if throttle is None else bytes_of("--throttle", throttle)
     )
     with open_admin(kafka) as admin:
-        if not _journal(file).exists():
-            raise InputError(f"{_journal(file)}: found no journal, so nothing of {file} is under way")
+        if not journal_of(file).exists():
+            raise InputError(f"{journal_of(file)}: found no journal, so nothing of {file} is under way")
         moves = moves_of_file(admin, file, options, is_run=False)
         if not consent.agree(f"Cancel what is under way of {file}{', and move the rest back' if revert else ''}?"):
             return
-        with opened(file, admin, moves) as book:
-            outcome = Executor(admin.carry_out, moves, book, replace(options, throttle=None)).cancel()
-        for refused in outcome.refused:
-            warn(f"problem: {refused}")
-        if outcome.refused or outcome.throttles_left:
-            _end(outcome)
-        if not revert:
-            done = len(outcome.statuses) - len(outcome.not_done)
-            say(f"cancelled; {done:,} moves are done and stay: --revert moves them back")
+        outcome = _cancelled(admin, file, moves, options)
+        if outcome.refused or outcome.throttles_left or not revert:
+            if not tell_cancelled(file, outcome):
+                fail()
             return
         back = tuple(
             replace(each.move, old=each.move.new, new=each.move.old, log_dirs=())
@@ -301,8 +286,27 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
             if each not in outcome.not_done
         )
         aside = file.with_name(f"{file.name}.revert")
-        with opened(aside, admin, back) as book, _interruptible(file, f"ottla plan cancel {file} --revert"):
+        go_on = f"ottla plan cancel {file} --revert"
+        with (
+            interruptible(aside, lambda: cancelled(kafka, admin, aside, back, options), go_on=go_on),
+            opened(aside, back) as book,
+        ):
             _end(Executor(admin.carry_out, back, book, options, report=_Telling()).run())
+
+
+def cancelled(kafka: Settings, before: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> Outcome:
+    """Cancel what is under way of a plan, over new connections. What was asked on those of `before` is waited for, so
+    that nothing begins behind the cancel."""
+    before.close()
+    with open_admin(kafka) as admin:
+        return _cancelled(admin, file, moves, options)
+
+
+def _cancelled(admin: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> Outcome:
+    from ottla.admin.placement.executor import Executor
+
+    with opened(file, moves) as book:
+        return Executor(admin.carry_out, moves, book, replace(options, throttle=None)).cancel()
 
 
 def moves_of_file(
@@ -329,8 +333,8 @@ def moves_of_file(
         before, facts = facts, reachable_only(admin.facts(parts))
         rates = rates_between(before, facts)
     model: Model = model_of(facts, rates=rates, max_fill=options.max_fill, dirs_are_disks=options.dirs_are_disks)
-    if _has_begun(file, is_run=is_run):
-        before_run = load_plan(read_bounded(_rollback(file)), source=str(_rollback(file)))
+    if has_begun(file, is_run=is_run):
+        before_run = load_plan(read_bounded(rollback_of(file)), source=str(rollback_of(file)))
         return moves_between(wanted, before_run, model)
     moves = moves_of(wanted, model)
     if is_run:
@@ -340,27 +344,6 @@ def moves_of_file(
         if judged.problems:
             raise InputError(f"{file}: not begun: {'; '.join(judged.problems[:5])} (ottla plan check {file})")
     return moves
-
-
-def _has_begun(file: Path, *, is_run: bool) -> bool:
-    """Whether this very plan was begun. The journal of another that had this name, and is over, is put aside."""
-    from ottla.admin.placement import journal
-
-    lines = journal.read_journal(_journal(file))
-    if not lines or not _rollback(file).exists():
-        return False
-    if lines[0].get("sha256") == _digest(file):
-        return True
-    if lines[-1]["step"] != journal.DONE:
-        raise InputError(f"{file}: changed since its run began, and {_journal(file)} is not over: put it back")
-    if is_run:
-        for each in (_journal(file), _rollback(file)):
-            each.replace(each.with_name(f"{each.name}.old"))
-    return False
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) -> None:
@@ -373,33 +356,6 @@ def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) 
     elif copied > FREE_BYTES and not said:
         rate = suggested_rate(moves) // 1_000_000
         raise InputError(f"{bytes_text(copied)} move: wanted --throttle, such as {rate}MB, or --no-throttle")
-
-
-@contextmanager
-def opened(file: Path, admin: Admin, moves: tuple[Move, ...]) -> Iterator[Journal]:
-    """The journal, and before it is written to, the file that leads back."""
-    from ottla.admin.facts_file import write_whole
-    from ottla.admin.placement.journal import BEGIN, Journal
-    from ottla.admin.placement.plan_file import dump_rollback
-
-    with Journal(_journal(file)) as book:
-        if not _rollback(file).exists():
-            write_whole(_rollback(file), dump_rollback(moves))
-        if not book.lines:
-            book.write(BEGIN, moves=len(moves), sha256=_digest(file) if file.exists() else None)
-        yield book
-
-
-@contextmanager
-def _interruptible(file: Path, command: str = "") -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        warn("")
-        warn("interrupted: what is under way goes on by itself, with its throttle")
-        warn(f"  go on:  {command or f'ottla plan run {file}'}")
-        warn(f"  cancel: ottla plan cancel {file}")
-        raise
 
 
 def _end(outcome: Outcome) -> None:
@@ -440,11 +396,3 @@ def progress_line(progress: Progress) -> str:
     waits = next((f"; {each.move.place} {each.why}" for each in progress.statuses if each.why), "")
     problem = f"; {progress.problem}" if progress.problem else ""
     return f"{progress.done:,} of {progress.moves:,} partitions, {share}{rate}{left}{waits}{problem}"
-
-
-def _journal(file: Path) -> Path:
-    return file.with_name(f"{file.name}.journal")
-
-
-def _rollback(file: Path) -> Path:
-    return file.with_name(f"{file.name}.rollback.json")

@@ -25,6 +25,35 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SEARCH_S = 30.0
+_MAX_FILL = 0.85  # as `modelling.MAX_FILL`, which costs its imports
+
+POLL = click.option(
+    "--poll",
+    "poll_s",
+    type=click.FloatRange(0.05),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look at the cluster while a plan is carried out.",
+)
+
+
+def fills_disks(max_fill: str) -> Callable[[F], F]:
+    """`--max-fill`, with this as its help, and `--dirs-are-disks`."""
+
+    def with_both(command: F) -> F:
+        command = click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own.")(
+            command
+        )
+        return click.option(
+            "--max-fill",
+            type=click.FloatRange(0, 1, min_open=True),
+            default=_MAX_FILL,
+            show_default=True,
+            help=max_fill,
+        )(command)
+
+    return with_both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +119,6 @@ def plans(command: F) -> F:
             metavar="SECONDS",
             help="How long to search; then the best that was found is the plan.",
         ),
-        click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own."),
         click.option(
             "--tolerance",
             type=click.FloatRange(0, 1),
@@ -98,13 +126,7 @@ def plans(command: F) -> F:
             show_default=True,
             help="How far the fullest broker may be above what can be reached.",
         ),
-        click.option(
-            "--max-fill",
-            type=click.FloatRange(0, 1, min_open=True),
-            default=0.85,
-            show_default=True,
-            help="How full a disk may become, also during the move.",
-        ),
+        fills_disks("How full a disk may become, also during the move."),
         click.option("--exclude", multiple=True, metavar="PATTERN", help="Topics that stay as they are; repeatable."),
         click.option("--topics", multiple=True, metavar="PATTERN", help="Only these topics may move; repeatable."),
         click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ import click
 
 from ottla.cli.operations.outcome import fail
 from ottla.cli.operations.plan.carry_out import carry_out
+from ottla.cli.operations.plan.options import POLL, fills_disks
+from ottla.cli.operations.plan.terminated import held_back
 from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import refuse_if_read_only
@@ -19,6 +22,8 @@ from ottla.cli.shared.output import Column, Output, prints
 from ottla.errors import InputError, RetriableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.admin import Admin, ClusterFacts
     from ottla.admin.placement.executor import Progress, RunOptions
     from ottla.admin.placement.model import Model
@@ -30,8 +35,16 @@ _AGAIN_S = 3600.0
 _SCHEMA = "plan.watch/1"
 
 
-class _HoursAreOver(Exception):
-    """What is under way goes on by itself; the rest waits for the next hours."""
+class _Leaves(Exception):
+    """The run stops here: what is under way goes on by itself, and the rest waits."""
+
+
+class _HoursAreOver(_Leaves):
+    pass
+
+
+class _IsTerminated(_Leaves):
+    pass
 
 
 @click.command()
@@ -49,14 +62,7 @@ class _HoursAreOver(Exception):
 @click.option(
     "--skew-for", default="1h", show_default=True, metavar="TIME", help="and was so for this long. 0s: at once."
 )
-@click.option(
-    "--max-fill",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.85,
-    show_default=True,
-    help="What counts as full.",
-)
-@click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own.")
+@fills_disks("What counts as full.")
 @click.option(
     "--plans",
     "folder",
@@ -76,15 +82,7 @@ class _HoursAreOver(Exception):
 @click.option("--hours", metavar="FROM-TO", help="With --execute: only in these hours of the day in UTC, as 22-6.")
 @click.option("--throttle", metavar="SIZE", help="With --execute: bytes per second for each broker, as 50MB.")
 @click.option("--no-throttle", is_flag=True, help="With --execute: copy as fast as it goes.")
-@click.option(
-    "--poll",
-    "poll_s",
-    type=click.FloatRange(0.05),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often to look while a plan is carried out.",
-)
+@POLL
 @reaches_a_cluster
 @prints
 def watch(
@@ -107,8 +105,9 @@ def watch(
 ) -> None:
     """Watch the disks, and plan before one is full or brokers are skewed. Nothing moves without --execute.
 
-    Runs until it is stopped, and writes events to stderr. With --once the exit code is 1 where a plan is due. A plan
-    that was begun and interrupted is gone on with first.
+    Runs until Ctrl-C or SIGTERM, and writes events to stderr; SIGTERM lets it finish its step, and leaves what moves
+    to the brokers. With --once the exit code is 1 where a plan is due. A plan that was begun and interrupted is gone
+    on with first.
 
     \b
     Examples:
@@ -136,8 +135,11 @@ def watch(
         dirs_are_disks=dirs_are_disks,
         poll_s=poll_s,
     )
-    with open_admin(kafka) as admin:
-        watching = _Watching(
+    interval_s = milliseconds(every) / 1000
+    never = nullcontext(lambda seconds: False)
+    with never if once else held_back() as is_terminated, open_admin(kafka) as admin:
+        watching = Watching(
+            kafka=kafka,
             admin=admin,
             watch=Watch(limits),
             options=options,
@@ -145,8 +147,8 @@ def watch(
             metrics_file=metrics_file,
             executes=execute,
             hours=None if hours is None else parse_hours(hours),
+            is_terminated=lambda: is_terminated(0.0),
         )
-        interval_s = milliseconds(every) / 1000
         if once:
             watching.look()
             time.sleep(interval_s)
@@ -155,15 +157,14 @@ def watch(
             if outlook.reasons:
                 fail()
             return
-        while True:
-            watching.guarded_step()
-            time.sleep(interval_s)
+        watching.loop(lambda: is_terminated(interval_s))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Watching:
-    """The loop's state: what was seen, and the plan that was written last."""
+class Watching:
+    """The loop's state: what was seen, and the plan that was written last. `hour_now` is the hour of the day in UTC."""
 
+    kafka: Settings
     admin: Admin
     watch: Watch
     options: RunOptions
@@ -171,10 +172,27 @@ class _Watching:
     metrics_file: Path | None
     executes: bool
     hours: Hours | None
+    is_terminated: Callable[[], bool] = lambda: False
+    hour_now: Callable[[], int] = lambda: dt.datetime.now(dt.UTC).hour
     file: Path | None = None
     written_at_s: float = float("-inf")
     seen: tuple[ClusterFacts, Model, Outlook] | None = None
     first: ClusterFacts | None = None
+
+    def loop(self, wait: Callable[[], bool]) -> None:
+        """Steps until SIGTERM. `wait` lets the time between two of them pass, and says whether it came meanwhile."""
+        from ottla.telemetry.log import log_event
+
+        try:
+            while True:
+                self.guarded_step()
+                if wait():
+                    break
+        except _IsTerminated:
+            pass
+        finally:  # by Ctrl-C as well
+            left = self.unfinished()
+            log_event("plan_watch_ended", "info", {"file": "" if left is None else str(left)})
 
     def guarded_step(self) -> None:
         """A step. A broker that is away, or a plan that cannot be made, is logged: the next look tries again."""
@@ -190,7 +208,10 @@ class _Watching:
         from ottla.telemetry.log import log_event
 
         facts, model, outlook = self.look()
-        if self.may_run() and self.go_on():
+        begun = self.unfinished() if self.executes else None
+        if begun is not None:
+            if self.may_run():
+                self.run(begun)
             return outlook
         if not outlook.reasons:
             self.file = None
@@ -253,18 +274,17 @@ class _Watching:
 
     def may_run(self) -> bool:
         """Whether plans are carried out now."""
-        return self.executes and (self.hours is None or self.hours.has(dt.datetime.now(dt.UTC).hour))
+        return self.executes and (self.hours is None or self.hours.has(self.hour_now()))
 
-    def go_on(self) -> bool:
-        """Finish what was begun before, by this process or one that was killed. False where there is nothing."""
+    def unfinished(self) -> Path | None:
+        """A plan that was begun before, by this process or one that was killed, and is not over."""
         from ottla.admin.placement.journal import DONE, read_journal
 
         for path in sorted(self.folder.glob("watch-*.json.journal")):
             lines = read_journal(path)
             if lines and lines[-1]["step"] != DONE:
-                self.run(path.with_suffix(""))
-                return True
-        return False
+                return path.with_suffix("")
+        return None
 
     def run(self, file: Path) -> None:
         """Carry a plan out, or go on with one, until it is done or the hours are over."""
@@ -273,13 +293,14 @@ class _Watching:
         log_event("plan_run_begins", "info", {"file": str(file)})
         try:
             outcome = carry_out(
+                self.kafka,
                 self.admin,
                 file,
                 self.options,
                 may_be_unthrottled=self.options.throttle is None,
                 sample_s=0.0,
                 agree=lambda question: True,
-                report=self._within_hours,
+                report=self._may_go_on,
             )
         except _HoursAreOver:
             log_event("plan_run_pauses", "info", {"file": str(file)})
@@ -288,6 +309,8 @@ class _Watching:
             self.file = None  # what was begun is found by its journal; what cannot begin is planned anew
         self.first = None
         self.watch.forget()
+        if outcome is not None and outcome.is_complete:
+            self.written_at_s = float("-inf")  # what is due from now on is due for other reasons
         missing = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done] if outcome else []
         left = list(outcome.throttles_left) if outcome else []
         log_event(
@@ -296,7 +319,9 @@ class _Watching:
             {"file": str(file), "not_done": missing[:10], "throttles_left": left},
         )
 
-    def _within_hours(self, progress: Progress) -> None:
+    def _may_go_on(self, progress: Progress) -> None:
+        if self.is_terminated():
+            raise _IsTerminated
         if not self.may_run():
             raise _HoursAreOver
 

@@ -1,0 +1,69 @@
+"""Ctrl-C while moves are under way: the first ends the tool and leaves them to the brokers, a second cancels them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.operations.plan.run_files import journal_of
+from ottla.cli.shared.output import say, warn
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.admin.placement.executor import Outcome
+
+_AGAIN_S: Final = 5.0
+"""How long the second Ctrl-C is waited for."""
+
+
+@contextmanager
+def interruptible(file: Path, cancel: Callable[[], Outcome], *, go_on: str) -> Iterator[None]:
+    """What Ctrl-C does inside the block. `cancel` ends what is under way of the plan, and may be called after it.
+
+    What the first one interrupted may be in the middle of a question: `cancel` has to ask over connections of its own.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        warn("")
+        if not journal_of(file).exists():
+            raise
+        warn("interrupted: what is under way goes on by itself, with its throttle")
+        warn(f"  go on:  {go_on}")
+        warn(f"  cancel: Ctrl-C again within {_AGAIN_S:.0f} s, or ottla plan cancel {file}")
+        try:
+            time.sleep(_AGAIN_S)
+        except KeyboardInterrupt:
+            _cancel(file, cancel)
+        raise
+
+
+def _cancel(file: Path, cancel: Callable[[], Outcome]) -> None:
+    warn("")
+    warn("cancelling what is under way")
+    try:
+        outcome = cancel()
+    except KeyboardInterrupt:
+        warn("")
+        warn(f"interrupted again: what is not cancelled goes on; ottla plan cancel {file} cancels the rest")
+        return
+    except OttlaError as error:
+        warn(f"not cancelled: {error}; what is under way goes on: ottla plan cancel {file}")
+        return
+    tell_cancelled(file, outcome)
+
+
+def tell_cancelled(file: Path, outcome: Outcome) -> bool:
+    """Say how a cancel ended; False where something of the run is left."""
+    for refused in outcome.refused:
+        warn(f"problem: {refused}")
+    for left in outcome.throttles_left:
+        warn(f"a throttle is left: {left}; the same command takes it away when the broker is back")
+    if outcome.refused or outcome.throttles_left:
+        return False
+    done = len(outcome.statuses) - len(outcome.not_done)
+    say(f"cancelled; {done:,} moves are done and stay: ottla plan cancel {file} --revert moves them back")
+    return True
