@@ -71,6 +71,23 @@ def test_reading_and_writing_on_one_client_take_no_answer_of_each_other(cluster:
     assert producer.flush().ranges == {TopicPartition(topic, 1): (0, looks - 1)}
 
 
+def test_a_reader_that_ends_closes_no_connection_on_which_another_waits_for_answers(
+    cluster: Cluster, topic: str
+) -> None:
+    reading = batches_of_ranges(cluster, [wanted(topic)])
+    limits = cluster.settings.decode_limits
+    last = -1
+    while last < 49:
+        last = max([row[0] for rows in rows_of(next(reading), limits) for row in rows.rows], default=last)
+    producer = ProduceClient(cluster)
+    producer.send(topic, [batch(1, b"x")])
+    (lent,) = [each for several in cluster._lent.values() for each in several]
+    assert lent.connection.in_flight == 1, "the reader's, which owes it nothing more"
+    assert list(reading) == []
+    assert lent.connection.is_open
+    assert producer.flush().rows == 1
+
+
 def test_a_connection_is_lent_again_when_nothing_is_in_flight_on_it(cluster: Cluster, topic: str) -> None:
     reader, writer = object(), object()
     leader = cluster.topic(topic).leaders[0]

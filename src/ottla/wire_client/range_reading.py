@@ -136,29 +136,32 @@ class _Reading:
 
     def _read_from(self, groups: dict[int, list[TopicPartition]]) -> Iterator[Batches]:
         """Fetch from each broker until all ranges are read or have to be asked for elsewhere."""
-        asked: list[tuple[int, Any, list[TopicPartition]]] = []
+        asked: list[tuple[Any, list[TopicPartition]]] = []
         connections = {node_id: self._cluster.broker(node_id, borrower=self) for node_id in groups}
         try:
             for node_id, partitions in groups.items():
+                asked.append((connections[node_id], partitions))
                 self._ask(connections[node_id], partitions)
-                asked.append((node_id, connections[node_id], partitions))
             while asked:
-                node_id, connection, partitions = asked.pop(0)
-                segments, moved = self._take(connection.receive())
+                connection, partitions = asked[0]
+                response = connection.receive()
+                del asked[0]
+                segments, moved = self._take(response)
                 found = Batches()
                 isolation, check_crcs = self._settings.isolation, self._settings.check_crcs
                 self._advance(segments, [found.collect(segment, isolation, check_crcs) for segment in segments])
                 left = [p for p in self._served_last(partitions, segments) if p in self._cursors and p not in moved]
                 if left:
+                    asked.append((connection, left))
                     self._ask(connection, left)
-                    asked.append((node_id, connection, left))
                 if len(found) or self._waits_at_end:
                     yield found
                     self._begin_waiting()
         finally:
-            for connection in connections.values():
-                if connection.in_flight:  # an error, or the caller went away: nobody else may read those answers
-                    connection.close()
+            # An error, or the caller went away: nobody else may read those answers. A connection that owes none may be
+            # lent to somebody else by now.
+            for connection, _ in asked:
+                connection.close()
 
     def _ask(self, connection: Any, partitions: list[TopicPartition]) -> None:
         topics: dict[str, list[dict[str, Any]]] = {}

@@ -230,17 +230,17 @@ def test_a_second_ctrl_c_cancels_what_is_under_way(
 
 
 def test_ctrl_c_before_anything_was_begun_is_said_as_such(
-    topic: str, start: Callable[..., subprocess.Popen[str]]
+    topic: str, start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
-    process = start("plan", "run", "plan.json", "--yes", "--max-fill", "1", "--throttle", "1", "--sample", "300s")
+    (tmp_path / "plan.json").write_bytes(plan_document(topic, (3, 2)))
+    process = start("plan", "run", "plan.json", "--yes", "--max-fill", "1", "-v", "--throttle", "1", "--sample", "300s")
     assert process.stderr is not None
-    assert any("measuring write rates" in line for line in iter(process.stderr.readline, ""))
+    assert any("DESCRIBE_LOG_DIRS in" in line for line in iter(process.stderr.readline, ""))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, "interrupted" in errors) == (130, True), errors
     assert "go on" not in errors
-    assert not Path("plan.json.journal").exists()
+    assert not (tmp_path / "plan.json.journal").exists()
 
 
 def test_a_throttle_is_changed_while_the_run_goes_on(
