@@ -14,8 +14,9 @@ from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Plan
 from ottla.admin.placement.plan_file import dump_plan
 from ottla.admin.placement.throttling import check_rate
-from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, opened, rates_of_run
+from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, rates_of_run
 from ottla.cli.operations.plan.make import parse_ids
+from ottla.cli.operations.plan.run_files import opened
 from ottla.cli.operations.plan.showing import move_items, plan_fields, summary_line
 from ottla.cli.shared.amounts import bytes_of, moment
 from ottla.console.cluster_pages import matcher
@@ -160,7 +161,7 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
             wanted = moves_of_file(desk.admin, path, options, is_run=True)
             if not wanted:
                 return
-            with opened(path, desk.admin, wanted) as book:
+            with opened(path, wanted) as book:
                 try:
                     outcome = Executor(desk.admin.carry_out, wanted, book, options, report=report).run()
                 except Stopped:

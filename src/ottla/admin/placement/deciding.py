@@ -51,6 +51,8 @@ class Status:
     why: str = ""
     is_left: bool = False
     """Whether the run goes on without it, though it is not final."""
+    lost: tuple[int, ...] = ()
+    """Targets that are not up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,10 @@ def decide(run: Run, facts: ClusterFacts) -> Decision:
             else:
                 looking.waits[status.move.place] = "waits for its turn"
     return Decision(
-        statuses=tuple(replace(each, why=each.why or looking.waits.get(each.move.place, "")) for each in statuses),
+        statuses=tuple(
+            replace(each, why=each.why or looking.waits.get(each.move.place, ""), lost=looking.away(each.move))
+            for each in statuses
+        ),
         submit=tuple(move for move in submit if move.old != move.new),
         between_disks=looking.between_disks({move.place for move in submit}),
         elect=() if run.begins_nothing else looking.elections(statuses),
@@ -245,8 +250,11 @@ class _Looking:
         found = self.held.get((move.place, broker))
         return 0 if found is None else found[1]
 
+    def away(self, move: Move) -> tuple[int, ...]:
+        return tuple(broker for broker in move.adding if broker not in self.live)
+
     def _away(self, move: Move) -> str:
-        away = [broker for broker in move.adding if broker not in self.live]
+        away = self.away(move)
         return f"waits for broker {away[0]}, which is not up" if away else ""
 
     def _stands_still(self, move: Move) -> str:

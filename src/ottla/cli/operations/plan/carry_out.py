@@ -11,6 +11,7 @@ import click
 
 from ottla.cli.operations.notes import wait
 from ottla.cli.operations.outcome import fail
+from ottla.cli.operations.plan.again import offers
 from ottla.cli.operations.plan.interrupted import interruptible, tell_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
 from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, rollback_of
@@ -119,7 +120,7 @@ def run(
             agree=consent.agree,
         )
     if outcome is not None:
-        _end(outcome)
+        _end(outcome, file)
 
 
 def carry_out(
@@ -291,7 +292,8 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
             interruptible(aside, lambda: cancelled(kafka, admin, aside, back, options), go_on=go_on),
             opened(aside, back) as book,
         ):
-            _end(Executor(admin.carry_out, back, book, options, report=_Telling()).run())
+            outcome = Executor(admin.carry_out, back, book, options, report=_Telling()).run()
+        _end(outcome)
 
 
 def cancelled(kafka: Settings, before: Admin, file: Path, moves: tuple[Move, ...], options: RunOptions) -> Outcome:
@@ -358,11 +360,19 @@ def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) 
         raise InputError(f"{bytes_text(copied)} move: wanted --throttle, such as {rate}MB, or --no-throttle")
 
 
-def _end(outcome: Outcome) -> None:
+def _end(outcome: Outcome, file: Path | None = None) -> None:
+    """Say how it ended, and fail where something is left. `file`: of the plan, where another may take its place."""
     for each in outcome.not_done:
         warn(f"not done: {each.move.place}: {each.state.value}{f': {each.why}' if each.why else ''}")
     for left in outcome.throttles_left:
         warn(f"a throttle is left: {left}; the same command takes it away when the broker is back")
+    if file is not None and outcome.not_done:
+        from ottla.admin.facts_file import read_bounded
+        from ottla.admin.placement.plan_file import load_plan
+
+        kind = str(load_plan(read_bounded(file), source=str(file)).extra.get("kind", ""))
+        for line in offers(file, kind, outcome.statuses):
+            warn(line)
     if not outcome.is_complete:
         fail()
     say(f"done: {len(outcome.statuses):,} partitions are where the plan wants them")

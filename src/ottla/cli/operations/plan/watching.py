@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,6 +178,7 @@ class Watching:
     written_at_s: float = float("-inf")
     seen: tuple[ClusterFacts, Model, Outlook] | None = None
     first: ClusterFacts | None = None
+    tried_at_s: dict[Path, float] = field(default_factory=dict)
 
     def loop(self, wait: Callable[[], bool]) -> None:
         """Steps until SIGTERM. `wait` lets the time between two of them pass, and says whether it came meanwhile."""
@@ -277,13 +278,18 @@ class Watching:
         return self.executes and (self.hours is None or self.hours.has(self.hour_now()))
 
     def unfinished(self) -> Path | None:
-        """A plan that was begun before, by this process or one that was killed, and is not over."""
+        """A plan that was begun before, by this process or one that was killed, and is not over.
+
+        One that ended with something left, such as a throttle of a broker that is down, is tried again in an hour.
+        """
         from ottla.admin.placement.journal import DONE, read_journal
 
         for path in sorted(self.folder.glob("watch-*.json.journal")):
             lines = read_journal(path)
-            if lines and lines[-1]["step"] != DONE:
-                return path.with_suffix("")
+            file = path.with_suffix("")
+            tried_lately = time.monotonic() - self.tried_at_s.get(file, float("-inf")) < _AGAIN_S
+            if lines and lines[-1]["step"] != DONE and not tried_lately:
+                return file
         return None
 
     def run(self, file: Path) -> None:
@@ -305,12 +311,18 @@ class Watching:
         except _HoursAreOver:
             log_event("plan_run_pauses", "info", {"file": str(file)})
             return
+        except InputError:
+            self.written_at_s = float("-inf")  # the cluster is another than when it was written
+            raise
         finally:
             self.file = None  # what was begun is found by its journal; what cannot begin is planned anew
         self.first = None
         self.watch.forget()
-        if outcome is not None and outcome.is_complete:
-            self.written_at_s = float("-inf")  # what is due from now on is due for other reasons
+        has_lost_targets = outcome is not None and any(each.lost for each in outcome.not_done)
+        if outcome is None or outcome.is_complete or has_lost_targets:
+            self.written_at_s = float("-inf")  # what is due from now on is due anew
+        if outcome is not None and not outcome.is_complete:
+            self.tried_at_s[file] = time.monotonic()
         missing = [f"{each.move.place}: {each.why or each.state.value}" for each in outcome.not_done] if outcome else []
         left = list(outcome.throttles_left) if outcome else []
         log_event(

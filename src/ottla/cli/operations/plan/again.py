@@ -1,0 +1,40 @@
+"""What to do about moves whose targets are lost: wait for them, or plan again from what the cluster is now."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.admin.placement.deciding import Status
+
+
+def offers(file: Path, kind: str, statuses: Sequence[Status]) -> list[str]:
+    """What to say after a run that gave moves up; nothing where it gave up none. `kind` is that of the plan."""
+    from ottla.admin.placement.deciding import State
+
+    given_up = [each for each in statuses if each.state is State.GIVEN_UP and each.move.adding]
+    if not given_up:
+        return []
+    lost = sorted({broker for each in given_up for broker in each.lost})
+    away = f"not up: broker {', '.join(map(str, lost))}; " if lost else ""
+    moves = "1 move was" if len(given_up) == 1 else f"{len(given_up):,} moves were"
+    lines = [f"{away}{moves} given up, and what they would have moved is where it was"]
+    lines.append(f"  the same targets:  {shlex.join(['ottla', 'plan', 'run', str(file)])}")
+    target = str(file.with_name(f"{file.stem}.again.json"))
+    for command in _commands(kind, given_up):
+        lines.append(f"  other targets:     {shlex.join(['ottla', 'plan', *command, '-o', target])}")
+        target = "..."  # one file for each
+    return lines
+
+
+def _commands(kind: str, given_up: Sequence[Status]) -> list[list[str]]:
+    if kind == "replication-factor":
+        factors = {each.move.topic: len(each.move.new) for each in given_up}
+        return [[kind, topic, str(factor)] for topic, factor in sorted(factors.items())]
+    if kind == "remove-brokers":
+        left = sorted({broker for each in given_up for broker in each.move.removing})
+        return [[kind, ",".join(map(str, left))]]
+    return [["rebalance"]]
