@@ -17,6 +17,7 @@ from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Move
 from ottla.admin.placement.plan_file import load_plan, moves_of
+from ottla.admin.placement.schedule import Pace
 from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
 from ottla.records import TopicPartition
 from ottla.testing import wait_until
@@ -81,8 +82,10 @@ def moves(
 
 
 def options(**changed: Any) -> RunOptions:
-    """Options of a run that looks often."""
-    return RunOptions(**{"poll_s": 0.05, "patience_s": 20, "max_fill": 1.0, "dirs_are_disks": True, **changed})
+    """Options of a run that looks often, and moves two partitions to a disk at once, however small they are."""
+    return RunOptions(
+        **{"pace": Pace(small=0), "poll_s": 0.05, "patience_s": 20, "max_fill": 1.0, "dirs_are_disks": True, **changed}
+    )
 
 
 def run(admin: Admin, planned: tuple[Move, ...], path: Path, **changed: Any) -> Outcome:

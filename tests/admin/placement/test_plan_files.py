@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_models import broker, model, models, partition
+from placement_models import broker, check_plan, model, models, partition
 
 from ottla.admin.placement.judge import judge
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.plan_file import dump_plan, dump_rollback, load_plan, moves_of
-from ottla.admin.placement.planners import rebalance, spread_dirs
+from ottla.admin.placement.planners import rebalance, remove_brokers, spread_dirs
 from ottla.admin.placement.schedule import Pace
 from ottla.admin.placement.state import Goals
 from ottla.errors import InputError
 
-GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200))
+GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200, small=20))
 
 
 @given(models(), st.booleans())
@@ -117,3 +118,14 @@ def test_what_the_cluster_does_not_have_is_named() -> None:
     line = {"topic": "t", "partition": 0, "replicas": [2], "log_dirs": ["/x"]}
     with pytest.raises(InputError, match=r"found log directory '/x' for broker 2, wanted one of /d0"):
         judge(load_plan(plan_text(line)), cluster)
+
+
+def test_small_partitions_move_twenty_at_a_time_where_one_large_one_would() -> None:
+    brokers = [broker(number) for number in (1, 2)]
+    small = [partition("small", number, 1 << 20, [1]) for number in range(200)]
+    large = [partition("large", number, 1 << 30, [1]) for number in range(10)]
+    plan = remove_brokers(model([*brokers, broker(3)], [*small, *large]), [1])
+    batches = Counter((move.batch, move.topic) for move in plan.moves)
+    assert max(count for (_, topic), count in batches.items() if topic == "large") <= 4, "two to each disk"
+    assert max(count for (_, topic), count in batches.items() if topic == "small") in range(50, 81)
+    check_plan(model([*brokers, broker(3)], [*small, *large]), plan, Goals(), removed=[1])

@@ -21,7 +21,7 @@ from ottla.admin.placement.schedule import Pace
 from ottla.admin.placement.state import Goals
 from ottla.errors import InputError
 
-GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200))
+GOALS = Goals(pace=Pace(per_broker=2, per_disk=1, bytes=200, small=20))
 
 
 @given(models())

@@ -8,8 +8,7 @@ pass so much; the largest partitions are pigeons in holes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ottla.admin.placement.model import Model, Partition
@@ -39,34 +38,61 @@ def receivers_of(model: Model, excluded: Collection[int] = ()) -> dict[int, floa
     }
 
 
-def mean_of(model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None = None) -> float:
+Amount = Callable[[Partition], float]
+"""What of a partition is shared: its bytes, or its write rate."""
+
+
+def by_size(each: Partition) -> float:
+    """Bytes."""
+    return each.size
+
+
+def by_rate(each: Partition) -> float:
+    """Bytes per second."""
+    return each.rate
+
+
+def mean_of(
+    model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None = None, amount: Amount = by_size
+) -> float:
     """Bytes per weight if everything were even. `factors` are replication factors that topics shall have."""
-    total = sum(each.size * _factor(each, factors) for each in model.partitions)
-    kept = sum(each.size for each in model.partitions for broker in each.replicas if _keeps(model, broker))
+    total = sum(amount(each) * _factor(each, factors) for each in model.partitions)
+    kept = sum(amount(each) for each in model.partitions for broker in each.replicas if _keeps(model, broker))
     return max(0.0, (total - kept) / (sum(weights.values()) or 1.0))
 
 
-def reachable(model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None = None) -> Floor:
-    """The floor of a cluster whose bytes are shared by these brokers."""
-    mean = mean_of(model, weights, factors)
+def reachable(
+    model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None = None, amount: Amount = by_size
+) -> Floor:
+    """The floor of a cluster whose bytes, or writes, are shared by these brokers."""
+    mean = mean_of(model, weights, factors, amount)
     if mean <= 0 or not weights:
         return Floor(level=1.0)
-    floors = [Floor(level=1.0), _by_racks(model, weights, factors, mean), _by_pigeons(model, weights, factors, mean)]
-    for broker, held in _fixed(model).items():
+    floors = [
+        Floor(level=1.0),
+        _by_racks(model, weights, factors, mean, amount),
+        _by_pigeons(model, weights, factors, mean, amount),
+    ]
+    for broker, held in _fixed(model, amount).items():
         if broker in weights:
             floors.append(Floor(level=held / weights[broker] / mean, why=f"what may not move fills broker {broker}"))
     return max(floors, key=lambda each: each.level)
 
 
-def _by_racks(model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None, mean: float) -> Floor:
+def _by_racks(
+    model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None, mean: float, amount: Amount
+) -> Floor:
     """Each rack has a least and a most that it must and may hold, and no broker holds a partition twice."""
     racks: dict[str, list[int]] = {}
     for broker in weights:
         racks.setdefault(model.rack_of(broker), []).append(broker)
-    least, most, every = Counter[str](), Counter[str](), 0
-    sizes: Counter[int] = Counter()
+    least: dict[str, float] = dict.fromkeys(racks, 0.0)
+    most: dict[str, float] = dict.fromkeys(racks, 0.0)
+    every = 0.0
+    sizes: dict[int, float] = {}
     for each in model.partitions:
-        sizes[_factor(each, factors) - sum(_keeps(model, broker) for broker in each.replicas)] += each.size
+        left = _factor(each, factors) - sum(_keeps(model, broker) for broker in each.replicas)
+        sizes[left] = sizes.get(left, 0.0) + amount(each)
     for factor, size in sizes.items():
         every += size * factor
         apart = min(factor, len(racks))
@@ -108,33 +134,37 @@ def _by_racks(model: Model, weights: Mapping[int, float], factors: Mapping[str, 
     return Floor(level=high, why=f"{named} has {count} {plural} for its part of all replicas")
 
 
-def _by_pigeons(model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None, mean: float) -> Floor:
+def _by_pigeons(
+    model: Model, weights: Mapping[int, float], factors: Mapping[str, int] | None, mean: float, amount: Amount
+) -> Floor:
     """The largest partitions: with n brokers, of k·n + 1 replicas some broker has k + 1."""
     order = sorted(weights.values(), reverse=True)
-    largest = sorted(model.partitions, key=lambda each: (-each.size, each.topic, each.partition))[: 8 * len(order) + 8]
+    largest = sorted(model.partitions, key=lambda each: (-amount(each), each.topic, each.partition))[
+        : 8 * len(order) + 8
+    ]
     best = Floor(level=1.0)
     for each in largest[: len(order)]:
         factor = min(_factor(each, factors), len(order))
         if factor:
-            level = each.size / order[factor - 1] / mean
+            level = amount(each) / order[factor - 1] / mean
             best = max(best, Floor(level=level, why=f"{each.place} alone is that large"), key=lambda floor: floor.level)
     replicas = [each for each in largest for _ in range(_factor(each, factors))]
     for count in range(1, 8):
         at = count * len(order)
         if at >= len(replicas):
             break
-        level = (count + 1) * replicas[at].size / order[0] / mean
+        level = (count + 1) * amount(replicas[at]) / order[0] / mean
         why = f"{at + 1:,} replicas have at least the bytes of {replicas[at].place}, for {len(order)} brokers"
         best = max(best, Floor(level=level, why=why), key=lambda floor: floor.level)
     return best
 
 
-def _fixed(model: Model) -> Counter[int]:
-    held: Counter[int] = Counter()
+def _fixed(model: Model, amount: Amount) -> dict[int, float]:
+    held: dict[int, float] = {}
     for each in model.partitions:
         if each.fixed:
             for broker in each.replicas:
-                held[broker] += each.size
+                held[broker] = held.get(broker, 0.0) + amount(each)
     return held
 
 

@@ -18,15 +18,26 @@ from ottla.admin.placement.plan import LeftOut, Move
 from ottla.records import TopicPartition
 
 GIB: Final = 1 << 30
+PARTS: Final = 20
+"""Into how many parts one move is divided where many are small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How much may be under way at once: moves into and out of a broker, moves to a disk, bytes in all."""
+    """How much may be under way at once: moves into and out of a broker, moves to a disk, bytes in all.
+
+    Twenty moves of partitions of at most `small` bytes count as one: thousands of them would wait for hours else, each
+    five for the next look.
+    """
 
     per_broker: int = 5
     per_disk: int = 2
     bytes: int = 50 * GIB
+    small: int = 16 << 20
+
+    def parts(self, move: Move) -> int:
+        """How much of `per_broker` and `per_disk` a move takes, in twentieths."""
+        return 1 if move.bytes <= self.small else PARTS
 
 
 class Rooms:
@@ -52,6 +63,10 @@ class Rooms:
         self._brokers: Counter[int] = Counter()
         self._disks: Counter[tuple[int, int]] = Counter()
         self._bytes = 0
+        self.busy: set[int] = set()
+        """Brokers with so many moves that none more may begin."""
+        self.full: set[int] = set()
+        """Brokers with so many moves to each of their disks that none more may go there."""
         self._targets: dict[TopicPartition, list[tuple[int, int]]] = {}
 
     def targets(self, move: Move) -> list[tuple[int, int]]:
@@ -83,11 +98,17 @@ class Rooms:
         if not self._brokers:
             return True
         pace, targets = self._pace, self.targets(move)
+        parts = pace.parts(move)
         if self._bytes + move.bytes * len(targets) > pace.bytes or any(
-            self._disks[disk] >= pace.per_disk for disk in targets
+            self._disks[disk] + parts > pace.per_disk * PARTS for disk in targets
         ):
             return False
-        return all(self._brokers[broker] < pace.per_broker for broker in _touched(move))
+        return all(self._brokers[broker] + parts <= pace.per_broker * PARTS for broker in _touched(move))
+
+    @property
+    def bytes_left(self) -> float:
+        """How many more bytes may be under way. One move alone always may."""
+        return self._pace.bytes - self._bytes if self._brokers else inf
 
     def begin(self, move: Move) -> None:
         """The move is under way."""
@@ -112,12 +133,23 @@ class Rooms:
             self.held[disk] -= move.bytes
 
     def _count(self, move: Move, by: int) -> None:
+        parts = by * self._pace.parts(move)
         for broker in _touched(move):
-            self._brokers[broker] += by
+            self._brokers[broker] += parts
+            if self._brokers[broker] >= self._pace.per_broker * PARTS:
+                self.busy.add(broker)
+            else:
+                self.busy.discard(broker)
             if not self._brokers[broker]:
                 del self._brokers[broker]
         for disk in self.targets(move):
-            self._disks[disk] += by
+            self._disks[disk] += parts
+        for broker in {broker for broker, _ in self.targets(move)}:
+            disks = range(len(self._model.by_id[broker].disks)) if broker in self._model.by_id else ()
+            if disks and all(self._disks[broker, at] >= self._pace.per_disk * PARTS for at in disks):
+                self.full.add(broker)
+            else:
+                self.full.discard(broker)
         self._bytes += by * move.bytes * len(self.targets(move))
 
     def _disk(self, broker: int, path: str) -> int:
@@ -132,6 +164,11 @@ def _touched(move: Move) -> set[int]:
     """The brokers that read or write for it."""
     adding = move.adding
     return {*adding, *(move.removing if adding else ()), *(each.broker for each in move.disk_moves)}
+
+
+def _receiving(move: Move) -> set[int]:
+    """The brokers on whose disks it writes."""
+    return {*move.adding, *(each.broker for each in move.disk_moves)}
 
 
 def in_order(moves: Sequence[Move], levels: Mapping[int, float]) -> list[Move]:
@@ -152,18 +189,30 @@ def schedule(
     Each batch waits for the one before. What copies nothing comes last, in a batch of its own.
     """
     rooms = Rooms(model, pace)
-    waiting = [move for move in in_order(moves, levels) if move.adding or move.disk_moves]
+    waiting = [
+        (move, move.bytes * (len(move.adding) + len(move.disk_moves)), _touched(move), _receiving(move))
+        for move in in_order(moves, levels)
+        if move.adding or move.disk_moves
+    ]
+    least_bytes = min((wanted for _, wanted, _, _ in waiting), default=0)
     done: list[Move] = []
     batch = 0
     while waiting:
         begun: list[Move] = []
-        rest: list[Move] = []
-        for move in waiting:
-            if rooms.has_pace(move) and rooms.has_room(move):
+        rest: list[tuple[Move, int, set[int], set[int]]] = []
+        left = rooms.bytes_left
+        for at, (move, wanted, touched, receiving) in enumerate(waiting):
+            # With thousands of moves that wait for a few brokers, or for bytes, these are nearly always the answer.
+            if left < least_bytes:
+                rest += waiting[at:]
+                break
+            may_begin = wanted <= left and rooms.busy.isdisjoint(touched) and rooms.full.isdisjoint(receiving)
+            if may_begin and rooms.has_pace(move) and rooms.has_room(move):
                 rooms.begin(move)
                 begun.append(move)
+                left = rooms.bytes_left
             else:
-                rest.append(move)
+                rest.append(waiting[at])
         if not begun:
             break
         batch += 1
@@ -171,10 +220,12 @@ def schedule(
             rooms.end(move)
             done.append(replace(move, batch=batch))
         waiting = rest
-    left = tuple(LeftOut(topic=move.topic, partition=move.partition, why=_no_room(rooms, move)) for move in waiting)
+    left_out = tuple(
+        LeftOut(topic=move.topic, partition=move.partition, why=_no_room(rooms, move)) for move, *_ in waiting
+    )
     free = [move for move in in_order(moves, levels) if not move.adding and not move.disk_moves]
     done += [replace(move, batch=batch + 1) for move in free]
-    return tuple(done), left
+    return tuple(done), left_out
 
 
 def _no_room(rooms: Rooms, move: Move) -> str:

@@ -18,6 +18,8 @@ _GOOD_ENOUGH = 1.10
 _TRIES = 60
 _PARTNERS = 12
 _CLOSE = 1e-9
+_LEAST_GAIN = 0.02
+"""An exchange that takes less of what is too much is not worth its bytes."""
 
 
 def spread(state: Placement, *, expired: Callable[[], bool], only: Collection[int] = ()) -> None:
@@ -41,12 +43,6 @@ def spread(state: Placement, *, expired: Callable[[], bool], only: Collection[in
             continue
         stuck.add(b)
     trim(state, expired=expired)
-
-
-def _by_size(state: Placement, b: int) -> list[int]:
-    """The replicas of a broker that may move, smallest first."""
-    size = state.size
-    return sorted((p for p in state.on[b] if size[p] and state.movable[p]), key=lambda p: (size[p], p))
 
 
 def _target(state: Placement, p: int, b: int, order: list[int], *, cool: bool) -> int | None:
@@ -76,7 +72,7 @@ def _shed(state: Placement, b: int, only: Collection[int], *, cool: bool) -> boo
     if not order:
         return False
     excess, size = state.excess(b), state.size
-    held = _by_size(state, b)
+    held = state.by_size(b)
     # What moves already costs nothing to send elsewhere.
     for p in reversed(held):
         if b not in state.home[p]:
@@ -94,9 +90,11 @@ def _shed(state: Placement, b: int, only: Collection[int], *, cool: bool) -> boo
     if ending is not None and size[ending[0]] <= excess * _GOOD_ENOUGH:
         state.move(ending[0], b, ending[1])
         return True
+    # A giant is not moved for what is beside it.
+    crumbs = 64 if ending is not None and size[ending[0]] > state.limit[b] / 2 else 8
     for p in reversed(held[:at]):
-        if ending is not None and size[p] * 8 < excess:
-            break  # crumbs: dozens of moves for a few bytes less
+        if ending is not None and size[p] * crumbs < excess:
+            break  # dozens of moves for a few bytes less
         target = _target(state, p, b, order, cool=cool)
         if target is not None:
             state.move(p, b, target)
@@ -110,13 +108,13 @@ def _shed(state: Placement, b: int, only: Collection[int], *, cool: bool) -> boo
 def _exchange(state: Placement, b: int, only: Collection[int]) -> bool:
     """A large replica for a smaller one of a broker with room: the pair that costs least for what it frees."""
     size, excess = state.size, state.excess(b)
-    held = _by_size(state, b)
+    held = state.by_size(b)
     best: tuple[float, int, int, int] | None = None
     for t in _order(state, only)[:_PARTNERS]:
         room = state.limit[t] - state.load[t]
         if t == b or room <= 0:
             continue
-        theirs = _by_size(state, t)
+        theirs = state.by_size(t)
         for p in held[-_TRIES:]:
             # The smaller one must leave what goes there below the limit.
             at = bisect_left(theirs, size[p] - min(room, excess), key=lambda other: size[other])
@@ -146,7 +144,7 @@ def _shift(state: Placement, b: int) -> bool:
     """To a broker that is over its limit afterwards, and less so than this one is now."""
     level = state.load[b] / state.limit[b] if state.limit[b] else 0.0
     best: tuple[float, float, int, int] | None = None
-    for p in _by_size(state, b)[-_TRIES:]:
+    for p in state.by_size(b)[-_TRIES:]:
         for t in range(len(state.ids)):
             if t == b or not state.limit[t]:
                 continue
@@ -193,7 +191,7 @@ def _smaller_instead(state: Placement, p: int, b: int) -> None:
         if not state.receives[home]:
             continue
         too_much = state.load[home] + state.size[p] - state.limit[home]
-        theirs = _by_size(state, home)
+        theirs = state.by_size(home)
         at = bisect_left(theirs, too_much, key=lambda other: state.size[other])
         for other in theirs[at : at + 6]:
             if state.size[other] >= state.size[p] or home not in state.home[other]:
@@ -204,7 +202,8 @@ def _smaller_instead(state: Placement, p: int, b: int) -> None:
 
 
 def cool(state: Placement, *, expired: Callable[[], bool]) -> None:
-    """Where a plan gives a broker too many writes, replicas that move anyway go elsewhere: that costs nothing."""
+    """Where a plan gives a broker too many writes, replicas that move anyway go elsewhere: that costs nothing. Where
+    that is not enough, a few others do."""
     for b in sorted(range(len(state.ids)), key=lambda b: (state.rate_limit[b] - state.rate_in[b], b)):
         arriving = sorted(
             (p for p in state.on[b] if b not in state.home[p] and state.rate[p]), key=lambda p: (-state.rate[p], p)
@@ -217,6 +216,49 @@ def cool(state: Placement, *, expired: Callable[[], bool]) -> None:
                 state.move(p, b, target)
             else:
                 _cooler_instead(state, p, b)
+        if not expired():
+            _send_away_what_is_written(state, b)
+
+
+def _send_away_what_is_written(state: Placement, b: int) -> None:
+    """What arrives was not enough: what is written most for its bytes goes, for these bytes."""
+    if state.rate_in[b] <= state.rate_limit[b]:
+        return
+    held = (p for p in state.on[b] if state.rate[p] and state.movable[p])
+    for p in sorted(held, key=lambda p: (state.size[p] / state.rate[p], p))[:_TRIES]:
+        if state.rate_in[b] <= state.rate_limit[b]:
+            return
+        target = _target(state, p, b, _order(state, ()), cool=True)
+        if target is not None:
+            state.move(p, b, target)
+    while state.rate_in[b] > state.rate_limit[b] and _exchange_writes(state, b):
+        pass
+
+
+def _exchange_writes(state: Placement, b: int) -> bool:
+    """Whoever may be written to more is full: what is written much for what is written little, at the least cost."""
+    size, rate = state.size, state.rate
+    excess = state.rate_in[b] - state.rate_limit[b]
+    room_here = max(0.0, state.limit[b] - state.load[b])
+    hot = sorted((p for p in state.on[b] if state.movable[p]), key=lambda p: (-rate[p], p))[:_PARTNERS]
+    best: tuple[float, int, int, int] | None = None
+    for t in sorted(_order(state, ()), key=lambda t: (state.rate_in[t] - state.rate_limit[t], t))[:_PARTNERS]:
+        rate_room, room_there = state.rate_limit[t] - state.rate_in[t], max(0.0, state.limit[t] - state.load[t])
+        if t == b or rate_room <= 0:
+            continue
+        for p in hot:
+            for other in state.on[t]:
+                gain, grows = rate[p] - rate[other], size[other] - size[p]
+                if not excess * _LEAST_GAIN <= gain <= rate_room or grows > room_here or -grows > room_there:
+                    continue
+                key = (state.cost(p, b, t) + state.cost(other, t, b)) / min(gain, excess), p, other, t
+                if (best is None or key < best) and state.may_exchange(p, b, other, t):
+                    best = key
+    if best is None:
+        return False
+    _, p, other, t = best
+    _swap(state, p, b, other, t)
+    return True
 
 
 def _cooler_instead(state: Placement, p: int, b: int) -> None:

@@ -5,12 +5,13 @@ Nothing here decides; it says what is allowed and what it would cost. Bytes are 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from ottla.admin.placement.goals import Floor, mean_of, racks_wanted, reachable, receivers_of
+from ottla.admin.placement.goals import Floor, by_rate, mean_of, racks_wanted, reachable, receivers_of
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import MAX_FILL
 from ottla.admin.placement.schedule import Pace
@@ -37,7 +38,8 @@ DEFAULT_GOALS: Final = Goals()
 class Placement:
     """`replicas[p]` are broker indexes in their order, the preferred leader first; `home[p]` those of before.
 
-    `limit[b]` is what broker b should hold at most, `room[b]` what its disks can hold up to the fill limit.
+    `limit[b]` is what broker b should hold at most, `room[b]` what its disks can hold up to the fill limit, and
+    `rate_limit[b]` what may be written to it at most because of a plan.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Placement:
             for each in partitions
         ]
         self.on: list[set[int]] = [set() for _ in brokers]
+        self._sorted: list[list[int] | None] = [None] * len(brokers)
         self.load = [0.0] * len(brokers)
         self.rate_in = [0.0] * len(brokers)
         for p, held in enumerate(self.replicas):
@@ -88,7 +91,14 @@ class Placement:
         even = sum(self.rate_in) / max(1, sum(self.receives))
         every = sum(self.weight) or 1.0
         share = [max(even, sum(self.rate_in) * weight / every) for weight in self.weight]
-        self.rate_limit = [max(now, RATE_TOLERANCE * part) for now, part in zip(self.rate_in, share, strict=True)]
+        written = {
+            broker.id: part for broker, part in zip(brokers, share, strict=True) if broker.id in weights and part
+        }
+        least = reachable(model, written, factors, by_rate).level * mean_of(model, written, factors, by_rate)
+        self.rate_limit = [
+            max(now, RATE_TOLERANCE * part, (1 + goals.tolerance) * least * part)
+            for now, part in zip(self.rate_in, share, strict=True)
+        ]
 
     # Changing it
 
@@ -109,13 +119,33 @@ class Placement:
         self.replicas[p].remove(source)
         self._drop(p, source)
 
+    def by_size(self, b: int) -> list[int]:
+        """The replicas of a broker that may move and have bytes, smallest first. It changes with every move."""
+        known = self._sorted[b]
+        if known is None:
+            held = (p for p in self.on[b] if self._may_be_sorted(p))
+            known = self._sorted[b] = sorted(held, key=self._size_then_index)
+        return known
+
+    def _may_be_sorted(self, p: int) -> bool:
+        return bool(self.size[p]) and self.movable[p]
+
+    def _size_then_index(self, p: int) -> tuple[int, int]:
+        return self.size[p], p
+
     def _add(self, p: int, b: int) -> None:
         self.on[b].add(p)
+        known = self._sorted[b]
+        if known is not None and self._may_be_sorted(p):
+            insort(known, p, key=self._size_then_index)
         self.load[b] += self.size[p]
         self.rate_in[b] += self.rate[p]
 
     def _drop(self, p: int, b: int) -> None:
         self.on[b].discard(p)
+        known = self._sorted[b]
+        if known is not None and self._may_be_sorted(p):
+            del known[bisect_left(known, (self.size[p], p), key=self._size_then_index)]
         self.load[b] -= self.size[p]
         self.rate_in[b] -= self.rate[p]
 
