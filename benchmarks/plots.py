@@ -41,6 +41,8 @@ def draw(parts: Parts, folder: Path) -> Drawn:
         drawn["broker"] = broker_rates(parts["broker"], folder)
     if "sdk" in parts:
         drawn["sdk"] = consumers(parts["sdk"], folder)
+    if "planner" in parts:
+        drawn["planner"] = plans(parts["planner"], folder)
     if "growth" in parts:
         for name in AXES:
             curve = growth(parts["growth"], name, folder)
@@ -91,6 +93,23 @@ def consumers(part: Part, folder: Path) -> tuple[str, str]:
         axes.annotate(f" {result.value:,.3g}", (result.spread[1], place), va="center", fontsize=8)
     axes.set_title("Consuming: a handler that counts", loc="left", fontsize=11)
     return _save(figure, folder, "consumers.png"), "rates of consuming, beside clients and frameworks"
+
+
+def plans(part: Part, folder: Path) -> tuple[str, str]:
+    """Each cluster as a point, by either method; and how long plans took."""
+    figure, (quality, times) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    points = [result for result in part.results if result.x is not None]
+    for contender in dict.fromkeys(result.contender for result in points):
+        own = [result for result in points if result.contender == contender]
+        colour, label = (OURS, "ottla plan") if contender == "ottla" else (COLOURS["kafka"], contender)
+        quality.scatter([result.x for result in own], [result.value for result in own], s=12, color=colour, label=label)
+    quality.axhline(1.05, color=THEIRS, linewidth=1)
+    quality.set(xlabel="share of all bytes that is copied", ylabel="fullest broker, over what can be reached")
+    quality.legend(frameon=False, fontsize=8)
+    taken = part.get("time of a plan", "ottla")
+    times.hist([] if taken is None else taken.runs, bins=30, color=OURS)
+    times.set(xlabel="seconds for a plan", ylabel="clusters")
+    return _save(figure, folder, "plans.png"), "plans for random clusters: how even, what they copy, how long they took"
 
 
 def growth(part: Part, name: str, folder: Path) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from results import BUSY, FOLDER, Part, Result, read
 from sdk_contenders import GROUPS
 
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
-PARTS += ("operations", "operations_records", "console", "soak")
+PARTS += ("operations", "operations_records", "console", "planner", "soak")
 PEERS = ("mock", "kfake", "kafka")
 
 INTRO = """\
@@ -30,7 +30,7 @@ fewer than three rounds the lowest and the highest). A ratio is taken within eac
 
 ```
 make bench                        # everything, about twenty minutes on a quiet machine; writes this page
-make bench ONLY=broker QUICK=1    # one part: broker, cluster, sdk, columnar, spark, connector, growth, operations
+make bench ONLY=broker QUICK=1  # a part: broker, cluster, sdk, columnar, spark, connector, growth, operations, planner
 make bench-page                   # this page again, from the result files there are
 make soak MINUTES=30              # the demo's services under load and faults
 ```
@@ -51,6 +51,14 @@ draws the same faults: `make soak MINUTES=30 SEED=7`.
 
 What still grows a little is known: every node keeps its metadata log in memory (the quorum takes no snapshots yet), and
 each broker that dies and returns adds some tens of KB to it. Without faults the cluster grows by 1 to 2 bytes a record.
+"""
+
+PLANNER = """\
+`python benchmarks/planner.py`: plans of `ottla plan` for random clusters of 6 to 40 brokers with 1 to 4 racks, grown or
+shrunk, a third of them with disks of two sizes. Beside them stands `kafka-reassign-partitions --generate`, whose method
+places everything anew by number. *Can be reached* is the level that no placement can stay below, *the least* what is
+on brokers that go and what is above the limit of the others. The run is on an embedded cluster: a fourth broker
+joins, and is filled under a throttle of 10 MB/s.
 """
 
 
@@ -92,6 +100,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Commands beside Kafka's scripts and others", "operations", parts, drawn, contenders_table),
         *section("Commands that read and write records", "operations_records", parts, drawn, contenders_table),
         *section("The console", "console", parts, drawn, contenders_table),
+        *section("Plans of moves", "planner", parts, drawn, planner_table, words=PLANNER),
         *section("Soak", "soak", parts, drawn, soak_table, words=SOAK),
     )
     return "\n".join(sections).rstrip() + "\n"
@@ -286,6 +295,21 @@ def growth_table(part: Part) -> Iterable[str]:
         points = sorted((each for each in part.results if each.what == what), key=lambda each: each.x or 0)
         ends = [f"{number(each.value)} {each.unit} at {each.x:,g}" for each in (points[0], points[-1])]
         yield f"| {what} | {' | '.join(ends)} |"
+
+
+def planner_table(part: Part) -> Iterable[str]:
+    """How a figure is spread over the clusters; their points are in the plot."""
+    yield "| | by | goal | median | p90 | worst |"
+    yield "|---|---|---|---|---|---|"
+    for result in part.results:
+        if result.x is not None:
+            continue
+        ordered = sorted(result.runs)
+        ninth = ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)]
+        goal = "" if result.goal is None else f"{result.goal:g}"
+        rest = f"{number(ninth)} | {number(ordered[-1])}" if len(ordered) > 1 else " | "
+        who = NAMES.get(result.contender, result.contender)
+        yield f"| {result.what}, {result.unit} | {who} | {goal} | {number(result.value)} | {rest} |"
 
 
 def soak_table(part: Part) -> Iterable[str]:

@@ -73,6 +73,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
             *("console.py", ("--rounds", "10", "--watched-rounds", "3", "--watched-s", "4"), ("--quick",), 60, 30),
         ),
     ),
+    "planner": (Program("planner.py", (), ("--quick",), 90, 30),),
 }
 
 
