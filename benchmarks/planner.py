@@ -43,8 +43,7 @@ from ottla.admin.placement.state import DEFAULT_GOALS
 EACH = "fullest broker, by the share of bytes that is copied"
 """One result for each cluster and method: the plot's points."""
 THEIRS = "kafka-reassign-partitions --generate"
-_RECORDS = 60_000
-"""Of 4,000 bytes: enough for half a minute, beside which the second that a quota lets pass at first is little."""
+_RECORDS = 15_000
 
 
 def main() -> None:

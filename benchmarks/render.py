@@ -58,7 +58,8 @@ PLANNER = """\
 shrunk, a third of them with disks of two sizes. Beside them stands `kafka-reassign-partitions --generate`, whose method
 places everything anew by number. *Can be reached* is the level that no placement can stay below, *the least* what is
 on brokers that go and what is above the limit of the others. The run is on an embedded cluster: a fourth broker
-joins, and is filled under a throttle of 10 MB/s.
+joins, and is filled under a throttle of 10 MB/s. It takes some five seconds, and what a quota lets pass in the first of
+them is counted.
 """
 
 
