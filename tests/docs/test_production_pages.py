@@ -191,6 +191,15 @@ class TestCompatibility:
             if re.search(r"Python :: 3\.\d+$", classifier):
                 assert classifier.rsplit(" ", 1)[1] in self.PAGE.split("| operating system")[0]
 
+    def test_each_row_names_what_tests_it(self) -> None:
+        targets = set(re.findall(r"^([a-z-]+):", (DOCS.parent / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+        rows = re.findall(r"^\| .+ \| .+ \| .+ \| (.+) \|$", self.PAGE, re.MULTILINE)
+        assert len(rows) > 6
+        for by in rows[1:]:
+            named = set(re.findall(r"`make ([a-z-]+)", by))
+            assert named, by
+            assert named <= targets
+
     def test_the_public_modules_are_those_of_the_reference(self) -> None:
         from docs_site.public_api import PUBLIC_MODULES
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from html import unescape
 from pathlib import Path
+from urllib.request import urlopen
 
 import click
 import pytest
@@ -18,9 +21,11 @@ pytest.importorskip("zensical", reason="pip install 'ottla[docs]'")
 from docs_site import links
 from docs_site.navigation import completed, paths_in
 from docs_site.public_api import PUBLIC_MODULES, public_names
+from docs_site.spelling import misspelt
 
 from ottla.cli import COMMANDS, main
 from ottla.config.defaults import PRODUCER_DEFAULTS
+from ottla.testing import wait_until
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -42,6 +47,32 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout
     assert "0 problems" in done.stdout
     return build / "site"
+
+
+def test_serve_shows_the_site_until_it_is_interrupted(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:{1}".format(*probe.getsockname())
+    command = [sys.executable, "-m", "docs_site", "serve", "--build", str(tmp_path), "--address", address]
+    environment = {"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            shown = wait_until(lambda: fetched(f"http://{address}/glossary/"), timeout_s=200)
+            serving.send_signal(signal.SIGINT)
+            serving.communicate(timeout=60)
+        finally:
+            serving.kill()
+    assert "high watermark" in shown.lower()
+    assert serving.returncode == 0
+
+
+def fetched(address: str) -> str:
+    """The page; empty while nothing answers there, or it is not built yet."""
+    try:
+        with urlopen(address, timeout=10) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
 
 
 def text_of(page: Path) -> str:
@@ -117,3 +148,13 @@ class TestLinks:
         copy = shutil.copytree(site, tmp_path / "site")
         shutil.rmtree(copy / "glossary")
         assert any("glossary" in problem for problem in links.problems(copy))
+
+
+class TestSpelling:
+    def test_a_misspelt_word_is_found_with_its_place(self, tmp_path: Path) -> None:
+        page = tmp_path / "page.md"
+        page.write_text("# Right\n\nRecords are recieved here.\n")
+        assert misspelt(page) == [f"{page}:3: recieved ==> received"]
+
+    def test_pages_docstrings_and_messages_are_spelt_right(self) -> None:
+        assert misspelt(DOCS, ROOT / "src" / "ottla", *ROOT.glob("*.md")) == []

@@ -10,29 +10,34 @@ from pathlib import Path
 
 from docs_site.assemble import DOCS, ROOT, assemble, copy_pages, made_from_code
 from docs_site.links import problems
+from docs_site.spelling import misspelt
+
+SOURCES = (ROOT / "src" / "ottla", ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md")
+"""What is written for users beside the pages: docstrings, help texts, messages, and the files of a forge."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="docs_site", description=__doc__)
     parser.add_argument("action", choices=["build", "serve", "check"])
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "docs-site", help="where everything is written")
+    parser.add_argument("--address", default="127.0.0.1:8000", help="where `serve` listens")
     options = parser.parse_args()
     build: Path = options.build.resolve()
     build.mkdir(parents=True, exist_ok=True)
     if options.action == "serve":
-        return serve(build)
+        return serve(build, options.address)
     if options.action == "build":
         began = time.monotonic()
         done = subprocess.run(zensical("build", "--strict", assemble(build)), cwd=build, check=False)
         if done.returncode:
             return done.returncode
         print(f"built in {time.monotonic() - began:.1f} s")
-    return report(build / "site")
+    return report(build / "site", misspelt(build / "docs", *SOURCES))
 
 
-def report(site: Path) -> int:
+def report(site: Path, spelling: list[str]) -> int:
     """Say what is in the site and what is wrong with it; 1 if something is."""
-    found = problems(site)
+    found = problems(site) + spelling
     for problem in found:
         print(problem)
     pages = len(list(site.rglob("*.html")))
@@ -41,10 +46,10 @@ def report(site: Path) -> int:
     return 1 if found else 0
 
 
-def serve(build: Path) -> int:
+def serve(build: Path, address: str) -> int:
     """Build, serve, and copy pages of `docs/` as they change; pages made from the code are those of the start."""
     generated = made_from_code()
-    server = subprocess.Popen(zensical("serve", assemble(build, generated=generated)), cwd=build)
+    server = subprocess.Popen(zensical("serve", "--dev-addr", address, assemble(build, generated=generated)), cwd=build)
     try:
         seen = newest()
         while server.poll() is None:

@@ -16,6 +16,7 @@ from docs_site.public_api import PUBLIC_MODULES
 
 from release_check.environments import WITHOUT_EXTRAS, CheckFailed, Environment, interpreter_of, run
 from release_check.packages import (
+    Package,
     metadata_of,
     problems_of_sdist,
     problems_of_wheel,
@@ -26,6 +27,8 @@ from release_check.report import Report, megabytes
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_FOR_USERS = {"dev", "docs", "release", "demo"}
+FIRST_STEPS = ("tests/docs/test_readme_first_run.py", "tests/examples/test_examples.py")
+_QUIETLY = ("-q", "-p", "no:cacheprovider")
 
 
 def main() -> int:
@@ -86,13 +89,17 @@ def check(out: Path, scratch: Path, versions: list[str] | None) -> Report:
             report.dependencies.setdefault(f"without extras, Python {alone.version}", alone.installed())
             said[:] = [f"{alone.import_all(*WITHOUT_EXTRAS)} names, {alone.all_help()} commands"]
         with step(f"Python {version}: the tutorial, from an empty folder") as said:
-            alone.install(f"{wheel.path}[test]")
+            alone.install(f"{wheel.path}[test,otel]")
             folder = scratch / f"tutorial-{version}"
             folder.mkdir()
             (folder / "pytest.ini").write_text("[pytest]\n")  # else pytest looks for one in the folders above
             tutorial = [ROOT / "docs" / "tutorial.md", "--folder", folder, "--bin", alone.bin, "--without", "Spark"]
             printed = run(sys.executable, ROOT / "tools" / "follow_page.py", *tutorial, cwd=scratch)
             said[:] = [printed.split(": ")[-1].strip()]
+        with step(f"Python {version}: the README's first run, and the examples") as said:
+            alone.install("hypothesis", "pytest-timeout", "pytest-xdist", *_requirements("avro"))
+            printed = run(alone.python, "-m", "pytest", *_QUIETLY, *FIRST_STEPS, cwd=_unpacked(sdist, scratch))
+            said[:] = [printed.splitlines()[-1]]
     with step("all extras of users: every public name") as said:
         extras = ",".join(sorted(set(fields["Provides-Extra"]) - NOT_FOR_USERS))
         full = Environment.make(sys.executable, scratch / "full")
@@ -101,15 +108,22 @@ def check(out: Path, scratch: Path, versions: list[str] | None) -> Report:
         report.dependencies["with all extras of users"] = full.installed()
     with step("tests from the sdist, against the wheel") as said:
         full.install("hypothesis", "pytest-timeout", "pytest-xdist")
-        with tarfile.open(sdist.path) as archive:
-            archive.extractall(scratch / "sdist", filter="data")
-        (unpacked,) = (scratch / "sdist").iterdir()
-        for package in ("src", "broker_embedded"):  # what is installed is what is tested
-            shutil.rmtree(unpacked / package)
         tests = ["tests/sdk/failures", "tests/serdes", "tests/cli/test_broker_command.py"]
-        printed = run(full.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=unpacked)
+        printed = run(full.python, "-m", "pytest", *_QUIETLY, *tests, cwd=_unpacked(sdist, scratch))
         said[:] = [printed.splitlines()[-1]]
     return report
+
+
+def _unpacked(sdist: Package, scratch: Path) -> Path:
+    """The sdist without the packages: what is installed is what is tested."""
+    folder = scratch / "sdist"
+    if not folder.exists():
+        with tarfile.open(sdist.path) as archive:
+            archive.extractall(folder, filter="data")
+        for package in ("src", "broker_embedded"):
+            shutil.rmtree(next(folder.iterdir()) / package)
+    (unpacked,) = folder.iterdir()
+    return unpacked
 
 
 def _requirements(extra: str) -> list[str]:

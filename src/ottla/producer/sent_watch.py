@@ -79,3 +79,4 @@ class SentWatch:
         """Nothing is queued any more."""
         self.hooks.producer_measured(client=self._client, queued_records=0)
         self.hooks.brokers_measured(client=self._client, brokers=())
+        self.hooks.batches_measured(client=self._client, batches=())

@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-from ottla.telemetry.measures import BrokerMeasure, MemberMeasure, ScheduleMeasure
+from ottla.telemetry.measures import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
 
 
 class Hooks:
@@ -107,6 +107,9 @@ class Hooks:
 
     def brokers_measured(self, *, client: str, brokers: Sequence[BrokerMeasure]) -> None:
         """How the client's brokers answer, every ten seconds. Nothing at the client's end."""
+
+    def batches_measured(self, *, client: str, batches: Sequence[BatchMeasure]) -> None:
+        """How full a producer's batches were, every ten seconds, by topic. Nothing at its end."""
 
 
 class Counters(Hooks):

@@ -82,3 +82,15 @@ class BrokerMeasure:
     connects: int
     timeouts: int
     throttle_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMeasure:
+    """The record batches that a producer sent to a topic: means of those of the last ten seconds.
+
+    `size_bytes` is a batch with its header, as its request has it. librdkafka counts it before compression.
+    """
+
+    topic: str
+    records: float
+    size_bytes: float

@@ -16,7 +16,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from ottla.telemetry.conventions import SCHEMA_URL, SCOPE
 from ottla.telemetry.hooks import Hooks
-from ottla.telemetry.measures import BrokerMeasure, MemberMeasure, ScheduleMeasure
+from ottla.telemetry.measures import BatchMeasure, BrokerMeasure, MemberMeasure, ScheduleMeasure
 from ottla.telemetry.metrics_table import METRICS, Metric
 
 _GROUP: Final = "messaging.consumer.group.name"
@@ -61,6 +61,7 @@ class Metrics(Hooks):
         self._schedules: dict[tuple[str, str], ScheduleMeasure] = {}
         self._brokers: dict[str, Sequence[BrokerMeasure]] = {}
         self._outboxes: dict[str, tuple[float, float, float]] = {}
+        self._batches: dict[str, Sequence[BatchMeasure]] = {}
         self._sums: dict[str, dict[LabelPairs, float]] = {}
         self._timed_s: dict[tuple[str, str], float] = {}
         self._record: dict[str, Callable[[float, Labels], None]] = {}
@@ -81,6 +82,7 @@ class Metrics(Hooks):
         self._lock = threading.Lock()
         self._members, self._queued, self._brokers = {}, {}, {}
         self._schedules, self._outboxes = {}, {}
+        self._batches = {}
 
     # What is counted
 
@@ -229,6 +231,13 @@ class Metrics(Hooks):
             else:
                 self._brokers.pop(client, None)
 
+    def batches_measured(self, *, client: str, batches: Sequence[BatchMeasure]) -> None:
+        with self._lock:
+            if batches:
+                self._batches[client] = batches
+            else:
+                self._batches.pop(client, None)
+
     def _reader(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:
             with self._lock:
@@ -255,6 +264,12 @@ class Metrics(Hooks):
         if name in _OUTBOX:
             for measured in self._outboxes.values():
                 yield {}, measured[_OUTBOX.index(name)]
+        for client, batches in self._batches.items():
+            for batch in batches:
+                if name == "ottla.producer.batch.records":
+                    yield {_CLIENT: client, _TOPIC: batch.topic}, batch.records
+                elif name == "ottla.producer.batch.size":
+                    yield {_CLIENT: client, _TOPIC: batch.topic}, batch.size_bytes
         for client, brokers in self._brokers.items():
             for row, labels, value in _of_brokers(client, brokers):
                 if row == name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -287,3 +288,34 @@ def test_how_brokers_answer_is_told_while_a_member_lives(shell: Any, wait: Any, 
         assert of_client("timeouts") == 0
         shell.stop(app)
         assert of_client("up") is None
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+async def test_how_full_batches_are_is_told_while_a_producer_lives(metrics: Collected, kind: str) -> None:
+    client = f"batches-{kind}"
+    settings: dict[str, Any] = {"client.id": client, "compression.type": "none"}
+    records = [(b"x" * 100,)] * 10
+
+    def told() -> tuple[float, float] | None:
+        labels = {"messaging__client__id": client, "messaging__destination__name": "orders"}
+        found = [metrics.value(f"ottla.producer.batch.{name}", **labels) for name in ("records", "size")]
+        return None if None in found else (found[0] or 0, found[1] or 0)
+
+    deadline_s = time.monotonic() + ENOUGH
+    with EmbeddedCluster() as kafka:
+        kafka.create_topic("orders")
+        if kind == "threads":
+            often = {**settings, "statistics.interval.ms": 500}
+            with Producer(kafka.bootstrap_servers, settings=often) as producer:
+                while (found := told()) is None and time.monotonic() < deadline_s:
+                    producer.send_many("orders", records).result(30)
+        else:
+            async with AsyncProducer(kafka.bootstrap_servers, settings=settings) as async_producer:
+                while (found := told()) is None and time.monotonic() < deadline_s:
+                    await async_producer.send_many("orders", records)
+                    await async_producer.flush()
+    assert found is not None
+    records_per_batch, size_bytes = found
+    assert 1 <= records_per_batch <= len(records)
+    assert size_bytes >= 100 * records_per_batch
+    assert metrics.value("ottla.producer.batch.records", messaging__client__id=client) is None

@@ -1,4 +1,4 @@
-"""What the requests of an aiokafka client say of its brokers: it keeps no statistics itself.
+"""What the requests of an aiokafka client say of its brokers and of its batches: it keeps no statistics itself.
 
 Counted where each request passes, and told every ten seconds, as librdkafka's statistics are. Requests that wait at the
 broker by design (fetches, joins) say nothing of the round trip.
@@ -14,10 +14,13 @@ from typing import Any, Final
 from aiokafka.errors import RequestTimedOutError
 
 from ottla.telemetry import Listeners, Throttling
-from ottla.telemetry.measures import BrokerMeasure
+from ottla.telemetry.measures import BatchMeasure, BrokerMeasure
 
 _FIRST_MS: Final = 1_000
 _EVERY_MS: Final = 10_000
+_RECORDS_AT: Final = slice(57, 61)
+"""Where the header of a record batch (magic 2) has the number of its records."""
+
 _WAITING: Final = ("Fetch", "JoinGroup", "SyncGroup")
 
 
@@ -33,6 +36,20 @@ class _Calls:
     answers: int = 0
     throttled_ms: int = 0
     rtt_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Batches:
+    """Those sent to one topic since they were told last."""
+
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+
+    def add(self, batch: Any) -> None:
+        self.batches += 1
+        self.records += int.from_bytes(batch[_RECORDS_AT], "big")
+        self.size_bytes += len(batch)
 
 
 class BrokerCalls:
@@ -51,6 +68,8 @@ class BrokerCalls:
         self._due_ms = now_ms() + _FIRST_MS
         self._is_over = False
         self._brokers: dict[int, _Calls] = {}
+        self._batches: dict[str, _Batches] = {}
+        self._has_told_batches = False
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
         client.send = self._send_and_hear
 
@@ -66,6 +85,8 @@ class BrokerCalls:
         calls = self._brokers.setdefault(node_id, _Calls())
         began_ms = self._now_ms()
         calls.in_flight += 1
+        if type(request).__name__.startswith("Produce"):
+            self._look_at_batches(request)
         try:
             answer = await self._send(node_id, request, *args, **more)
         except RequestTimedOutError:
@@ -88,6 +109,12 @@ class BrokerCalls:
             self._throttling.heard(broker=node_id, throttle_ms=throttle_ms)
         return throttle_ms
 
+    def _look_at_batches(self, request: Any) -> None:
+        for topic, partitions in getattr(request, "_topics", ()):
+            batches = self._batches.setdefault(topic, _Batches())
+            for _, batch in partitions:
+                batches.add(batch)
+
     def _look_at_connections(self) -> None:
         for (node_id, _), connection in getattr(self._client, "_conns", {}).items():
             if isinstance(node_id, int) and connection not in self._connections:
@@ -102,6 +129,14 @@ class BrokerCalls:
         connected = {node_id for (node_id, _), each in self._client._conns.items() if each.connected()}
         told = [_measure(node_id, calls, node_id in connected) for node_id, calls in self._brokers.items()]
         self._hooks.brokers_measured(client=self._name, brokers=told)
+        if self._batches or self._has_told_batches:
+            found, self._batches = self._batches, {}
+            self._has_told_batches = bool(found)
+            self._hooks.batches_measured(client=self._name, batches=list(map(_batch_measure, found, found.values())))
+
+
+def _batch_measure(topic: str, of: _Batches) -> BatchMeasure:
+    return BatchMeasure(topic=topic, records=of.records / of.batches, size_bytes=of.size_bytes / of.batches)
 
 
 def _measure(node_id: int, calls: _Calls, is_up: bool) -> BrokerMeasure:

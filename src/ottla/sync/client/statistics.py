@@ -1,5 +1,8 @@
-"""librdkafka's statistics as measures of brokers. It makes some 50 KB of JSON of 64 partitions, so: while anybody
-listens, every ten seconds, and of that only what is told is decoded."""
+"""librdkafka's statistics as measures of brokers and of a producer's batches.
+
+It makes some 50 KB of JSON of 64 partitions, so: while anybody listens, every ten seconds, and of that only what is
+told is decoded.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ottla.telemetry import Listeners
-from ottla.telemetry.measures import BrokerMeasure
+from ottla.telemetry.measures import BatchMeasure, BrokerMeasure
 
 _EVERY_MS: Final = 10_000
 
@@ -29,16 +32,23 @@ class _Broker(msgspec.Struct):
     throttle: _Window = msgspec.field(default_factory=_Window)
 
 
+class _Topic(msgspec.Struct):
+    topic: str = ""
+    batchcnt: _Window = msgspec.field(default_factory=_Window)
+    batchsize: _Window = msgspec.field(default_factory=_Window)
+
+
 class _Statistics(msgspec.Struct):
+    type: str = ""
     brokers: dict[str, _Broker] = msgspec.field(default_factory=dict)
+    topics: dict[str, _Topic] = msgspec.field(default_factory=dict)
 
 
 _DECODER: Final = msgspec.json.Decoder(_Statistics)
 
 
-def brokers_in(statistics: str) -> list[BrokerMeasure]:
+def _brokers_in(found: _Statistics) -> list[BrokerMeasure]:
     """The brokers that have an id: bootstrap addresses and the group's logical connection repeat them."""
-    found = _DECODER.decode(statistics).brokers.values()
     return [
         BrokerMeasure(
             broker=str(each.nodeid),
@@ -50,8 +60,17 @@ def brokers_in(statistics: str) -> list[BrokerMeasure]:
             timeouts=each.req_timeouts,
             throttle_s=each.throttle.avg / 1e3,
         )
-        for each in found
+        for each in found.brokers.values()
         if each.nodeid >= 0
+    ]
+
+
+def _batches_in(found: _Statistics) -> list[BatchMeasure]:
+    """Of the topics to which something was sent in the window."""
+    return [
+        BatchMeasure(topic=each.topic, records=each.batchcnt.avg, size_bytes=each.batchsize.avg)
+        for each in found.topics.values()
+        if each.batchcnt.avg
     ]
 
 
@@ -66,9 +85,11 @@ def on_statistics(hooks: Listeners, client: str) -> Callable[[str], None]:
     def heard(statistics: str) -> None:
         if hooks:
             try:
-                brokers = brokers_in(statistics)
+                found = _DECODER.decode(statistics)
             except msgspec.MsgspecError:  # of another librdkafka
                 return
-            hooks.brokers_measured(client=client, brokers=brokers)
+            hooks.brokers_measured(client=client, brokers=_brokers_in(found))
+            if found.type == "producer":
+                hooks.batches_measured(client=client, batches=_batches_in(found))
 
     return heard
