@@ -33,8 +33,8 @@ class Asking:
         what, options = missing
         who = self.principal if self.principal.startswith("User:") else "User:..."
         return ConfigError(
-            f"the cluster at {servers} refused {self.principal} ({code}: {text}). It needs {what}; who may, grants it "
-            f"with `ottla acls create --allow-principal {who} {options}`"
+            f"the cluster at {servers} refused {self.principal} ({code}: {text}). It needs {what}; "
+            f"an administrator grants it with `ottla acls create --allow-principal {who} {options}`"
         )
 
     def not_accepted(self, text: str, *, servers: str) -> AuthenticationError:

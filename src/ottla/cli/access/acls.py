@@ -144,7 +144,7 @@ def create(kafka: Settings, consent: Consent, **options: Any) -> None:
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("any", "match", "literal", "prefixed", default="literal")
 def delete(kafka: Settings, consent: Consent, **options: Any) -> None:
-    """Take away the ACLs that match: of what is named, of those who are named.
+    """Delete the ACLs that match the named resources and principals.
 
     \b
     Examples:

@@ -62,7 +62,7 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
 @click.option(
     "--advertised-host",
     metavar="HOST",
-    help="The host that clients are told, as in localhost. It listens on 127.0.0.1 all the same.",
+    help="The host name that brokers give to clients, as in localhost. They listen on 127.0.0.1 all the same.",
 )
 @click.option(
     "--data-dir",

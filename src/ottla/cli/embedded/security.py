@@ -33,7 +33,7 @@ _OPTIONS = (
         "--certificate", type=click.Path(), metavar="FILE", help="For TLS: PEM of the brokers' certificate chain."
     ),
     click.option("--key", type=click.Path(), metavar="FILE", help="PEM of its private key, if it is not in that file."),
-    click.option("--client-ca", type=click.Path(), metavar="FILE", help="PEM of who vouches for clients."),
+    click.option("--client-ca", type=click.Path(), metavar="FILE", help="CA that signs client certificates (PEM)."),
     click.option(
         "--client-auth",
         type=click.Choice(["none", "requested", "required"]),

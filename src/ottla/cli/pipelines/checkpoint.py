@@ -91,7 +91,10 @@ def set_offsets(
 @click.argument("path")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(path: str, yes: bool) -> None:
-    """Let the query at PATH begin anew. Its output must be new as well: Spark's file sink remembers batch numbers."""
+    """Reset the query at PATH, so that it starts from the beginning.
+
+    Its output must be new as well: Spark's file sink remembers batch numbers.
+    """
     from ottla.spark.checkpoints.checkpoint import read_checkpoint
     from ottla.spark.checkpoints.checkpoint_edit import reset as move_away
 

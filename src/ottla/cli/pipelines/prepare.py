@@ -21,7 +21,7 @@ _RECORDS = 200
 
 
 @click.command()
-@click.option("--again", is_flag=True, help="Make it anew, even if it is there.")
+@click.option("--again", is_flag=True, help="Make it again, even if it is there.")
 @click.option("--if-possible", is_flag=True, help="Where Java can write no archive, say so and go on.")
 @click.option("--options", "only_options", is_flag=True, help="Only print what SPARK_SUBMIT_OPTS takes to use it.")
 def prepare(again: bool, if_possible: bool, only_options: bool) -> None:
