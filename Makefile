@@ -67,9 +67,10 @@ check: lint
 	@echo "==> fast tests, in $(JOBS) processes"
 	@HYPOTHESIS_PROFILE=brisk $(PY) -m pytest -q -n $(JOBS) -m "not slow and not soak and not clients" $(FAST)
 
-# Pages of docs/ and pages made from the code, without a warning and with every link checked: half a minute.
+# Pages of docs/ and pages made from the code, without a warning, with links and spelling checked: half a minute.
+# VERSION=0.2 also puts the site beside those of other versions, in build/docs-site/versions.
 docs: $(STAMP)
-	@PYTHONPATH=tools $(PY) -m docs_site build
+	@PYTHONPATH=tools $(PY) -m docs_site build $(addprefix --version ,$(VERSION))
 
 docs-serve: $(STAMP)
 	@PYTHONPATH=tools $(PY) -m docs_site serve

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -22,6 +24,7 @@ from docs_site import links
 from docs_site.navigation import completed, paths_in
 from docs_site.public_api import PUBLIC_MODULES, public_names
 from docs_site.spelling import misspelt
+from docs_site.versions import add_version
 
 from ottla.cli import COMMANDS, main
 from ottla.config.defaults import PRODUCER_DEFAULTS
@@ -55,13 +58,16 @@ def test_serve_shows_the_site_until_it_is_interrupted(tmp_path: Path) -> None:
         address = "127.0.0.1:{1}".format(*probe.getsockname())
     command = [sys.executable, "-m", "docs_site", "serve", "--build", str(tmp_path), "--address", address]
     environment = {"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"}
-    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as serving:
+    with subprocess.Popen(
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as serving:
         try:
             shown = wait_until(lambda: fetched(f"http://{address}/glossary/"), timeout_s=200)
             serving.send_signal(signal.SIGINT)
             serving.communicate(timeout=60)
         finally:
-            serving.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(serving.pid, signal.SIGKILL)
     assert "high watermark" in shown.lower()
     assert serving.returncode == 0
 
@@ -148,6 +154,32 @@ class TestLinks:
         copy = shutil.copytree(site, tmp_path / "site")
         shutil.rmtree(copy / "glossary")
         assert any("glossary" in problem for problem in links.problems(copy))
+
+
+class TestVersions:
+    def test_sites_stand_beside_each_other_and_latest_is_the_newest(self, tmp_path: Path) -> None:
+        versions = tmp_path / "versions"
+        for version in ("0.9", "0.10", "0.2"):
+            site = tmp_path / version
+            site.mkdir()
+            (site / "index.html").write_text(version)
+            add_version(site, versions, version)
+        (tmp_path / "0.9" / "index.html").write_text("0.9 again")
+        add_version(tmp_path / "0.9", versions, "0.9")
+
+        listed = json.loads((versions / "versions.json").read_text())
+        assert [(each["version"], each["aliases"]) for each in listed] == [
+            ("0.10", ["latest"]),
+            ("0.9", []),
+            ("0.2", []),
+        ]
+        shown = {name: (versions / name / "index.html").read_text() for name in ("0.9", "0.10", "0.2", "latest")}
+        assert shown == {"0.9": "0.9 again", "0.10": "0.10", "0.2": "0.2", "latest": "0.10"}
+        assert 'url=latest/"' in (versions / "index.html").read_text()
+
+    def test_a_version_that_is_none_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="wanted numbers with dots"):
+            add_version(tmp_path, tmp_path / "versions", "../next")
 
 
 class TestSpelling:

@@ -11,6 +11,7 @@ from pathlib import Path
 from docs_site.assemble import DOCS, ROOT, assemble, copy_pages, made_from_code
 from docs_site.links import problems
 from docs_site.spelling import misspelt
+from docs_site.versions import add_version
 
 SOURCES = (ROOT / "src" / "ottla", ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md")
 """What is written for users beside the pages: docstrings, help texts, messages, and the files of a forge."""
@@ -20,6 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="docs_site", description=__doc__)
     parser.add_argument("action", choices=["build", "serve", "check"])
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "docs-site", help="where everything is written")
+    parser.add_argument("--version", help="also put the site beside those of other versions, in BUILD/versions")
     parser.add_argument("--address", default="127.0.0.1:8000", help="where `serve` listens")
     options = parser.parse_args()
     build: Path = options.build.resolve()
@@ -28,11 +30,16 @@ def main() -> int:
         return serve(build, options.address)
     if options.action == "build":
         began = time.monotonic()
-        done = subprocess.run(zensical("build", "--strict", assemble(build)), cwd=build, check=False)
+        done = subprocess.run(
+            zensical("build", "--strict", assemble(build, has_versions=bool(options.version))), cwd=build, check=False
+        )
         if done.returncode:
             return done.returncode
         print(f"built in {time.monotonic() - began:.1f} s")
-    return report(build / "site", misspelt(build / "docs", *SOURCES))
+    failed = report(build / "site", misspelt(build / "docs", *SOURCES))
+    if options.version and not failed:
+        add_version(build / "site", build / "versions", options.version)
+    return failed
 
 
 def report(site: Path, spelling: list[str]) -> int:

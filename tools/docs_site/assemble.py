@@ -24,14 +24,14 @@ LEFT_OUT = {"changes"}
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
-def assemble(build: Path, *, generated: dict[str, str] | None = None) -> Path:
-    """Write `build/docs` and `build/mkdocs.yml`; returns the latter."""
+def assemble(build: Path, *, generated: dict[str, str] | None = None, has_versions: bool = False) -> Path:
+    """Write `build/docs` and `build/mkdocs.yml`; returns the latter. `has_versions`: its pages get a menu of them."""
     pages = made_from_code() if generated is None else generated
     target = build / "docs"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     copy_pages(target, pages)
-    return write_config(build, target)
+    return write_config(build, target, has_versions=has_versions)
 
 
 def made_from_code() -> dict[str, str]:
@@ -61,13 +61,15 @@ def copy_pages(target: Path, generated: dict[str, str]) -> None:
             page.write_text(written, encoding="utf-8")
 
 
-def write_config(build: Path, target: Path) -> Path:
+def write_config(build: Path, target: Path, *, has_versions: bool = False) -> Path:
     """`mkdocs.yml` of the repository, with every page in its navigation."""
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     pages = sorted(path.relative_to(target).as_posix() for path in target.rglob("*.md"))
     titles = {page: title_of(target / page) for page in pages}
     config["nav"] = completed(config["nav"], pages, titles)
     config["docs_dir"], config["site_dir"] = "docs", "site"
+    if has_versions:
+        config["extra"] = {**config.get("extra", {}), "version": {"provider": "mike", "default": "latest"}}
     for path in _search_paths(config):
         path[:] = [str(ROOT / each) for each in path]
     written = build / "mkdocs.yml"
