@@ -30,7 +30,7 @@ def test_a_quick_answer_is_always_new() -> None:
     asked = Asked()
     asked.given.set()
     assert [answers.of("groups", asked)["number"] for _ in range(3)] == [1, 2, 3]
-    assert answers.of("groups", asked)["state"] == {"age_ms": 0, "problem": None}
+    assert answers.of("groups", asked)["asked"] == {"age_ms": 0, "problem": None}
 
 
 def test_a_slow_answer_leaves_the_last_one_with_its_age_and_is_the_next() -> None:
@@ -44,7 +44,7 @@ def test_a_slow_answer_leaves_the_last_one_with_its_age_and_is_the_next() -> Non
     now_ms[0] += 7_000
     for _ in range(3):
         old = answers.of("groups", asked)
-        assert (old["number"], old["state"]) == (1, {"age_ms": 7_000, "problem": None})
+        assert (old["number"], old["asked"]) == (1, {"age_ms": 7_000, "problem": None})
     assert asked.count == 2, "one asking at a time"
     asked.given.set()
     wait_until(lambda: answers.of("groups", asked)["number"] >= 2, 60)
@@ -62,7 +62,7 @@ def test_a_question_that_fails_leaves_the_last_answer_with_the_reason() -> None:
     assert answers.of("groups", lambda: {"number": 1})["number"] == 1
     now_ms[0] += 3_000
     old = answers.of("groups", fail)
-    assert (old["number"], old["state"]) == (1, {"age_ms": 3_000, "problem": "nobody answers"})
+    assert (old["number"], old["asked"]) == (1, {"age_ms": 3_000, "problem": "nobody answers"})
 
 
 def test_a_mistake_is_raised_where_it_can_be_logged() -> None:

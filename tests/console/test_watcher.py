@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from ottla.admin import ClusterFacts
+from ottla.console.server import round_pause
 from ottla.console.watcher import MOST_SHARE, Watcher, pause_after
 from ottla.errors import BrokerUnavailable
 from ottla.testing import wait_until
@@ -16,11 +17,15 @@ def facts(at_ms: int) -> ClusterFacts:
     return ClusterFacts(at_ms=at_ms, cluster_id="c", controller_id=1, parts=(), brokers=(), topics=())
 
 
-@pytest.mark.parametrize(("took_s", "wanted_s"), [(0.0, 3.0), (0.1, 3.0), (1.0, 9.0), (20.0, 180.0)])
-def test_reading_takes_at_most_a_tenth_of_the_time(took_s: float, wanted_s: float) -> None:
+@pytest.mark.parametrize(("took_s", "wanted_s"), [(0.0, 3.0), (0.1, 3.0), (1.0, 19.0), (10.0, 190.0)])
+def test_reading_takes_at_most_a_twentieth_of_the_time(took_s: float, wanted_s: float) -> None:
     pause_s = pause_after(took_s, every_s=3.0)
     assert pause_s == pytest.approx(wanted_s)
     assert took_s <= MOST_SHARE * (took_s + pause_s) + 1e-9
+
+
+def test_a_stream_takes_at_most_a_twentieth_of_a_cpu_and_is_never_silent_for_long() -> None:
+    assert [round_pause(cpu_s) for cpu_s in (0.0, 0.01, 0.1, 60.0)] == [0.5, 0.5, pytest.approx(1.9), 5.0]
 
 
 def test_nothing_is_read_while_nobody_looks_and_a_failure_leaves_the_last_facts() -> None:

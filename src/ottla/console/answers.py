@@ -35,7 +35,7 @@ class _Kept:
 
 
 class Answers:
-    """`of(question, ask)`: what `ask` returns, with `state`: its age, and why no newer one could be had."""
+    """`of(question, ask)`: what `ask` returns, with `asked`: its age, and why no newer one could be had."""
 
     def __init__(self, now_ms: Callable[[], int], *, patience_s: float = PATIENCE_S) -> None:
         self._now_ms, self._patience_s = now_ms, patience_s
@@ -65,7 +65,7 @@ class Answers:
                 raise kept.problem
             age_ms = max(0, self._now_ms() - kept.at_ms)
             problem = None if kept.problem is None else str(kept.problem)
-            return {**kept.answer, "state": {"age_ms": age_ms, "problem": problem}}
+            return {**kept.answer, "asked": {"age_ms": age_ms, "problem": problem}}
 
     def forget(self, question: Hashable) -> None:
         """What is known is not so any more: the next request waits for a new answer."""

@@ -55,7 +55,7 @@ def findings(desk: Desk, query: Query) -> dict[str, Any]:
     if fresh:
         desk.answers.forget(_QUESTION)
     found = desk.answers.of(_QUESTION, lambda: _findings(desk, fresh=fresh))
-    return {**found, "age_ms": found["age_ms"] + found["state"]["age_ms"]}
+    return {**found, "age_ms": found["age_ms"] + found["asked"]["age_ms"]}
 
 
 def _findings(desk: Desk, *, fresh: bool) -> dict[str, Any]:

@@ -103,6 +103,10 @@ def group(desk: Desk, query: Query) -> dict[str, Any]:
     """One group: members, lag in records and in time."""
     name = query.needed("name")
     query.done()
+    return desk.answers.of(("group", name), lambda: _group(desk, name))
+
+
+def _group(desk: Desk, name: str) -> dict[str, Any]:
     (fact,) = desk.admin.describe_groups(name)
     (behind,) = desk.admin.group_lag(name)
     ages: dict[tuple[str, int, int], int] = {}
@@ -173,7 +177,10 @@ def apply_reset(desk: Desk, query: Query) -> dict[str, Any]:
         before={f"{move.topic}-{move.partition}": move.committed for move in moves},
         after={f"{move.topic}-{move.partition}": move.new for move in moves},
     )
-    desk.admin.apply_reset(plan, undo_file=path)
+    try:
+        desk.admin.apply_reset(plan, undo_file=path)
+    finally:
+        desk.answers.forget(("group", plan.group_id))
     return {
         "schema": "ottla.console.reset/1",
         "group": plan.group_id,

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ from starlette.routing import Route
 
 from ottla.console.guard import LOGIN, MOST_BODY_BYTES, Guard, Rules, error_body
 from ottla.console.query import Query
+from ottla.console.watcher import MOST_SHARE
 from ottla.errors import (
     AuthenticationError,
     BrokerUnavailable,
@@ -46,6 +48,7 @@ Stream = Callable[[Query], Iterator[dict[str, Any] | None]]
 MOST_STREAMS: Final = 8
 _BODY_S: Final = 15.0
 _ROUND_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 5.0
 _KINDS: Final = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css"}
 _ENCODE: Final = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -190,18 +193,31 @@ async def _events(
 ) -> AsyncIterator[bytes]:
     """Messages, and a comment where there is none: so a page that is gone is noticed."""
     try:
-        message = first
+        message, pause_s = first, _ROUND_S
         while True:
             yield b": nothing\n\n" if message is None else b"data: " + _ENCODE(message) + b"\n\n"
-            await asyncio.sleep(_ROUND_S)
+            await asyncio.sleep(pause_s)
             try:
-                message = await run_in_threadpool(next, rounds)
+                message, cpu_s = await run_in_threadpool(_next, rounds)
+                pause_s = round_pause(cpu_s)
             except OttlaError as error:
                 yield b"event: problem\ndata: " + error_body(type(error).__name__, str(error)[:2_000]) + b"\n\n"
                 return
     finally:
         limit.release()
         await asyncio.shield(run_in_threadpool(_close, rounds))
+
+
+def _next(rounds: Iterator[dict[str, Any] | None]) -> tuple[dict[str, Any] | None, float]:
+    """The next message, and the CPU time that it took, in seconds."""
+    began = time.thread_time()
+    return next(rounds), time.thread_time() - began
+
+
+def round_pause(cpu_s: float) -> float:
+    """How long to wait after a round of a stream that took so much CPU time: a topic at full speed is looked at less
+    often, for those who write it may need the same CPUs."""
+    return min(_LONGEST_PAUSE_S, max(_ROUND_S, cpu_s / MOST_SHARE - cpu_s))
 
 
 def _close(rounds: Any) -> None:

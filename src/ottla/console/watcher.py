@@ -19,7 +19,7 @@ from ottla.errors import BrokerUnavailable, InputError, OttlaError
 WATCHED_S: Final = 20.0
 """How long reading goes on after the last time somebody asked."""
 
-MOST_SHARE: Final = 0.1
+MOST_SHARE: Final = 0.05
 """Of the time reading may take: those who work with the cluster must not feel that somebody looks."""
 
 MOST_SAMPLES: Final = 120

@@ -13,7 +13,7 @@ export function groupsPage(context) {
   return {
     title: "Groups",
     every: Math.max(5000, context.session.every_ms),
-    state: () => found && found.state,
+    state: () => found && found.asked,
     stop: () => clearTimeout(typing),
     load: async (signal) => { found = steady(found, await get("groups", chosen, signal), "group"); },
     view: () => [
@@ -44,6 +44,7 @@ export function groupPage(context) {
   return {
     title: name,
     every: Math.max(3000, context.session.every_ms),
+    state: () => found && found.asked,
     load: async (signal) => {
       found = await get("group", { name }, signal);
       history.push(found.lag);

@@ -33,7 +33,7 @@ export function doctorPage(context) {
   return {
     title: "Doctor",
     every: 30000,
-    state: () => found && found.state,
+    state: () => found && found.asked,
     load: async (signal) => { found = await get("doctor", {}, signal); },
     view: () => [
       h("div", { class: "head" }, h("h1", null, "Doctor"), h("div", { class: "tools" }, found ? h("span", { class: "quiet" }, `looked ${duration(found.age_ms)} ago`) : null, h("button", { type: "button", onclick: again }, "Look again"))),
