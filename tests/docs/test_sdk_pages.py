@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+import threading
 import types
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from ottla import App, close_shared_producers
 from ottla.cli import main
+from ottla.records import TopicPartition
 from ottla.stores.outbox_sql import POSTGRESQL
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.testing import Kafka, wait_until
@@ -166,3 +168,20 @@ def test_the_columns_page_is_true(run_page, kafka: Kafka, monkeypatch: pytest.Mo
     found = [record.value for record in kafka.consume_all("delays", at_least=1) if record.raw_value]
     totals = [json.loads(value) for value in found]
     assert sum(total["flights"] for total in totals) == 5_000
+    late = names["late"]
+    threading.Thread(target=stop_after, args=(late, kafka, "late", "flights", 5_000), daemon=True).start()
+    late.run()
+    delays = [json.loads(record.raw_value)["arr_delay"] for record in kafka.consume_all("late-flights", at_least=1)]
+    assert sorted(delays) == sorted(each.arr_delay for each in names["flights"] if (each.arr_delay or 0) > 60)
+
+
+def stop_after(app: App, kafka: Kafka, group: str, topic: str, records: int) -> None:
+    """Stop the app when its group has committed so many records."""
+    from ottla import columnar
+
+    with columnar.Cluster(columnar.wire_settings(bootstrap_servers=kafka.bootstrap_servers)) as cluster:
+        places = [TopicPartition(topic, number) for number in range(3)]
+        try:
+            wait_until(lambda: sum(columnar.group_offsets(cluster, group, places).values()) >= records, timeout_s=60)
+        finally:
+            app.stop()

@@ -190,6 +190,7 @@ class App:
         ordering: Ordering | OrderingName = Ordering.PARTITION,
         batch: bool = False,
         columns: bool | Sequence[str] = False,
+        to: str | None = None,
         max_batch: int | None = None,
         linger_ms: int = 0,
         quantum: int | None = None,
@@ -212,7 +213,9 @@ class App:
         of one partition, and may return one outcome per record; a batch that is not full waits `linger_ms` for more.
         With `columns` it gets them as an Arrow `RecordBatch` (or as what its annotation names: `polars.DataFrame`,
         `pandas.DataFrame`, `pyarrow.Table`), of at most `max_batch` rows (20,000 if not given), and may return
-        `Outcomes` of single rows; ``columns=["key", "offset"]`` adds those columns to the value's own.
+        `Outcomes` of single rows; ``columns=["key", "offset"]`` adds those columns to the value's own. Rows that it
+        returns or yields are written to the topic `to` before their offsets are committed, or with them in one
+        transaction.
         `quantum` is a partition's turn when several have records, counted in ``fair_by="records"`` or ``"bytes"``.
 
         `retry` is for retries in place, which hold the partition or key; `retry_topics` for those that do not: a record
@@ -266,6 +269,7 @@ class App:
                 ordering=ordering_of(ordering, handler_name),
                 is_batch=batch or columns is not False,
                 columns=None if columns is False else () if columns is True else tuple(columns),
+                to=to,
                 linger_ms=linger_ms,
                 quantum=_most_records(batch, columns, max_batch, _quantum(quantum, exactly_once)),
                 is_fair_by_bytes=fair_by == "bytes",
@@ -490,13 +494,18 @@ class App:
     def declared_topics(self) -> dict[str, TopicSpec]:
         """Name → how to create it, for those that `create_topics` means."""
         used = {topic for route in self._routes for topic in route.topics}
-        used |= set(self.dead_letter_topics)
+        used |= {*self.dead_letter_topics, *self.result_topics}
         return declared_topics(self.create_topics, used=used)
 
     @property
     def dead_letter_topics(self) -> list[str]:
         """All topics that dead letters may be written to."""
         return sorted({route.dead_letter_topic for route in self._routes if route.dead_letter_topic is not None})
+
+    @property
+    def result_topics(self) -> list[str]:
+        """All topics that the rows of handlers of columns are written to."""
+        return sorted({route.to for route in self._routes if route.to is not None})
 
     def routes_by_group(self) -> dict[str, list[Route]]:
         """Group → its handlers: one client each."""

@@ -17,6 +17,7 @@ from ottla.app.binding import Binding
 from ottla.app.context import Context
 from ottla.app.invoke import Invoker, Yield
 from ottla.app.once import OnceInvoker
+from ottla.app.results import ResultSettings
 from ottla.clock import Clock, SystemClock
 from ottla.consumer.model.effects import OnWritten, PassInTransaction, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -135,9 +136,11 @@ def passes(effect: PassInTransaction) -> list[Work]:
 
 
 class InTransaction:
-    """A handled run whose transaction is to be committed."""
+    """A handled run whose transaction is to be committed, or whose rows are to be written."""
 
-    def __init__(self, settings: ExactlyOnceSettings, make: Callable[[Callable[[RunResult], None]], Work]) -> None:
+    def __init__(
+        self, settings: ExactlyOnceSettings | ResultSettings, make: Callable[[Callable[[RunResult], None]], Work]
+    ) -> None:
         self._settings = settings
         self._make = make
 

@@ -17,6 +17,7 @@ from ottla.app.exactly_once import TransactionalLetters, TransactionOptions, pas
 from ottla.app.member_transactions import MemberTransactions
 from ottla.app.member_workers import MemberWorkers
 from ottla.app.once_settings import OnceSettings
+from ottla.app.results import ResultOptions
 from ottla.app.stored_starts import StoredStarts
 from ottla.clock import Clock, SystemClock
 from ottla.config import Asking, Settings, TopicWait, check_servers, principal_of
@@ -92,6 +93,8 @@ class MemberOptions:
     """By topic, of handlers whose offsets are in a store."""
     transactions: TransactionOptions | None = None
     """Of handlers whose offsets are committed in transactions."""
+    results: ResultOptions | None = None
+    """Of handlers that return rows, and commit as others do."""
 
 
 class Letters(Protocol):

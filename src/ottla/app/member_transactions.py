@@ -154,7 +154,8 @@ class _Reader:
 class MemberTransactions(ABC):
     """The transactions of one member. `holds` says whether a partition is its own since an epoch; `end` stops it."""
 
-    _client_type: ClassVar[Callable[..., TransactionalClient]]
+    _client_type: ClassVar[Callable[..., Any]]
+    """A `TransactionalClient`, or what does the same over another client."""
 
     def __init__(
         self,

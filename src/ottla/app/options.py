@@ -15,6 +15,7 @@ from ottla.app.middleware import Middleware, wrap
 from ottla.app.once import OnceInvoker
 from ottla.app.once_settings import OnceSettings
 from ottla.app.originals import with_originals
+from ottla.app.results import ResultSettings
 from ottla.app.returned import refuse_generators
 from ottla.clock import Clock
 from ottla.config.priorities import Priorities
@@ -63,6 +64,8 @@ class Route:
     is_batch: bool = False
     columns: tuple[str, ...] | None = None
     """What a handler of columns gets beside the value; None for one of records."""
+    to: str | None = None
+    """Where the rows go that a handler of columns returns."""
     linger_ms: int = 0
     quantum: int = DEFAULT_QUANTUM_RECORDS
     is_fair_by_bytes: bool = False
@@ -81,6 +84,8 @@ class Route:
     """What counts once, where that was declared."""
     exactly: ExactlyOnceSettings | None = field(init=False)
     """What is written in transactions, where that was declared."""
+    results: ResultSettings | None = field(init=False)
+    """Where returned rows go, where that was declared."""
     value_serde: Serde[Any] = field(init=False)
     """The serde that was given, or the one that the handler's annotation asks for."""
     key_serde: Serde[Any] = field(init=False)
@@ -127,7 +132,11 @@ class Route:
         object.__setattr__(self, "expiry", expiry)
         if self.reserve is not None and self.priorities is None:
             raise ConfigError(f"{self.name}: reserve= keeps workers for a priority, and its topics have none")
-        refuse_generators(self.handler, f"{self.name}: the handler")
+        if self.to is not None and not self.is_columnar:
+            raise ConfigError(f"{self.name}: to= is where the rows of a handler of columns go; found no columns=")
+        refuse_generators(self.handler, f"{self.name}: the handler", may_yield=self.to is not None)
+        results = None if self.to is None else ResultSettings(self.to, name=self.name, reads=self.subscribed)
+        object.__setattr__(self, "results", results)
         binding = bind(self.handler, is_batch=self.is_batch, is_columnar=self.is_columnar)
         if self.is_columnar:
             self._check_columns()
@@ -256,8 +265,11 @@ class Route:
             if wants_out:
                 raise BindingError(f"{self.name}: it has a parameter named out, which needs exactly_once=")
             return None
-        if self.is_columnar:
-            raise ConfigError(f"{self.name}: exactly_once= is for handlers of records, not for columns=")
+        if self.is_columnar and (self.exactly_once.value is not None or self.exactly_once.key is not None):
+            raise ConfigError(
+                f"{self.name}: exactly_once: value= and key= are serdes of out.send, and a handler of columns returns "
+                "rows whose values are bytes or text"
+            )
         if self.is_at_most_once:
             raise ConfigError(f"{self.name}: commit=AtMostOnce() commits before it handles; leave out exactly_once=")
         if self.inbox is not None or self.offsets is not None:

@@ -84,11 +84,12 @@ def mistake(message: str) -> Failure:
     return Failure(outcome=Dead(reason=message), error_type="TypeError", message=message)
 
 
-def refuse_generators(function: Callable[..., Any], what: str) -> None:
-    """Raise `ConfigError` for a function with `yield`: calling it runs nothing of it."""
+def refuse_generators(function: Callable[..., Any], what: str, *, may_yield: bool = False) -> None:
+    """Raise `ConfigError` for a function with `yield`: calling it runs nothing of it. With `may_yield` only for an
+    asynchronous one."""
     called = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004
     for candidate in (function, called):
-        if inspect.isgeneratorfunction(candidate) or inspect.isasyncgenfunction(candidate):
+        if (inspect.isgeneratorfunction(candidate) and not may_yield) or inspect.isasyncgenfunction(candidate):
             name = getattr(function, "__qualname__", repr(function))
             raise ConfigError(
                 f"{what} {name}: found a function with yield, of which a call runs nothing; wanted return"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,6 +17,7 @@ from ottla.app.hooks import StopHooks
 from ottla.app.member import Member, MemberOptions
 from ottla.app.options import Route
 from ottla.app.raised import is_being_cancelled
+from ottla.app.results import ResultOptions
 from ottla.app.retry_settings import group_settings
 from ottla.app.stop_signals import say_what_is_waited_for
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
@@ -53,6 +53,19 @@ def member_options(app: App, group: str, routes: Sequence[Route]) -> MemberOptio
             for topic in route.topics
         },
         transactions=_transactions(app, group, routes),
+        results=_results(app, group, routes),
+    )
+
+
+def _results(app: App, group: str, routes: Sequence[Route]) -> ResultOptions | None:
+    handlers = [route.results for route in routes if route.results is not None and route.exactly is None]
+    if not handlers:
+        return None
+    return ResultOptions(
+        handlers=handlers,
+        group=group,
+        bootstrap_servers=app.bootstrap_servers,
+        producer_settings=app.producer_settings,
     )
 
 
@@ -73,17 +86,7 @@ def _transactions(app: App, group: str, routes: Sequence[Route]) -> TransactionO
 
 def _flow_of(flow: FlowLimits, routes: Sequence[Route]) -> FlowLimits:
     """The limits that were given; where none were, a handler of columns has room for the next batch beside its own."""
-    most = max((route.quantum for route in routes if route.is_columnar), default=0)
-    if most == 0 or flow != FlowLimits():
-        return flow
-    high = max(flow.high_records, 2 * most)
-    return replace(
-        flow,
-        high_records=high,
-        low_records=max(flow.low_records, most),
-        most_records=max(flow.most_records, high),
-        total_records=max(flow.total_records, 10 * high),
-    )
+    return flow.for_batches(max((route.quantum for route in routes if route.is_columnar), default=0))
 
 
 class Serving(ABC, Generic[M]):
@@ -126,8 +129,8 @@ class Serving(ABC, Generic[M]):
         """Call a hook, and wait for it if it is async. On an event loop this is to be awaited."""
 
     @abstractmethod
-    def _await_writable(self, settings: Settings, topics: TopicWait) -> Any:
-        """Wait until dead letters can be written. On an event loop this is to be awaited."""
+    def _await_writable(self, settings: Settings, topics: TopicWait, what: str) -> Any:
+        """Wait until dead letters, or results, can be written. On an event loop this is to be awaited."""
 
     @abstractmethod
     def _release(self) -> None:
@@ -164,9 +167,8 @@ class Serving(ABC, Generic[M]):
         for engine in self.engines.values():  # before hooks open what they need: without a broker nothing will run
             yield partial(engine.reach, self._gives_up)
         yield from self._making_topics()
-        checked = self._letters_to_check()
-        if checked is not None:
-            yield partial(self._await_writable, *checked)
+        for what, settings, topics in self._writes_to_check():
+            yield partial(self._await_writable, settings, topics, what)
         self._is_opened = True
         for hook in self._app.start_hooks:
             yield partial(self._call, hook)
@@ -235,14 +237,15 @@ class Serving(ABC, Generic[M]):
             if lines:
                 yield self.engines[group], lines
 
-    def _letters_to_check(self) -> tuple[Settings, TopicWait] | None:
-        """The settings and topics of dead letters, which must be writable before anything is handled; None without."""
-        topics = self._app.dead_letter_topics
-        if not topics or self._has_own_sink:
-            return None
-        arguments = dead_letter_arguments(self._app.producer_settings)
-        settings = producer_settings(self._app.bootstrap_servers, **arguments)
-        return settings, next(iter(self.engines.values())).topics_awaited(topics)
+    def _writes_to_check(self) -> Iterator[tuple[str, Settings, TopicWait]]:
+        """(what, the settings, the topics) of dead letters and results, which must be writable before anything is
+        handled."""
+        letters = [] if self._has_own_sink else self._app.dead_letter_topics
+        for what, topics in (("dead letter", letters), ("result", self._app.result_topics)):
+            if topics:
+                arguments = dead_letter_arguments(self._app.producer_settings)
+                settings = producer_settings(self._app.bootstrap_servers, **arguments)
+                yield what, settings, next(iter(self.engines.values())).topics_awaited(topics)
 
     def _owners(self, verb: str, partitions: Sequence[TopicPartition]) -> list[tuple[M, Sequence[TopicPartition]]]:
         """The groups' members, each with those of the partitions that it has; with all of them when none is named."""

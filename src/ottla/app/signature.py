@@ -77,6 +77,7 @@ class HandlerOptions(TypedDict, total=False):
     on_error: Mapping[type[BaseException], Outcome] | None
     concurrency: int
     ordering: Ordering | OrderingName
+    to: str | None
     max_batch: int
     linger_ms: int
     quantum: int

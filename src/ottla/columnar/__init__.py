@@ -4,8 +4,11 @@
     table = reader.read_all()                    # or reader.read_pandas(), polars.from_arrow(reader), duckdb.sql(...)
     ottla.columnar.write("orders-copy", table, bootstrap_servers="localhost:9092")
 
-Reading joins no group and commits nothing. Writing is idempotent. Both are plain sockets without background threads,
-so they also work in forked workers; Spark's source and sink are built on them.
+    for batch in ottla.columnar.consume("orders", group="report", bootstrap_servers="localhost:9092"):
+        print(polars.DataFrame(batch))           # done when the next batch is asked for, or by batch.ack()
+
+`read` joins no group and commits nothing; `consume` does. Writing is idempotent. `read` and `write` are plain sockets
+without background threads, so they also work in forked workers; Spark's source and sink are built on them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from ottla.columnar.arrays.schema import arrow_schema as arrow_schema
     from ottla.columnar.reading.fetch import read_ranges as read_ranges
     from ottla.columnar.reading.reader import read as read
+    from ottla.columnar.serving.pulled import ColumnConsumer as ColumnConsumer
+    from ottla.columnar.serving.pulled import ConsumedBatch as ConsumedBatch
+    from ottla.columnar.serving.pulled import consume as consume
     from ottla.columnar.writing.writer import TopicWriter as TopicWriter
     from ottla.columnar.writing.writer import write as write
     from ottla.wire_client.cluster import EARLIEST as EARLIEST
@@ -82,6 +88,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "end_transaction",
             "read_marker",
         ],
+        "ottla.columnar.serving.pulled": ["ColumnConsumer", "ConsumedBatch", "consume"],
         "ottla.columnar.writing.writer": ["TopicWriter", "write"],
     },
 )

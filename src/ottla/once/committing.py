@@ -29,7 +29,6 @@ from ottla.errors import (
     OttlaError,
     RetriableError,
 )
-from ottla.once.outputs import Output
 from ottla.once.works import Work
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
@@ -61,9 +60,9 @@ class Transactional(Protocol):
 
     def begin(self) -> Any: ...
 
-    def send_all(self, outputs: Sequence[Output]) -> Any: ...
+    def send_all(self, outputs: Sequence[Any]) -> Any: ...
 
-    def send(self, output: Output) -> Any:
+    def send(self, output: Any) -> Any:
         """Send one. Returns its delivery."""
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> Any:
@@ -211,10 +210,10 @@ def together(works: Sequence[Work]) -> Iterator[list[Work]]:
     group: list[Work] = []
     outputs = 0
     for work in works:
-        if group and (work.is_alone or group[-1].is_alone or outputs + len(work.outputs) > MOST_OUTPUTS):
+        if group and (work.is_alone or group[-1].is_alone or outputs + work.size > MOST_OUTPUTS):
             yield group
             group, outputs = [], 0
         group.append(work)
-        outputs += len(work.outputs)
+        outputs += work.size
     if group:
         yield group

@@ -25,6 +25,10 @@ class Output(NamedTuple):
     record: Outgoing
     offset: int | None
 
+    def records(self) -> list[Outgoing]:
+        """What it writes, as records."""
+        return [self.record]
+
 
 class Outputs:
     """What the handler sends for the records of one run, in the order of its calls."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
@@ -14,6 +14,9 @@ from ottla.records import TopicPartition
 
 Then = Callable[[RunResult], None]
 
+ROWS_FOR_A_RECORD: Final = 100
+"""So many rows that are written as columns cost about what a record costs that is written by itself."""
+
 
 class Work(Protocol):
     """One partition's part of a transaction: everything before `next_offset` is done when it is committed."""
@@ -21,9 +24,12 @@ class Work(Protocol):
     name: TopicPartition
     epoch: int
     next_offset: int
-    outputs: Sequence[Output]
+    outputs: Sequence[Any]
+    """What the shell's client can write: `Output`, or its own."""
     is_alone: bool
     """It goes in a transaction of its own."""
+    size: int
+    """What it counts where works share a transaction, in records."""
 
     def committed(self) -> None: ...
 
@@ -50,6 +56,7 @@ class RunWork:
         self.name, self.epoch = run.topic_partition, run.epoch
         self.next_offset = done[-1].offset + 1
         self.outputs = outputs
+        self.size = len(outputs)
 
     def committed(self) -> None:
         self._then(self._result)
@@ -86,10 +93,48 @@ class RunWork:
         return self._run.records if self._result.done is None else self._result.done
 
 
+class RowsWork:
+    """What one call of a handler of columns is to write, as batches of rows. `then` is told its result when that is
+    committed, or cannot be; `refused_with` makes the result of an error that a row is to blame for, nobody knows which.
+    """
+
+    is_alone = False
+
+    def __init__(
+        self,
+        run: Run,
+        next_offset: int,
+        result: RunResult,
+        outputs: Sequence[Any],
+        *,
+        rows: int,
+        refused_with: Callable[[Exception], RunResult],
+        then: Then,
+    ) -> None:
+        self._run = run
+        self._result = result
+        self._refused_with = refused_with
+        self._then = then
+        self.name, self.epoch, self.next_offset = run.topic_partition, run.epoch, next_offset
+        self.outputs = outputs
+        self.size = rows // ROWS_FOR_A_RECORD
+
+    def committed(self) -> None:
+        self._then(self._result)
+
+    def refused(self, at: int, error: Exception) -> Work | None:
+        self._then(self._refused_with(error))
+        return None
+
+    def let_go(self) -> None:
+        self._then(RunResult(done=(), untouched=self._run.records))
+
+
 class LetterWork:
     """A dead letter, or a record for a retry topic: written with the offset behind its record."""
 
     is_alone = True
+    size = 1
 
     def __init__(self, letter: Write, on_written: OnWritten) -> None:
         self._letter = letter
@@ -126,6 +171,7 @@ class PassWork:
 
     is_alone = False
     outputs: Sequence[Output] = ()
+    size = 0
 
     def __init__(self, name: TopicPartition, epoch: int, next_offset: int) -> None:
         self.name, self.epoch, self.next_offset = name, epoch, next_offset

@@ -79,6 +79,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
     ),
     "Records": (
         _row(
+            "results_not_written",
+            "warning",
+            "Rows that a handler of columns returned were not acknowledged. They are written again.",
+            "group error",
+            repeats=True,
+        ),
+        _row(
             "record_retried",
             "warning",
             "A record failed and is delivered again in this process.",

@@ -156,8 +156,9 @@ class OfflineConsumer:
         }
         captured = Captured(self.sent, {}, self.clock)
         for route in app.routes:
-            if route.exactly is not None:
-                route.exactly.submit = partial(_commit_now, captured)
+            for committer in (route.exactly, route.results):
+                if committer is not None:
+                    committer.submit = partial(_commit_now, captured)
         self._offsets: dict[TopicPartition, int] = {}
         self._started_ms: dict[tuple[TopicPartition, int], int] = {}
         self._retries: dict[tuple[TopicPartition, int], int] = {}
@@ -453,9 +454,9 @@ def _encode(part: Any, serde: Any, ctx: SerdeContext) -> bytes | None:
 
 
 def _commit_now(captured: Captured, work: Work) -> None:
-    """The transaction of one run."""
-    for topic, record, _ in work.outputs:
-        captured.send_many(topic, [record])
+    """The transaction of one run, or its rows."""
+    for output in work.outputs:
+        captured.send_many(output.topic, output.records())
     work.committed()
 
 

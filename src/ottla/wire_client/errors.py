@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.errors import AuthenticationError, InputError, OttlaError, RetriableError
+from ottla.errors import AuthenticationError, ConfigError, InputError, OttlaError, RetriableError
 from ottla.records import TopicPartition
 from ottla_wire.protocol import ErrorCode
 
 __all__ = [
     "ApiNotServed",
     "AuthenticationRefused",
+    "BatchRefused",
     "BrokerRefused",
     "CorruptBatch",
     "DecodeLimitExceeded",
@@ -19,6 +20,7 @@ __all__ = [
     "PartitionsRefused",
     "ResponseTooLarge",
     "TopicRecreated",
+    "WriteForbidden",
 ]
 
 
@@ -45,6 +47,18 @@ class PartitionsRefused(BrokerRefused, has_page=False):
 
 class ApiNotServed(BrokerRefused, has_page=False):
     """Do without, or upgrade the broker: it does not serve an API in a version that this client speaks."""
+
+
+class BatchRefused(BrokerRefused, has_page=False):
+    """Change the records: the broker does not take them, whatever is tried. `is_too_large` says that size is why."""
+
+    def __init__(self, text: str, *, is_too_large: bool = False) -> None:
+        self.is_too_large = is_too_large
+        super().__init__(text)
+
+
+class WriteForbidden(BrokerRefused, ConfigError, has_page=False):
+    """Allow what the message names: the principal may not write there, or not in transactions."""
 
 
 class AuthenticationRefused(BrokerRefused, AuthenticationError, has_page=False):

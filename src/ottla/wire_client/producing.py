@@ -6,7 +6,7 @@ unanswered batches of the partition go again with their old numbers, and the bro
 
 Which error does what: a moved leader, a lost connection, too few replicas → again, until `delivery.timeout.ms`.
 A batch behind one that failed is refused as out of order: it goes again with it. Anything else fails the write, and
-`DeliveryError` says how many records were not acknowledged.
+`DeliveryError` says how many records were not acknowledged; its cause is an `InputError` where a retry would not help.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, Undelive
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import LEADER_MOVED, Cluster
 from ottla.wire_client.connection import Connection
-from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
+from ottla.wire_client.errors import BatchRefused, BrokerRefused, PartitionUnavailable, WriteForbidden
 from ottla.wire_client.outgoing import PlannedBatch, finish_batch
 from ottla.wire_client.transactions import OpenTransaction, enlist_partitions
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -33,6 +33,19 @@ _AGAIN = LEADER_MOVED | {
     ErrorCode.CORRUPT_MESSAGE,
 }
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_INVALID = _TOO_LARGE | {
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+_FORBIDDEN = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 _MAX_SEQUENCE = 0x7FFFFFFF
 
 
@@ -278,7 +291,7 @@ class ProduceClient:
             message = getattr(entry, "error_message", None)
             named = [each.batch_index for each in getattr(entry, "record_errors", None) or ()]
             self._refused(key, batch.tag, [index for index in named if 0 <= index < batch.row_count])
-            self._fail(f"{code.name}{f' ({message})' if message else ''}", key, batch)
+            self._fail(f"{code.name}{f' ({message})' if message else ''}", key, batch, _cause(key, code, message))
 
     def _put_back(self, queue: _Queue, batch: _Outgoing, reason: str) -> None:
         """This batch must go again, in its old place before what was never sent."""
@@ -326,7 +339,7 @@ class ProduceClient:
         self._rows += batch.row_count
         self._bytes += len(batch.data)
 
-    def _fail(self, reason: str, key: TopicPartition, batch: _Outgoing) -> None:
+    def _fail(self, reason: str, key: TopicPartition, batch: _Outgoing, cause: BrokerRefused | None = None) -> None:
         """Give up the whole write: later batches of the partition would be out of order."""
         lost = batch.row_count + sum(
             b.row_count for queue in self._queues.values() for b in (*queue.waiting, *queue.in_flight) if b is not batch
@@ -334,7 +347,7 @@ class ProduceClient:
         self.abandon()
         raise DeliveryError(
             [UndeliveredRecord(topic=key.topic, partition=key.partition, key=None, error=reason)], total=lost
-        )
+        ) from cause
 
     def _init_producer_id(self) -> tuple[int, int]:
         deadline = self._cluster.now() + self._settings.api_timeout_ms / 1000
@@ -352,3 +365,11 @@ class ProduceClient:
             if self._cluster.now() >= deadline:
                 raise PartitionUnavailable(f"no producer id: {code.name}")
             self._cluster.pause()
+
+
+def _cause(key: TopicPartition, code: ErrorCode, message: str | None) -> BrokerRefused | None:
+    """Why a retry would not help; None where it may."""
+    text = f"{key}: the broker answered {code.name}{f' ({message})' if message else ''}"
+    if code in _FORBIDDEN:
+        return WriteForbidden(f"{text}: allow WRITE")
+    return BatchRefused(text, is_too_large=code in _TOO_LARGE) if code in _INVALID else None

@@ -13,17 +13,17 @@ the transaction: whoever comes later sees by it whether the transaction was comm
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ottla.errors import FencedError, OttlaError
+from ottla.errors import FencedError, OttlaError, RetriableError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.coordinators import MOVED, Coordinates, with_coordinator
-from ottla.wire_client.errors import PartitionsRefused
+from ottla.wire_client.errors import PartitionsRefused, WriteForbidden
 from ottla.wire_client.groups import committed_offsets
 from ottla_wire.protocol import ApiKey, ErrorCode
 
@@ -45,6 +45,23 @@ _FENCED = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.INVALID_TXN_STATE,
+    }
+)
+_NOT_THE_MEMBER = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+_FORBIDDEN = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
 
@@ -134,10 +151,31 @@ def add_marker(
     metadata: str = "",
 ) -> None:
     """Commit `number` as the group's offset at `place`, when and if the transaction is committed."""
+    add_offsets(cluster, transaction, group=group, offsets={place: (number, metadata)})
+
+
+def add_offsets(
+    cluster: Cluster,
+    transaction: OpenTransaction,
+    *,
+    group: str,
+    offsets: Mapping[TopicPartition, tuple[int, str]],
+    member: Mapping[str, Any] | None = None,
+) -> None:
+    """Commit these (offset, metadata) for the group, when and if the transaction is committed.
+
+    `member` is a member's `identity()`: the coordinator then refuses a generation that is over (KIP-447), which is
+    `RetriableError` here: the partitions may be somebody else's.
+    """
     body = transaction.fields() | {"group_id": group}
     _ask(cluster, transaction.transactional_id, ApiKey.ADD_OFFSETS_TO_TXN, body, lambda a: [a.error_code])
-    entry = {"partition_index": place.partition, "committed_offset": number, "committed_metadata": metadata}
-    body |= {"member_id": "", "topics": [{"name": place.topic, "partitions": [entry]}]}
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for place, (number, metadata) in offsets.items():
+        by_topic.setdefault(place.topic, []).append(
+            {"partition_index": place.partition, "committed_offset": number, "committed_metadata": metadata}
+        )
+    topics = [{"name": name, "partitions": entries} for name, entries in by_topic.items()]
+    body |= {"member_id": "", **(member or {}), "topics": topics}
 
     def codes(answer: Any) -> list[int]:
         return [entry.error_code for topic in answer.topics for entry in topic.partitions]
@@ -184,6 +222,11 @@ def _ask(
                 f"transaction {body.get('transactional_id') or key}: the broker answered {name} to {api_key.name}: it"
                 " has timed out (transaction.timeout.ms), or a newer attempt took over"
             )
+        if codes & _NOT_THE_MEMBER:
+            name = min(code.name for code in codes & _NOT_THE_MEMBER)
+            raise RetriableError(f"group {key}: its coordinator answered {name}: the partitions may be others' by now")
+        for code in codes & _FORBIDDEN:
+            raise WriteForbidden(f"transaction {key}: the broker answered {code.name} to {api_key.name}")
         for code in codes - _AGAIN:
             raise refused(f"transaction {key}: {api_key.name}", code)
         if codes:

@@ -30,11 +30,13 @@ def await_writable(
     settings: Mapping[str, Any],
     wait: TopicWait,
     *,
+    what: str = "dead letter",
     should_give_up: Callable[[], bool] = lambda: False,
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return once all topics of `wait` are there. `settings` are those of the producer that will write to them.
+    """Return once all topics of `wait` are there. `settings` are those of the producer that will write to them, `what`
+    it writes.
 
     A cluster that creates topics when they are written to creates them now. Raises `UnknownTopic` when one is missing
     in the end, and `ConfigError` when one may not be written. What cannot be asked now is left for later: a broker
@@ -55,11 +57,11 @@ def await_writable(
                 return
             if refused:
                 asking = Asking(principal=principal_of(settings), topics=refused, writes=True)
-                raise asking.refused("TOPIC_AUTHORIZATION_FAILED", "no dead letter could be written", servers=servers)
+                raise asking.refused("TOPIC_AUTHORIZATION_FAILED", f"no {what} could be written", servers=servers)
             try:
                 again = wait.after(existing, now_s(), gives_up=should_give_up())
             except UnknownTopic as error:
-                raise UnknownTopic(f"no dead letter could be written: {error}") from None
+                raise UnknownTopic(f"no {what} could be written: {error}") from None
             if again is None:
                 return
             if again.warning is not None:

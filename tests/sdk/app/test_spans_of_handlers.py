@@ -243,6 +243,49 @@ def test_the_trees_of_a_batch(shell: Any, service: Service, committed: Any, wait
     assert {link.context.span_id for link in first.links} == producers
 
 
+COLUMNS = {
+    "ack": (ack, ["process orders x2 links=2"]),
+    "raises once": (
+        fail_once,
+        ["process orders x2 raised !RuntimeError links=2 [record_retried]", "process orders #2 x2 links=3"],
+    ),
+    "retry": (
+        ask_once,
+        ["process orders x2 retry !Retry links=2 [record_retried]", "process orders #2 x2 links=3"],
+    ),
+    "skip": (skip, ["process orders x2 skip links=2"]),
+}
+
+
+@pytest.mark.parametrize("shell", ["columns"], indirect=True)
+@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
+@pytest.mark.parametrize("outcome", COLUMNS)
+def test_the_trees_of_a_batch_of_columns(
+    shell: Any, service: Service, committed: Any, wait: Any, outcome: str, is_async: bool
+) -> None:
+    decide, wanted = COLUMNS[outcome]
+    options: dict[str, Any] = {"value": Json(int), "columns": True, "max_batch": 2, "linger_ms": 20_000}
+    if is_async:
+
+        @service.app.handler(service.topic, name="handle", **options)
+        async def take_async(batch: Any, context: Context) -> Any:
+            await asyncio.sleep(0)
+            return decide(batch.num_rows, context.attempt)
+
+    else:
+
+        @service.app.handler(service.topic, name="handle", **options)
+        def take(batch: Any, context: Context) -> Any:
+            return decide(batch.num_rows, context.attempt)
+
+    service.send(1, 2)
+    shell.start(service.app)
+    wait(lambda: committed(service.group, service.topic) == 2, timeout_s=30)
+    shell.stop(service.app)
+
+    assert service.tree == ["checkout", "  send orders", "  send orders", *wanted]
+
+
 @pytest.mark.parametrize("batch", [False, True], ids=["per record", "batch"])
 def test_a_handler_that_ends_the_service_has_its_span(shell: Any, service: Service, batch: bool) -> None:
     def crash(value: int, attempt: int) -> Any:

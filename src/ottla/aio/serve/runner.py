@@ -105,8 +105,8 @@ class AppRunner(Serving[Engine]):
     def _wake_up(self) -> None:
         self._wake.set()
 
-    async def _await_writable(self, settings: Settings, topics: TopicWait) -> None:
-        await asyncio.to_thread(await_writable, settings, topics, should_give_up=self._gives_up)
+    async def _await_writable(self, settings: Settings, topics: TopicWait, what: str) -> None:
+        await asyncio.to_thread(await_writable, settings, topics, what=what, should_give_up=self._gives_up)
 
     async def _call(self, hook: Callable[[], Any]) -> None:
         result = hook()

@@ -24,6 +24,7 @@ from ottla.app.threaded import ThreadedMember
 from ottla.app.workers import Execute
 from ottla.columnar.serving.coordinator import Coordinator, Offsets
 from ottla.columnar.serving.fetching import RECORD_OVERHEAD_BYTES, Fetching
+from ottla.columnar.serving.results import Identity, ResultWriting, RowTransactions
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.config import Settings
 from ottla.consumer.model import events
@@ -37,6 +38,7 @@ from ottla.consumer.model.effects import (
     SeekPartition,
 )
 from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError
+from ottla.once.works import Work
 from ottla.processes import forks
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
@@ -109,6 +111,16 @@ class ColumnEngine(ThreadedMember):
             partition_failed=self._tell_failed,
             throttled=lambda broker, ms: self.throttling.heard(broker=broker, throttle_ms=ms),
         )
+        self._identity: Identity | None = None
+        """What names this member to the coordinator, as of a moment when the session knew of all its changes."""
+        self._transactions: RowTransactions | None = self._transactions_of(RowTransactions, options, join=self._join)
+        self._results: ResultWriting | None = None
+        if options.results is not None:
+            self._results = ResultWriting(
+                options.results, holds=self._holds, tell=self._tell_of_transactions, end=self._end
+            )
+            for handler in options.results.handlers:
+                handler.submit = self._results.submit
         self._waiter = Waiter()
         self._changes: deque[Change] = deque()
         self._lookups: deque[FindRetryPositions] = deque()
@@ -123,6 +135,8 @@ class ColumnEngine(ThreadedMember):
         self.reach(should_give_up)
         self._await_topics(lambda: self._is_stopping.is_set() or should_give_up())
         self._topics_next_s = time.monotonic() + self._wire.metadata_max_age_ms / 1_000
+        for commits in self._commits_of_work():
+            commits.start()
         self._workers.start()
         self._fetching.start()
         self._poll_thread = threading.Thread(target=self._run, name=f"ottla-{self.group}-poll", daemon=True)
@@ -188,6 +202,7 @@ class ColumnEngine(ThreadedMember):
             self._changes.popleft()
         if self._releasing is not None:
             self._let_go_if_quiet()
+        self._name_member()
         while self._lookups:
             self._find_retry_positions(self._lookups.popleft())
         if self._membership.leads and time.monotonic() >= self._topics_next_s:
@@ -270,6 +285,7 @@ class ColumnEngine(ThreadedMember):
         names, began_ms = list(partitions), self._now_ms()
         self._releasing = None
         with self._lock:
+            self._identity = None
             self._fetching.plan.remove(names)
             self._coordinator.forget(names)
         self._step(events.Lost(names))
@@ -401,6 +417,7 @@ class ColumnEngine(ThreadedMember):
             while not self._is_quiet() and self._now_ms() < deadline_ms:
                 self._pump(0.01)
                 self._only_losses()
+                self._name_member()
             self._only_losses()
             self._step(events.Closed())
             self._coordinator.leave()
@@ -412,6 +429,8 @@ class ColumnEngine(ThreadedMember):
             self._coordinator.close()
             self._cluster.close()
             self._workers.stop()
+            for commits in self._commits_of_work():
+                commits.stop()
             self._fetching.join(5.0)
             self._looks.stop()
             self._no_more_is_told()
@@ -428,6 +447,34 @@ class ColumnEngine(ThreadedMember):
                 self._lost(change.partitions)
             elif isinstance(change, Failed):
                 self.error = self.error or change.error
+
+    # Works that are committed
+
+    def write(self, work: Work) -> None:
+        """Have it written, outside of transactions."""
+        assert self._results is not None
+        self._results.submit(work)
+
+    def _commits_of_work(self) -> list[RowTransactions | ResultWriting]:
+        return [commits for commits in (self._transactions, self._results) if commits is not None]
+
+    def _name_member(self) -> None:
+        """On the poll thread: whoever commits may use this name from now on. A generation that came with changes which
+        are not carried out yet would let it commit what others may have."""
+        if self._transactions is None or self._changes:
+            return
+        if self._membership.is_member and self._membership.takes_commits:
+            with self._lock:
+                self._identity = self._membership.identity()
+
+    def _join(self, epochs: Mapping[TopicPartition, int]) -> Identity:
+        """In the thread of transactions: the identity to commit with."""
+        with self._lock:
+            identity = self._identity
+            if identity is None:
+                raise RetriableError(f"group {self.group!r}: nothing is assigned now")
+            self._check_still_has(epochs, identity["generation_id"])
+        return identity
 
     # Small parts
 

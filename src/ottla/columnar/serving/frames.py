@@ -27,7 +27,7 @@ class Frame:
     This is what middlewares see as the record.
     """
 
-    __slots__ = ("_data", "_keys", "_make", "_rows", "topic_partition", "values")
+    __slots__ = ("_data", "_keys", "_make", "rows", "topic_partition", "values")
 
     def __init__(
         self,
@@ -37,7 +37,8 @@ class Frame:
         topic_partition: TopicPartition,
         make: Callable[[], Any],
     ) -> None:
-        self._rows = rows
+        self.rows = rows
+        """The rows as they came, of which they were decoded."""
         self.values = values
         """The decoded values: one Arrow array."""
         self._keys = keys
@@ -46,7 +47,7 @@ class Frame:
         self._data: Any = None
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     @property
     def data(self) -> Any:
@@ -61,15 +62,15 @@ class Frame:
 
     @property
     def offsets(self) -> pa.Array:
-        return self._rows.batch.column("offset")
+        return self.rows.batch.column("offset")
 
     @property
     def timestamps(self) -> pa.Array:
-        return self._rows.batch.column("timestamp")
+        return self.rows.batch.column("timestamp")
 
     @property
     def headers(self) -> pa.Array:
-        return self._rows.batch.column("headers")
+        return self.rows.batch.column("headers")
 
     def column(self, name: str) -> pa.Array:
         """A column beside the value's own."""

@@ -9,26 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ottla.app.binding import Binding, BindingError, bind
 from ottla.app.context import Context
+from ottla.app.exactly_once import ExactlyOnceSettings, InTransaction, InTransactionOnLoop
 from ottla.app.middleware import Middleware, wrap
 from ottla.app.own_context import call_in_own_context
 from ottla.app.pending import Confirming, ConfirmingOnLoop, confirm, confirm_async, tell_when_done
 from ottla.app.raised import failure_of_raised
+from ottla.app.results import ResultSettings
 from ottla.app.returned import failure_in, is_open, mistake, promises_in, read_returned
 from ottla.clock import Clock, SystemClock
 from ottla.columnar.serving.frames import Frame, check_columns, data_of, form_of
+from ottla.columnar.serving.returned import Output, outputs_of, split, with_rows
 from ottla.columnar.serving.rows import EXPIRES_HEADER, ArrowRows, rows_of
+from ottla.columnar.serving.spans import ColumnSpans
 from ottla.columnar.values.decoding import decoder_for
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
-from ottla.errors import RegistryUnavailable
+from ottla.errors import InputError, RegistryUnavailable
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.outcomes import Ack, Dead, Outcomes, Retry, Skip
+from ottla.once.works import RowsWork
 from ottla.records import Malformed, TopicPartition
 
 if TYPE_CHECKING:
@@ -56,7 +62,8 @@ class ColumnInvoker:
                 f"pandas.DataFrame, and the annotation says {binding.frame_hint!r}"
             )
         self.name = route.name
-        self.binding: Binding = wrap(binding, middlewares)
+        self.binding: Binding = wrap(with_rows(binding), middlewares)
+        self._spans = ColumnSpans(group=route.group, handler=route.name)
         self._group = route.group
         self._values = decoder_for(route.value_serde)
         self._keys = decoder_for(route.key_serde)
@@ -67,62 +74,142 @@ class ColumnInvoker:
         self._clock = clock or SystemClock()
         self._state = state
         self._origins = {name: topic for topic, names in route.retry_lines.items() for name in names}
+        self._to = None if route.results is None else route.results.topic
+        self._is_exactly_once = route.exactly is not None
+        self._committer: ExactlyOnceSettings | ResultSettings | None = route.exactly or route.results
 
-    def deliver(self, run: Run) -> RunResult | Confirming:
+    def deliver(self, run: Run) -> RunResult | Confirming | InTransaction:
         """Deliver to a synchronous handler. What it sent on may still be under way."""
-        call = self._begin(run)
-        if isinstance(call, RunResult):
-            return call
+        call: RunResult | InTransaction | Call = self.begin(run)
+        while isinstance(call, Call):
+            try:
+                returned = copy_context().run(self._spans.around(self.binding.call), call.frame, call.context)
+            except BaseException as error:
+                return self._ended(call, call.failed(failure_of_raised(error, self._exceptions)))
+            following = self._read(call, returned)
+            if isinstance(following, _Open):
+                return self._confirming(call, following)
+            call = following
+        return call
+
+    async def deliver_async(
+        self, run: Run, yield_now: Callable[[], Any]
+    ) -> RunResult | ConfirmingOnLoop | InTransactionOnLoop:
+        """Deliver to an asynchronous handler. As `deliver`."""
+        call: RunResult | InTransaction | Call = self.begin(run)
+        while isinstance(call, Call):
+            try:
+                around = self._spans.around_async(self.binding.call)
+                returned = await call_in_own_context(around, call.frame, call.context)
+            except BaseException as error:
+                return _on_loop(self._ended(call, call.failed(failure_of_raised(error, self._exceptions))))
+            following = self._read(call, returned)
+            if isinstance(following, _Open):
+                return self._confirming_on_loop(call, following)
+            call = following
+        return _on_loop(call)
+
+    # What it said
+
+    def _read(self, call: Call, returned: Any) -> RunResult | InTransaction | Call | _Open:
+        """What becomes of the call: its result, the write that it waits for, what it sent, or the next call."""
+        frames, said = split(returned)
+        if frames and self._to is None:
+            return call.failed(mistake("the handler returned rows, and to= does not say where they go"))
         try:
-            returned = copy_context().run(self.binding.call, call.frame, call.context)
-        except BaseException as error:
-            return call.failed(failure_of_raised(error, self._exceptions))
-        if isinstance(returned, Outcomes):
-            return call.outcomes(returned)
-        found = read_returned(returned)
-        promises = list(promises_in(found))
-        if not promises:
-            return call.answered(failure_in(found))
-        run.reached = len(run.records)
+            outputs = outputs_of(self._to or "", frames)
+        except InputError as error:
+            return call.failed(mistake(str(error)))
+        if isinstance(said, Outcomes):
+            result = call.outcomes(said)
+            if self._is_exactly_once and result.failures and result.done is not call.head:
+                return self._up_to_the_first(call, result, has_rows=bool(outputs))
+            return self._ended(call, result, outputs)
+        found = read_returned(said)
+        if is_open(found):
+            return _Open(found, outputs)
+        return self._ended(call, call.answered(failure_in(found)), outputs)
+
+    def _confirming(self, call: Call, open_: _Open) -> RunResult | Confirming | InTransaction:
+        """What it sent is waited for; rows are written after it."""
+        promises = list(promises_in(open_.promises))
+        call.run.reached = len(call.run.records)
+        if self._committer is not None:
+            return self._ended(call, call.answered(confirm(promises, self._exceptions)), open_.outputs)
 
         def finish() -> RunResult:
             return call.answered(confirm(promises, self._exceptions))
 
         return Confirming(promises, finish) if tell_when_done(promises) else finish()
 
-    async def deliver_async(self, run: Run, yield_now: Callable[[], Any]) -> RunResult | ConfirmingOnLoop:
-        """Deliver to an asynchronous handler. As `deliver`."""
-        call = self._begin(run)
-        if isinstance(call, RunResult):
-            return call
-        try:
-            returned = await call_in_own_context(self.binding.call, call.frame, call.context)
-        except BaseException as error:
-            return call.failed(failure_of_raised(error, self._exceptions))
-        if isinstance(returned, Outcomes):
-            return call.outcomes(returned)
-        found = read_returned(returned)
-        if not is_open(found):
-            return call.answered(failure_in(found))
-        run.reached = len(run.records)
+    def _confirming_on_loop(self, call: Call, open_: _Open) -> ConfirmingOnLoop:
+        call.run.reached = len(call.run.records)
 
         async def finish() -> RunResult:
-            return call.answered(await confirm_async(found, self._exceptions))
+            result = call.answered(await confirm_async(open_.promises, self._exceptions))
+            ended = self._ended(call, result, open_.outputs)
+            return ended if isinstance(ended, RunResult) else await InTransactionOnLoop(ended).wait()
 
         return ConfirmingOnLoop(finish)
 
-    def _begin(self, run: Run) -> _Call | RunResult:
-        """Decode. A result where there is nothing to hand out, or nothing can be decoded now."""
+    def _ended(self, call: Call, result: RunResult, outputs: Sequence[Output] = ()) -> RunResult | InTransaction:
+        """The result, as soon as what it waits for is written."""
+        committer = self._committer
+        done = call.run.records if result.done is None else result.done
+        if committer is None or result.whole is not None or not done or not (outputs or self._is_exactly_once):
+            return result
+        call.run.reached = len(call.run.records)
+        # In a transaction all that is done comes before all that is not; else the session commits, as of other runs.
+        next_offset = done[-1].offset + 1
+        rows = sum(output.rows.num_rows for output in outputs)
+
+        def refused_with(error: Exception) -> RunResult:
+            return call.failed(self._exceptions.failure_of(error))
+
+        def work(then: Callable[[RunResult], None]) -> RowsWork:
+            return RowsWork(call.run, next_offset, result, outputs, rows=rows, refused_with=refused_with, then=then)
+
+        return InTransaction(committer, work)
+
+    def _up_to_the_first(self, call: Call, result: RunResult, *, has_rows: bool) -> RunResult | InTransaction | Call:
+        """One offset says what is done: the rows before the first one that is not. What the handler returned was made
+        of all of them, so it is called again with those."""
+        record, failure = min(result.failures, key=lambda pair: pair[0].offset)
+        rows = call.run.records
+        at = _index_of(rows, record.offset)
+        if at == 0:
+            return RunResult(done=(), failures=[(record, failure)], untouched=rows[1:], malformed=result.malformed)
+        if has_rows:
+            again = self.begin(call.run, at)
+            if isinstance(again, Call):
+                again.then_fails(record, failure)
+            return again
+        expired = [each for each in result.expired if each.offset < record.offset]
+        behind = RunResult(
+            done=rows[:at],
+            failures=[(record, failure)],
+            untouched=rows[at + 1 :],
+            expired=expired,
+            skipped=result.skipped,
+        )
+        return self._ended(call, behind)
+
+    # Decoding
+
+    def begin(self, run: Run, most: int | None = None) -> Call | RunResult:
+        """Decode the run, or its first `most` rows. A result where there is nothing to hand out, or nothing can be
+        decoded now."""
         if run.is_cancelled:
             return RunResult(done=(), untouched=run.records)
-        rows = rows_of(run.records, run.topic_partition)
+        all_rows = rows_of(run.records, run.topic_partition)
+        rows = all_rows if most is None else all_rows[:most]
         place = self._origin_of(run.topic_partition)
         batch = rows.batch
         try:
             values, value_errors = self._values.decode(batch.column("value"), topic=place.topic)
             keys, key_errors = self._keys.decode(batch.column("key"), topic=place.topic, part="key")
         except RegistryUnavailable as error:
-            return RunResult(done=(), whole=(rows, self._exceptions.failure_of(error)))
+            return RunResult(done=(), whole=(all_rows, self._exceptions.failure_of(error)))
         result = RunResult(done=())
         context = Context(
             group=self._group,
@@ -135,13 +222,48 @@ class ColumnInvoker:
         )
         good = self._without_expired(rows, result, context)
         good &= self._without_malformed(rows, value_errors, key_errors, result, good)
+        if self._is_exactly_once:
+            return self._head(run, all_rows, rows, values, keys, good, result, context)
         if not good.any():
             return result
         if not good.all():
             mask = pa.array(good)
             rows, values, keys = rows.where(good), values.filter(mask), keys.filter(mask)
+        return Call(run, rows, self._frame(rows, values, keys, place), context, result)
+
+    def _head(
+        self,
+        run: Run,
+        all_rows: ArrowRows,
+        rows: ArrowRows,
+        values: pa.Array,
+        keys: pa.Array,
+        good: Mask,
+        result: RunResult,
+        context: Context,
+    ) -> Call | RunResult:
+        """In a transaction: the rows before the first that failed, which is settled when they are committed."""
+        failures = sorted(result.failures, key=lambda pair: pair[0].offset)[:1]
+        at = _index_of(rows, failures[0][0].offset) if failures else len(rows)
+        behind = RunResult(
+            done=(),
+            failures=failures,
+            untouched=all_rows[at + len(failures) :],
+            expired=[record for record in result.expired if not failures or record.offset < failures[0][0].offset],
+            malformed=sum(failure.kind == "malformed" for _, failure in failures),
+        )
+        mask, head = good[:at], rows[:at]
+        if not mask.any():
+            return replace(behind, done=head)  # the session commits the offset of what it passed over
+        shown, kept = head, pa.array(mask)
+        if not mask.all():
+            shown, values, keys = head.where(mask), values[:at].filter(kept), keys[:at].filter(kept)
+        frame = self._frame(shown, values[:at], keys[:at], context.topic_partition)
+        return Call(run, shown, frame, context, behind, head=head, behind=all_rows[at:])
+
+    def _frame(self, rows: ArrowRows, values: pa.Array, keys: pa.Array, place: TopicPartition) -> Frame:
         frame = Frame(rows, values, keys, place, lambda: data_of(frame, self._form or "arrow", self._columns))
-        return _Call(rows, frame, context, result)
+        return frame
 
     def _without_malformed(
         self, rows: ArrowRows, value_errors: pa.Array, key_errors: pa.Array, result: RunResult, good: Mask
@@ -201,16 +323,48 @@ class ColumnInvoker:
         return place if origin is None else TopicPartition(origin, place.partition)
 
 
-class _Call:
-    """One call of the handler: its rows, and what is known of those that it did not get."""
+def _on_loop(result: RunResult | InTransaction) -> RunResult | InTransactionOnLoop:
+    return InTransactionOnLoop(result) if isinstance(result, InTransaction) else result
 
-    __slots__ = ("_others", "context", "frame", "rows")
 
-    def __init__(self, rows: ArrowRows, frame: Frame, context: Context, others: RunResult) -> None:
+class _Open(NamedTuple):
+    """What a handler sent, which is waited for, and rows to write behind it."""
+
+    promises: Sequence[Any]
+    outputs: Sequence[Output]
+
+
+class Call:
+    """One call of the handler: its rows, and what is known of those that it did not get.
+
+    In a transaction it gets the `head` of a run: what `others` says of the rows `behind` counts when that is done.
+    """
+
+    __slots__ = ("_behind", "_others", "context", "frame", "head", "rows", "run")
+
+    def __init__(
+        self,
+        run: Run,
+        rows: ArrowRows,
+        frame: Frame,
+        context: Context,
+        others: RunResult,
+        *,
+        head: ArrowRows | None = None,
+        behind: Sequence[AnyRecord] = (),
+    ) -> None:
+        self.run = run
         self.rows = rows
         self.frame = frame
         self.context = context
         self._others = others
+        self.head = head
+        self._behind = behind
+
+    def then_fails(self, record: AnyRecord, failure: Failure) -> None:
+        """The row behind the head is known to fail."""
+        if not self._others.failures:
+            self._others = replace(self._others, failures=[(record, failure)], untouched=self._behind[1:])
 
     def answered(self, failure: Failure | None) -> RunResult:
         """The handler said one thing of all rows."""
@@ -222,7 +376,7 @@ class _Call:
         """All rows failed together."""
         if isinstance(failure.outcome, Ack | Skip):
             return self._result(done=self.rows, skipped=len(self.rows) if isinstance(failure.outcome, Skip) else 0)
-        if isinstance(failure.outcome, Dead) and failure.error_type == "Dead":
+        if isinstance(failure.outcome, Dead) and failure.error_type == "Dead" and self.head is None:
             # The handler returned it: all of them, it says, and none is to be looked at alone.
             return self._result(failures=[(record, failure) for record in self.rows])
         return self._result(whole=(self.rows, failure))
@@ -261,6 +415,12 @@ class _Call:
         whole: tuple[Sequence[AnyRecord], Failure] | None = None,
     ) -> RunResult:
         others = self._others
+        if self.head is not None and whole is not None:
+            return RunResult(done=others.expired, expired=others.expired, whole=whole, untouched=self._behind)
+        if self.head is not None and not failures:
+            if not others.failures and not others.untouched:
+                return RunResult(expired=others.expired, skipped=skipped)
+            return replace(others, done=self.head, skipped=skipped)
         if not others.failures and not others.expired and not failures and whole is None:
             return RunResult(skipped=skipped)
         return RunResult(
@@ -271,6 +431,12 @@ class _Call:
             malformed=others.malformed,
             whole=whole,
         )
+
+
+def _index_of(rows: Sequence[AnyRecord], offset: int) -> int:
+    """Where the row with this offset is."""
+    offsets = rows.offsets if isinstance(rows, ArrowRows) else [record.offset for record in rows]
+    return offset - offsets[0] if isinstance(offsets, range) else int(np.searchsorted(np.asarray(offsets), offset))
 
 
 def _numbers_of(given: Any, count: int) -> np.ndarray[Any, Any]:

@@ -104,9 +104,11 @@ class ArrowRows(Rows):
         """Those rows for which the mask is true."""
         return ArrowRows(self.partition, [self.batch.filter(pa.array(mask))])
 
-    def with_header(self, name: str) -> Sequence[Record[Any]]:
-        """The records that have this header. Where no row has any headers, no row is looked at."""
-        return [self[int(row)] for row in np.flatnonzero(_rows_with_header(self.batch.column("headers"), name))]
+    def with_header(self, name: str, *, most: int | None = None) -> Sequence[Record[Any]]:
+        """The records that have this header, or the first of them. Where no row has any headers, no row is looked
+        at."""
+        found = np.flatnonzero(_rows_with_header(self.batch.column("headers"), name))[:most]
+        return [self[int(row)] for row in found]
 
     def _offset(self, index: int) -> int:
         batch, row = self._place(index)

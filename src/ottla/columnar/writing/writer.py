@@ -103,8 +103,12 @@ class TopicWriter:
         now_ms: Any = None,
         first_partition: int = 0,
         transaction: OpenTransaction | None = None,
+        checks_sizes: bool = True,
     ) -> None:
+        """`checks_sizes=False` leaves it to the broker what is too large: what was compressed in another topic may fit
+        as it did there."""
         self._cluster = cluster
+        self._checks_sizes = checks_sizes
         self._topic = topic
         self._client = ProduceClient(cluster, transaction)
         self._limits: dict[str, tuple[int, str]] = {}
@@ -124,17 +128,18 @@ class TopicWriter:
     def settings(self) -> WireSettings:
         return self._cluster.settings
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Send these rows; answers may still be due when this returns."""
-        unknown = sorted(set(rows.schema.names) - set(_KNOWN) - set(GIVEN_BY_THE_LOG))
-        if unknown:
-            raise InputError(f"no such column in a topic: {', '.join(unknown)}; there are {', '.join(_KNOWN)}")
-        if "value" not in rows.schema.names:
-            raise InputError(f"the column value is missing; found {', '.join(rows.schema.names) or 'no columns'}")
+    def write(self, rows: pa.RecordBatch, *, topic: str | None = None, first_partition: int | None = None) -> None:
+        """Send these rows, to `topic` if one is named; answers may still be due when this returns.
+
+        `first_partition` is where rows without a key begin, if not where this writer's first ones did.
+        """
+        check_columns(rows.schema)
+        if first_partition is not None:
+            self._first_partition = first_partition
         for start, count in _slices(rows):
             part = rows.slice(start, count)
-            for topic, of_topic in self._by_topic(part):
-                self._write_slice(topic, of_topic)
+            for name, of_topic in self._by_topic(part) if topic is None else [(topic, part)]:
+                self._write_slice(name, of_topic)
 
     def flush(self) -> Written:
         """Wait until everything written so far is acknowledged."""
@@ -143,6 +148,10 @@ class TopicWriter:
     def abandon(self) -> None:
         """Forget what is not acknowledged yet."""
         self._client.abandon()
+
+    def next_transaction(self) -> None:
+        """The transaction was committed: what is written from now on is of the same producer's next one."""
+        self._client.next_transaction()
 
     def _by_topic(self, rows: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
         if "topic" not in rows.schema.names:
@@ -172,7 +181,7 @@ class TopicWriter:
             indices = pa.array(order)
             key, value, headers = (None if c is None else c.take(indices) for c in (key, value, headers))
             timestamps = timestamps[order]
-        limit, setting = self._limit(topic)
+        limit, setting = self._limit(topic) if self._checks_sizes else (self.settings.batch_size, "")
         batches = plan_batches(
             key=key,
             value=value,
@@ -181,7 +190,8 @@ class TopicWriter:
             partitions=partitions[order],
             max_batch_bytes=min(self.settings.batch_size, limit),
         )
-        _refuse_too_large(topic, batches, limit, setting)
+        if self._checks_sizes:
+            _refuse_too_large(topic, batches, limit, setting)
         self._client.send(topic, batches)
 
     def _partitions(self, rows: pa.RecordBatch, key: pa.Array | None, partition_count: int) -> np.ndarray[Any, Any]:
@@ -217,6 +227,15 @@ class TopicWriter:
         if topic not in self._limits:
             self._limits[topic] = max_message_bytes(self._cluster, topic)
         return self._limits[topic]
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Raise `InputError` for columns that no topic has, or of a type that cannot be written."""
+    unknown = sorted(set(schema.names) - set(_KNOWN) - set(GIVEN_BY_THE_LOG))
+    if unknown:
+        raise InputError(f"no such column in a topic: {', '.join(unknown)}; there are {', '.join(_KNOWN)}")
+    if "value" not in schema.names:
+        raise InputError(f"the column value is missing; found {', '.join(schema.names) or 'no columns'}")
 
 
 def _refuse_too_large(topic: str, batches: list[PlannedBatch], limit: int, setting: str) -> None:

@@ -23,7 +23,7 @@ the client hears of the first and of the last.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ottla.errors import ConfigError
@@ -74,6 +74,19 @@ class FlowLimits:
         if wanted <= self.high_records:
             return self.high_records, self.low_records
         return wanted, max(self.low_records, wanted // 2)
+
+    def for_batches(self, most: int) -> FlowLimits:
+        """With room for the next batch of so many rows beside the one that is handled, where nobody chose limits."""
+        if most == 0 or self != FlowLimits():
+            return self
+        high = max(self.high_records, 2 * most)
+        return replace(
+            self,
+            high_records=high,
+            low_records=max(self.low_records, most),
+            most_records=max(self.most_records, high),
+            total_records=max(self.total_records, 10 * high),
+        )
 
 
 class Pace:

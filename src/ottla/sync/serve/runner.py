@@ -94,8 +94,8 @@ class AppRunner(Serving[ThreadedMember]):
     def _wake_up(self) -> None:
         self._wake.put(None)
 
-    def _await_writable(self, settings: Settings, topics: TopicWait) -> None:
-        await_writable(settings, topics, should_give_up=self._gives_up)
+    def _await_writable(self, settings: Settings, topics: TopicWait, what: str) -> None:
+        await_writable(settings, topics, what=what, should_give_up=self._gives_up)
 
     def _release(self) -> None:
         self._loop.close()

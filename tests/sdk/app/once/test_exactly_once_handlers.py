@@ -1,4 +1,4 @@
-"""Handlers whose results, dead letters and offsets are one Kafka transaction, in both shells, through real clients."""
+"""Handlers whose results, dead letters and offsets are one Kafka transaction, in all shells, through real clients."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from ottla import (
 from ottla.stores import Memory
 from ottla.testing import consumer_for
 
+SHELLS = ["threads", "asyncio", "columns"]
 OFTEN = CommitPolicy(every_s=0.05)
 QUICK = RetryPolicy(max_attempts=2, initial_s=0.01)
 

@@ -29,6 +29,7 @@ class Told:
     def __init__(self, next_offset: int = 1, *, outputs: int = 1, name: TopicPartition = PLACE, is_alone: bool = False):
         self.name, self.epoch, self.next_offset, self.is_alone = name, 1, next_offset, is_alone
         self.outputs = [Output("out", Outgoing(b"%d" % n), n) for n in range(outputs)]
+        self.size = outputs
         self.told: list[str] = []
 
     def committed(self) -> None:

@@ -1,0 +1,41 @@
+"""Where the rows go that a handler of columns returns (`to=`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.errors import ConfigError, LifecycleError
+from ottla.once.works import Work
+from ottla.records import topic_problem
+
+
+class ResultSettings:
+    """One handler's. `submit` is set by the member that runs it."""
+
+    def __init__(self, topic: str, *, name: str, reads: frozenset[str]) -> None:
+        problem = topic_problem(topic) if isinstance(topic, str) else f"a topic is text, got {topic!r}"
+        if problem is not None:
+            raise ConfigError(f"{name}: to: {problem}")
+        if topic in reads:
+            raise ConfigError(
+                f"{name}: {topic!r} is both a topic it handles and the one its results go to; they would come back for "
+                "ever"
+            )
+        self.topic = topic
+        self.name = name
+        self.submit: Callable[[Work], None] = self._not_running
+
+    def _not_running(self, work: Work) -> None:
+        raise LifecycleError(f"{self.name}: its results are written while its app runs, and it does not")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultOptions:
+    """The writing of one member of a group."""
+
+    handlers: Sequence[ResultSettings]
+    group: str
+    bootstrap_servers: Any
+    producer_settings: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,341 @@
+"""`ottla.columnar.consume`: batches of columns by iterating or polling, as a member of a group.
+
+    with ottla.columnar.consume("orders", group="report", value=Avro(Order)) as batches:
+        for batch in batches:
+            totals.append(polars.DataFrame(batch))   # done when the next batch is asked for
+
+    batch = batches.poll(timeout_s=1.0)
+    batch.ack(Outcomes((rows, Dead("why"))))               # or batch.ack(), or batch.failed(error)
+
+Fetching, heartbeats and commits run in the background, so the time between two calls does not matter to the group.
+Neither confluent-kafka nor aiokafka is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from ottla.app.member import MemberOptions
+from ottla.app.options import COLUMNS, DEFAULT_BATCH_ROWS, Route
+from ottla.app.results import ResultOptions
+from ottla.app.returned import failure_in, is_open, mistake, read_returned
+from ottla.columnar.serving.engine import ColumnEngine
+from ottla.columnar.serving.handlers import Call, ColumnInvoker
+from ottla.columnar.serving.results import RowLetters
+from ottla.config import consumer_settings, dead_letter_arguments, producer_settings, settings_beside
+from ottla.config.priorities import topics_of
+from ottla.consumer.commit.commits import CommitPolicy
+from ottla.consumer.model.events import RunFinished
+from ottla.consumer.model.run import RunResult
+from ottla.consumer.partitions.flow import FlowLimits
+from ottla.consumer.readiness.health import Health
+from ottla.errors import ConfigError, LifecycleError
+from ottla.failures.exceptions import ExceptionTable
+from ottla.failures.outcomes import Dead, Outcome, Outcomes, Skip
+from ottla.failures.retry import RetryPolicy
+from ottla.records import TopicPartition
+from ottla.telemetry import Hooks
+from ottla.wire_client.writable_topics import await_writable
+
+_SLICE_S: Final = 0.05
+"""How long one wait for a batch lasts, so that a close or an error is noticed."""
+
+_MANY_PARTITIONS: Final = 100_000
+"""One batch of each partition may be open."""
+
+
+def consume(
+    *topics: str,
+    group: str,
+    bootstrap_servers: str | Sequence[str] | None = None,
+    value: Any = None,
+    key: Any = None,
+    columns: Sequence[str] = (),
+    max_batch: int = DEFAULT_BATCH_ROWS,
+    linger_ms: int = 0,
+    dead_letter_topic: str | None = None,
+    retry: RetryPolicy | None = None,
+    commit: CommitPolicy | None = None,
+    flow: FlowLimits | None = None,
+    drain_s: float = 5.0,
+    start_timeout_s: float | None = None,
+    topics_timeout_s: float | None = None,
+    ttl_s: float | None = None,
+    on_expired: Skip | Dead | None = None,
+    settings: Mapping[str, Any] | None = None,
+    producer_settings: Mapping[str, Any] | None = None,
+    hooks: Hooks | None = None,
+) -> ColumnConsumer:
+    """A member of `group` that gives batches of columns. It starts with the first batch asked for, or with `with`.
+
+    Options are those of `App` and `App.handler`. Without a `dead_letter_topic` a row that does not decode stops its
+    partition. Raises `ConfigError` for what cannot work.
+    """
+    return ColumnConsumer(
+        topics,
+        group=group,
+        bootstrap_servers=bootstrap_servers,
+        columns=columns,
+        flow=flow,
+        commit=commit,
+        drain_s=drain_s,
+        start_timeout_s=start_timeout_s,
+        topics_timeout_s=topics_timeout_s,
+        settings=settings,
+        producer_settings=producer_settings,
+        hooks=hooks,
+        declared={
+            "value": value,
+            "key": key,
+            "quantum": max_batch,
+            "linger_ms": linger_ms,
+            "retry": retry or RetryPolicy(),
+            "dead_letter_topic": dead_letter_topic,
+            "ttl_s": ttl_s,
+            "on_expired": on_expired,
+        },
+    )
+
+
+class ConsumedBatch:
+    """Rows of one partition. Whatever takes an Arrow stream takes it: `polars.DataFrame`, `pyarrow.table`."""
+
+    __slots__ = ("_call", "_owner", "is_settled", "topic_partition")
+
+    def __init__(self, call: Call, owner: ColumnConsumer) -> None:
+        self._call = call
+        self._owner = owner
+        self.topic_partition: TopicPartition = call.frame.topic_partition
+        self.is_settled = False
+
+    def __len__(self) -> int:
+        return len(self._call.frame)
+
+    @property
+    def data(self) -> pa.RecordBatch:
+        """The fields of the values, and the columns that were asked for."""
+        batch: pa.RecordBatch = self._call.frame.data
+        return batch
+
+    @property
+    def keys(self) -> pa.Array:
+        return self._call.frame.keys
+
+    @property
+    def offsets(self) -> pa.Array:
+        return self._call.frame.offsets
+
+    @property
+    def timestamps(self) -> pa.Array:
+        return self._call.frame.timestamps
+
+    @property
+    def headers(self) -> pa.Array:
+        return self._call.frame.headers
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of these rows this is; 1 is the first."""
+        return self._call.run.attempt
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self.data.schema, [self.data])
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def ack(self, outcome: Outcome | Outcomes | None = None) -> None:
+        """All rows are done; or what a handler of columns would say by returning it. Counts once."""
+        if isinstance(outcome, Outcomes):
+            self._settle(self._call.outcomes(outcome))
+            return
+        found = read_returned(outcome)
+        self._settle(
+            self._call.failed(mistake(f"ack: found {outcome!r}, wanted an outcome"))
+            if is_open(found)
+            else self._call.answered(failure_in(found))
+        )
+
+    def failed(self, error: BaseException) -> None:
+        """Handling them raised `error`: delivered again as the retry policy says, and then halved."""
+        self._settle(self._call.failed(_EXCEPTIONS.failure_of(error)))
+
+    def _settle(self, result: RunResult) -> None:
+        if not self.is_settled:
+            self.is_settled = True
+            self._owner._finish(RunFinished(self._call.run, result))
+
+
+class ColumnConsumer:
+    """Made by `consume`. One thread uses it."""
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        *,
+        group: str,
+        bootstrap_servers: str | Sequence[str] | None,
+        columns: Sequence[str],
+        flow: FlowLimits | None,
+        commit: CommitPolicy | None,
+        drain_s: float,
+        start_timeout_s: float | None,
+        topics_timeout_s: float | None,
+        settings: Mapping[str, Any] | None,
+        producer_settings: Mapping[str, Any] | None,
+        hooks: Hooks | None,
+        declared: Mapping[str, Any],
+    ) -> None:
+        if not group:
+            raise ConfigError("consume: the group must not be empty; services that share a group share its records")
+        if isinstance(columns, str):
+            raise ConfigError(f"consume: columns: found {columns!r}, wanted a list of {', '.join(COLUMNS)}")
+        names, priorities = topics_of("consume", topics)
+        if priorities is not None:
+            raise ConfigError("consume: priorities are for handlers, which are called by priority")
+        route = Route(
+            name="consume",
+            handler=_nothing,
+            topics=frozenset(names),
+            group=group,
+            columns=tuple(columns),
+            is_batch=True,
+            concurrency=_MANY_PARTITIONS,
+            **declared,
+        )
+        self._dead_letter_topic = route.dead_letter_topic
+        self._bootstrap_servers = bootstrap_servers
+        self._producer_settings = settings_beside(settings, producer_settings)
+        self._invoker = ColumnInvoker(route, (), {})
+        letters = RowLetters()
+        self._engine = ColumnEngine(
+            MemberOptions(
+                group=group,
+                topics=sorted(route.subscribed),
+                plans=[route.plan()],
+                settings=consumer_settings(bootstrap_servers, group_id=group, settings=settings),
+                flow=(flow or FlowLimits()).for_batches(route.quantum),
+                commits=commit,
+                drain_s=drain_s,
+                start_timeout_s=start_timeout_s,
+                topics_timeout_s=topics_timeout_s,
+                hooks=hooks,
+                results=ResultOptions(
+                    handlers=(),
+                    group=group,
+                    bootstrap_servers=bootstrap_servers,
+                    producer_settings=self._producer_settings,
+                ),
+            ),
+            execute={},
+            dead_letters=letters,
+        )
+        letters.submit = self._engine.write
+        self._current: ConsumedBatch | None = None
+        self._is_started = False
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[ConsumedBatch]:
+        """Batches without end. A batch is done when the next one is asked for; leaving the loop at a batch leaves it
+        open (it will be delivered again), unless you `ack` it first."""
+        while not self._is_closed:
+            batch = self.poll()
+            if batch is None:
+                continue
+            self._current = batch
+            yield batch
+            current, self._current = self._current, None
+            if current is not None and not self._is_closed:
+                current.ack()
+
+    def poll(self, timeout_s: float = 1.0) -> ConsumedBatch | None:
+        """The next batch, or None after `timeout_s` seconds. It must be settled: `ack` or `failed`. Until then nothing
+        more comes of its partition. Raises what ended the member."""
+        self.start()
+        deadline_s = monotonic() + timeout_s
+        while True:
+            if self._engine.error is not None:
+                raise self._engine.error
+            left_s = deadline_s - monotonic()
+            run = self._engine.take_run(max(0.0, min(_SLICE_S, left_s)))
+            if run is None:
+                if left_s <= 0 or self._is_closed:
+                    return None
+                continue
+            call = self._invoker.begin(run)
+            if isinstance(call, Call):
+                return ConsumedBatch(call, self)
+            self._finish(RunFinished(run, call))
+
+    def start(self) -> Self:
+        """Connect and subscribe. Raises `BrokerUnavailable` when nobody answers, `UnknownTopic` when a topic is still
+        missing after `topics_timeout_s` (3 s if not given)."""
+        if self._is_closed:
+            raise LifecycleError("the consumer is closed: make a new one")
+        if not self._is_started:
+            if self._dead_letter_topic is not None:
+                self._engine.reach()
+                arguments = dead_letter_arguments(self._producer_settings)
+                writes = producer_settings(self._bootstrap_servers, **arguments)
+                await_writable(writes, self._engine.topics_awaited([self._dead_letter_topic]))
+            self._engine.start()
+            self._is_started = True
+        return self
+
+    def close(self) -> None:
+        """Commit what is done and leave the group. A batch that was taken and not settled will be delivered again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._is_started:
+            current, self._current = self._current, None
+            if current is not None and not current.is_settled:
+                current._settle(RunResult(done=(), untouched=current._call.run.records))
+            self._engine.stop()
+            self._engine.join()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Questions and verbs
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions it has now."""
+        return self._engine.assignment()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Take no more rows of these partitions (none named: of all)."""
+        self._engine.pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
+        self._engine.resume(*partitions)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`."""
+        self._engine.seek(topic_partition, offset)
+
+    def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
+        """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
+        return self._engine.seek_to_time(topic_partition, timestamp_ms)
+
+    def health(self) -> Health:
+        return self._engine.health()
+
+    def _finish(self, finished: RunFinished) -> None:
+        self._engine.finish(finished)
+
+
+_EXCEPTIONS: Final = ExceptionTable()
+
+
+def _nothing(batch: Any) -> None:
+    """What stands where an app has a handler."""

@@ -1,0 +1,348 @@
+"""Writes the rows that handlers of columns return, over the wire client: before their offsets, or in one transaction.
+
+Both have a thread of their own (`WorkThread`), which tries again while brokers are away: handlers are not called again
+for that. `ResultWriting` is at least once: a batch counts as done when its rows are acknowledged. `RowTransactions`
+puts rows, dead letters and offsets in one transaction, and the coordinator checks each against the member and its
+generation (KIP-447). What a handler of records sends with `out` goes the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, groupby
+from random import randrange
+from time import monotonic
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ottla.app.exactly_once import TransactionOptions
+from ottla.app.member_transactions import Join, MemberTransactions
+from ottla.app.results import ResultOptions
+from ottla.app.work_thread import WorkThread
+from ottla.columnar.arrays.schema import HEADERS
+from ottla.columnar.serving.returned import Output
+from ottla.columnar.writing.writer import TopicWriter
+from ottla.config import Settings, dead_letter_arguments, producer_settings
+from ottla.consumer.model.effects import OnWritten, Write
+from ottla.errors import BrokerUnavailable, DeliveryError, InputError, LifecycleError, RetriableError
+from ottla.once.committing import Committing, together
+from ottla.once.outputs import Output as RecordOutput
+from ottla.once.works import LetterWork, Work
+from ottla.producer.bulk import Outgoing
+from ottla.records import TopicPartition
+from ottla.stepping import Steps
+from ottla.wire_client.cluster import Cluster
+from ottla.wire_client.errors import PartitionsRefused, WriteForbidden
+from ottla.wire_client.settings import WireSettings, connection_settings, wire_settings
+from ottla.wire_client.transactions import (
+    OpenTransaction,
+    Outcome,
+    abort_quietly,
+    add_offsets,
+    begin_transaction,
+    end_transaction,
+)
+from ottla_wire.protocol import ErrorCode
+
+_CALL_MS: Final = 10_000
+_START_S: Final = 60.0
+"""The first transactional producer of a cluster waits until its coordinators are made."""
+
+_BACKOFF_MS: Final = 20
+"""A commit is answered before its markers are written, and the next transaction must wait for them: not for long."""
+
+_BATCH_BYTES: Final = 512 * 1024
+"""Unless `batch.size` was chosen: rows come by the thousand, and no batch waits for more of them."""
+
+_OF_WRITING: Final = (
+    "acks",
+    "enable.idempotence",
+    "compression.type",
+    "max.request.size",
+    "delivery.timeout.ms",
+    "request.timeout.ms",
+    "max.in.flight.requests.per.connection",
+    "metadata.max.age.ms",
+)
+
+AnyOutput = Output | RecordOutput
+Identity = Mapping[str, Any]
+"""What names a member and its generation to its coordinator."""
+
+
+class ResultWriting(WorkThread):
+    """Rows of handlers that commit as others do: their offsets follow when the rows are acknowledged."""
+
+    def __init__(
+        self,
+        options: ResultOptions,
+        *,
+        holds: Callable[[TopicPartition, int], bool],
+        tell: Callable[[str, str, Mapping[str, object]], None],
+        end: Callable[[BaseException], None],
+    ) -> None:
+        def tell_of_writing(event: str, level: str, fields: Mapping[str, object]) -> None:
+            tell("results_not_written", level, fields)
+
+        super().__init__(f"ottla-{options.group}-results", end=end)
+        self._committing = Committing(holds=holds, tell=tell_of_writing)
+        arguments = dead_letter_arguments(options.producer_settings)
+        settings = _write_settings(producer_settings(options.bootstrap_servers, **arguments))
+        self._results = RowClient(settings, is_over=self._is_over)
+        # What its own topic took compressed the dead letter topic takes as well.
+        self._letters = RowClient(settings, is_over=self._is_over, checks_sizes=False)
+
+    def _starting(self) -> Steps[None]:
+        yield from ()  # it connects with the first rows
+
+    def _settling(self, works: Sequence[Work]) -> Steps[None]:
+        for group in together(works):
+            yield from self._committing.settle(group, self._letters if group[0].is_alone else self._results)
+
+    def _closing(self) -> Steps[None]:
+        yield self._results.close
+        yield self._letters.close
+
+
+class RowLetters:
+    """Dead letters over the wire client, for a member whose rows are written so. `submit` is set by who has it."""
+
+    def __init__(self) -> None:
+        self.submit: Callable[[Work], None]
+
+    def write(self, letter: Write, on_written: OnWritten, /) -> None:
+        self.submit(LetterWork(letter, on_written))
+
+
+class RowClient:
+    """Writes outputs; it has no transactions, and what it is told of them it passes over."""
+
+    has_name = False
+
+    def __init__(self, settings: WireSettings, *, is_over: threading.Event, checks_sizes: bool = True) -> None:
+        self._is_over = is_over
+        self._cluster = Cluster(settings, sleep=self._sleep)
+        self._checks_sizes = checks_sizes
+        self._turns = count(randrange(1 << 16))
+        self._writer: TopicWriter | None = None
+
+    def begin(self) -> None:
+        if self._writer is None:
+            self._writer = self._new_writer(None)
+
+    def send_all(self, outputs: Sequence[AnyOutput]) -> None:
+        """Write these, and wait until all are acknowledged."""
+        writer = self._writer
+        assert writer is not None
+        try:
+            for topic, rows in _by_topic(outputs):
+                # Rows without a key begin in another partition each time: those of small batches must not all go to
+                # the first.
+                writer.write(rows, topic=topic, first_partition=next(self._turns))
+            writer.flush()
+        except PartitionsRefused as error:
+            if ErrorCode.TOPIC_AUTHORIZATION_FAILED in error.partitions.values():
+                raise WriteForbidden(f"{error}: allow WRITE") from error
+            raise
+        except DeliveryError as error:
+            if isinstance(error.__cause__, InputError):
+                raise error.__cause__ from error
+            raise BrokerUnavailable(str(error)) from error
+
+    def send(self, output: AnyOutput) -> _Acknowledged:
+        """Write one. An `InputError` is about it alone."""
+        self.send_all([output])
+        return _ACKNOWLEDGED
+
+    def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        return
+
+    def commit(self) -> None:
+        return
+
+    def abort(self) -> None:
+        self._drop_writer()
+
+    def renew(self) -> None:
+        self.close()
+
+    def pause(self, seconds: float) -> bool:
+        return not self._is_over.wait(seconds)
+
+    def close(self) -> None:
+        self._drop_writer()
+        self._cluster.close()
+
+    def _new_writer(self, transaction: OpenTransaction | None) -> TopicWriter:
+        return TopicWriter(self._cluster, transaction=transaction, checks_sizes=self._checks_sizes)
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abandon()
+
+    def _sleep(self, seconds: float) -> None:
+        """Between two tries. At the end there is no next one."""
+        if self._is_over.wait(seconds):
+            raise LifecycleError("the consumer is closed")
+
+
+class TransactionalRowClient(RowClient):
+    """Writes outputs in transactions, with the offsets of what they were made of."""
+
+    def __init__(
+        self,
+        options: TransactionOptions,
+        part: str,
+        *,
+        join: Join,
+        is_over: threading.Event,
+        is_for_letters: bool = False,
+    ) -> None:
+        made = options.new_producer(part)
+        settings = producer_settings(made["bootstrap_servers"], settings=made["settings"])
+        # What its own topic took compressed the dead letter topic takes as well.
+        super().__init__(
+            _write_settings(settings).with_changes(api_timeout_ms=_CALL_MS, retry_backoff_ms=_BACKOFF_MS),
+            is_over=is_over,
+            checks_sizes=not is_for_letters,
+        )
+        self.has_name = options.instance is not None
+        self._group = options.group
+        self._id = str(settings["transactional.id"])
+        self._timeout_ms = int(settings["transaction.timeout.ms"])
+        self._join = join
+        self._transaction: OpenTransaction | None = None
+        self._failed: OpenTransaction | None = None
+        """The one before it, which was aborted."""
+
+    def starting(self) -> Steps[None]:
+        """Fence and end what another process of this name left open."""
+        yield self._start
+
+    def closing(self) -> Steps[None]:
+        yield self.close
+
+    def _start(self) -> None:
+        deadline_s = monotonic() + _START_S
+        while self._transaction is None:
+            try:
+                self._open()
+            except RetriableError:
+                if monotonic() >= deadline_s:
+                    raise
+                self._sleep(_BACKOFF_MS / 1_000)
+
+    def begin(self) -> None:
+        if self._transaction is None:
+            self._open()
+        elif self._writer is not None:
+            self._writer.next_transaction()
+
+    def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        assert self._transaction is not None
+        member = self._join(epochs)
+        offsets = {name: (offset, "") for name, offset in positions.items()}
+        add_offsets(self._cluster, self._transaction, group=self._group, offsets=offsets, member=member)
+
+    def commit(self) -> None:
+        assert self._transaction is not None
+        try:
+            end_transaction(self._cluster, self._transaction, Outcome.COMMIT)
+        except RetriableError as error:
+            raise BrokerUnavailable(str(error)) from error
+
+    def abort(self) -> None:
+        """What was not acknowledged may be in the log: the next transaction has an epoch, and numbers, of its own."""
+        self._drop_writer()
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            self._failed = transaction
+            with contextlib.suppress(LifecycleError):
+                abort_quietly(self._cluster, transaction)
+
+    def renew(self) -> None:
+        self._transaction = self._failed = None
+        super().renew()
+
+    def _open(self) -> None:
+        # After one of its own: who has begun with this name meanwhile is newer, and is not to be fenced.
+        self._transaction = begin_transaction(self._cluster, self._id, timeout_ms=self._timeout_ms, after=self._failed)
+        self._failed = None
+        self._drop_writer()
+        self._writer = self._new_writer(self._transaction)
+
+
+class RowTransactions(MemberTransactions, WorkThread):
+    """Rows, dead letters and offsets in transactions. `join` gives the member's identity."""
+
+    _client_type = TransactionalRowClient
+    submit = WorkThread.submit
+
+    def __init__(self, options: TransactionOptions, *, join: Join, **parts: Any) -> None:
+        WorkThread.__init__(self, f"ottla-{options.group}-transactions", end=parts["end"])
+        MemberTransactions.__init__(self, options, join=join, is_over=self._is_over, **parts)
+
+
+class _Acknowledged:
+    """The delivery of what was acknowledged before it was asked for."""
+
+    def done(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+
+_ACKNOWLEDGED: Final = _Acknowledged()
+
+
+def _write_settings(settings: Settings) -> WireSettings:
+    """How the wire client writes, by a producer's settings."""
+    own = {name: settings[name] for name in _OF_WRITING if settings.get(name) is not None}
+    own["batch.size"] = settings["batch.size"] if settings.was_chosen("batch.size") else _BATCH_BYTES
+    written = wire_settings(own, bootstrap_servers="localhost")  # how it connects is said below
+    return connection_settings(settings).with_changes(
+        acks=written.acks,
+        enable_idempotence=written.enable_idempotence,
+        compression=written.compression,
+        batch_size=written.batch_size,
+        max_request_size=written.max_request_size,
+        delivery_timeout_ms=written.delivery_timeout_ms,
+        request_timeout_ms=written.request_timeout_ms,
+        max_in_flight=written.max_in_flight,
+        metadata_max_age_ms=written.metadata_max_age_ms,
+    )
+
+
+def _by_topic(outputs: Iterable[AnyOutput]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows as they are, and records made rows, in their order for each topic."""
+    of_topic: dict[str, list[AnyOutput]] = {}
+    for output in outputs:
+        of_topic.setdefault(output.topic, []).append(output)
+    for topic, given in of_topic.items():
+        for kind, group in groupby(given, type):
+            if kind is Output:
+                for each in group:
+                    yield topic, each[1]
+            else:
+                yield topic, _rows_of([each[1] for each in group])
+
+
+def _rows_of(records: Sequence[Outgoing]) -> pa.RecordBatch:
+    columns: dict[str, pa.Array] = {
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "value": pa.array([record.value for record in records], pa.binary()),
+    }
+    if any(record.headers for record in records):
+        columns["headers"] = pa.array(
+            [[{"key": name, "value": value} for name, value in record.headers or ()] for record in records], HEADERS
+        )
+    if any(record.partition is not None for record in records):
+        columns["partition"] = pa.array([record.partition for record in records], pa.int32())
+    if any(record.timestamp_ms is not None for record in records):
+        columns["timestamp"] = pa.array([record.timestamp_ms for record in records], pa.int64())
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
