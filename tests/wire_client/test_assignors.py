@@ -77,6 +77,17 @@ def test_sticky_rounds_end_with_everything_given_out_and_nobody_two_ahead(
             assert not movable or len(found[one.member_id]) - len(found[other.member_id]) < 2
 
 
+def test_what_two_members_say_they_have_is_given_to_nobody_before_both_let_go() -> None:
+    place = TopicPartition("a", 0)
+    both = [
+        Subscriber(member_id=name, topics=frozenset("a"), owned=(place,), generation=2) for name in ("first", "second")
+    ]
+    third = Subscriber(member_id="a third", topics=frozenset("a"))
+    assert cooperative_sticky_assign([*both, third], {"a": 1}) == {"first": [], "second": [], "a third": []}
+    without = [Subscriber(member_id=each.member_id, topics=each.topics, generation=3) for each in (*both, third)]
+    assert sum(map(len, cooperative_sticky_assign(without, {"a": 1}).values())) == 1
+
+
 def test_a_member_that_comes_takes_only_what_is_more_than_fair() -> None:
     topics = {"a": 6}
     old = Subscriber(

@@ -59,8 +59,10 @@ def cooperative_sticky_assign(members: Sequence[Subscriber], partitions: Mapping
     }
 
 
-def _owners(members: Iterable[Subscriber]) -> dict[TopicPartition, str]:
-    """Who has which partition now. Two members of one generation that name the same are both wrong."""
+def _owners(members: Iterable[Subscriber]) -> dict[TopicPartition, str | None]:
+    """Who has which partition now. None where two members of one generation name the same: both have to let go of it
+    first, as in Kafka's assignor.
+    """
     found: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         for place in set(member.owned):
@@ -69,11 +71,11 @@ def _owners(members: Iterable[Subscriber]) -> dict[TopicPartition, str]:
                 found[place] = (member.generation, member.member_id)
             elif member.generation == generation:
                 found[place] = (generation, None)
-    return {place: name for place, (_, name) in found.items() if name is not None}
+    return {place: name for place, (_, name) in found.items()}
 
 
 def _balanced(
-    members: Sequence[Subscriber], partitions: Mapping[str, int], owners: Mapping[TopicPartition, str]
+    members: Sequence[Subscriber], partitions: Mapping[str, int], owners: Mapping[TopicPartition, str | None]
 ) -> dict[str, set[TopicPartition]]:
     everything = [TopicPartition(topic, index) for topic in sorted(partitions) for index in range(partitions[topic])]
     topics_of = {member.member_id: member.topics for member in members}
