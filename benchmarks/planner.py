@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from results import Results
+from results import FOLDER, Results
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kit"))
 
@@ -49,8 +49,9 @@ _RECORDS = 15_000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="20 clusters")
+    parser.add_argument("--results", type=Path, default=FOLDER)
     options = parser.parse_args()
-    results = Results("planner", is_quick=options.quick)
+    results = Results("planner", options.results, is_quick=options.quick)
     seen = [measured(seed) for seed in range(20 if options.quick else 100)]
     columns: list[tuple[str, str, int, float | None]] = [
         ("fullest broker, over what can be reached", "x", 0, 1.15),

@@ -43,7 +43,7 @@ class Program:
 PARTS: dict[str, tuple[Program, ...]] = {
     "broker": (
         Program(
-            *("broker.py", ("--rounds", "4", "--seconds", "150", "--scale", "0.5"), ("--quick",), 220, 45),
+            *("broker.py", ("--rounds", "4", "--seconds", "125", "--scale", "0.5"), ("--quick",), 195, 45),
         ),
         Program("broker_profile.py", (), (), 30, 30),
     ),
@@ -54,7 +54,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
             is_beside_peers=True,
         ),
         Program(
-            *("sdk.py", ("--records", "250000", "--seconds", "90", "--fairness-s", "4"), ("--quick",), 210, 80),
+            *("sdk.py", ("--records", "250000", "--seconds", "80", "--fairness-s", "4"), ("--quick",), 200, 80),
             is_beside_peers=True,
         ),
     ),
@@ -68,7 +68,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
     "growth": (Program("growth.py", ("--rounds", "1"), ("--quick",), 120, 60),),
     "operations": (
         Program("operations.py", ("--rounds", "3"), ("--quick",), 80, 40),
-        Program("operations_records.py", ("--rounds", "2", "--records", "200000"), ("--quick",), 160, 60),
+        Program("operations_records.py", ("--rounds", "2", "--records", "200000"), ("--quick",), 110, 60),
         Program(
             *("console.py", ("--rounds", "10", "--watched-rounds", "3", "--watched-s", "4"), ("--quick",), 60, 30),
         ),

@@ -103,7 +103,7 @@ def test_a_range_of_no_topic_in_particular_is_of_the_one_that_has_the_name(order
 def test_brokers_that_know_no_ids_are_asked_by_name(orders, client, newest, monkeypatch):
     orders.fill(["a", "b", "c"])
     node = client.leader(orders.ranges(client)[0].topic_partition)
-    connection = client.broker(node)
+    connection = client.broker(node, borrower=object())  # idle: whoever reads is given the same
     monkeypatch.setitem(connection._pipeline._versions, ApiKey.FETCH, (4, newest))
     asked = []
     send = connection.send

@@ -109,6 +109,14 @@ OTTLA_SAYS: dict[str, tuple[type[ConfigError], str]] = {
 }
 
 
+def start_producer(servers: str, settings: dict[str, str]) -> None:
+    producer = Producer(servers, settings=settings)
+    try:
+        producer.start()
+    finally:
+        producer.close(0)  # else it says to whoever runs next that its broker is gone
+
+
 async def start_async_producer(servers: str, settings: dict[str, str]) -> None:
     async with AsyncProducer(servers, settings=settings):
         pass
@@ -126,7 +134,7 @@ def app_of(servers: str, settings: dict[str, str]) -> App:
 
 
 CLIENTS: dict[str, Callable[[str, dict[str, str]], Any]] = {
-    "Producer": lambda servers, settings: Producer(servers, settings=settings).start(),
+    "Producer": start_producer,
     "AsyncProducer": lambda servers, settings: asyncio.run(start_async_producer(servers, settings)),
     "Consumer": lambda servers, settings: Consumer(
         "orders", group="billing", bootstrap_servers=servers, settings=settings

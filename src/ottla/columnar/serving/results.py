@@ -69,8 +69,15 @@ _OF_WRITING: Final = (
 )
 
 AnyOutput = Output | RecordOutput
+Tell = Callable[[str, str, Mapping[str, object]], None]
+"""Writes an event: its name, its level, its fields."""
 Identity = Mapping[str, Any]
 """What names a member and its generation to its coordinator."""
+
+
+def _event_of(name: str, tell: Tell) -> Tell:
+    """What tells of writing under a name of its own."""
+    return lambda _, level, fields: tell(name, level, fields)
 
 
 class ResultWriting(WorkThread):
@@ -81,14 +88,11 @@ class ResultWriting(WorkThread):
         options: ResultOptions,
         *,
         holds: Callable[[TopicPartition, int], bool],
-        tell: Callable[[str, str, Mapping[str, object]], None],
+        tell: Tell,
         end: Callable[[BaseException], None],
     ) -> None:
-        def tell_of_writing(event: str, level: str, fields: Mapping[str, object]) -> None:
-            tell("results_not_written", level, fields)
-
         super().__init__(f"ottla-{options.group}-results", end=end)
-        self._committing = Committing(holds=holds, tell=tell_of_writing)
+        self._committing = Committing(holds=holds, tell=_event_of("results_not_written", tell))
         arguments = dead_letter_arguments(options.producer_settings)
         settings = _write_settings(producer_settings(options.bootstrap_servers, **arguments))
         self._results = RowClient(settings, is_over=self._is_over)
