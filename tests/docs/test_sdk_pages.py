@@ -169,7 +169,7 @@ def test_the_columns_page_is_true(run_page, kafka: Kafka, monkeypatch: pytest.Mo
     totals = [json.loads(value) for value in found]
     assert sum(total["flights"] for total in totals) == 5_000
     late = names["late"]
-    threading.Thread(target=stop_after, args=(late, kafka, "late", "flights", 5_000), daemon=True).start()
+    threading.Thread(target=stop_after, args=(late, kafka, "late", "departures", 5_000), daemon=True).start()
     late.run()
     delays = [json.loads(record.raw_value)["arr_delay"] for record in kafka.consume_all("late-flights", at_least=1)]
     assert sorted(delays) == sorted(each.arr_delay for each in names["flights"] if (each.arr_delay or 0) > 60)
