@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test check lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
 
 help:
-	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS))"
+	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS), CONSOLE=1: watch it in the browser)"
 	@echo "make test     set up, then run lint, types, import contracts and all tests"
 	@echo "make check    lint, types, import contracts and the fast tests: under a minute"
 	@echo "make docs     the documentation as a site, in build/docs-site/site; make docs-serve shows it while you write"
@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 demo: setup
-	@$(VENV)/bin/ottla demo --flights $(FLIGHTS)
+	@$(VENV)/bin/ottla demo --flights $(FLIGHTS) $(if $(CONSOLE),--console)
 
 lint: $(STAMP)
 	@echo "==> ruff"

@@ -9,10 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -58,12 +61,12 @@ class Run:
         self._reader.join(10)
         return code
 
-    def wait_for_line(self, start: str) -> None:
+    def wait_for_line(self, start: str, timeout_s: float = 60) -> None:
         wait_until(
             lambda: (
                 any(" ".join(line.split()).startswith(start) for line in self.lines) or self.process.poll() is not None
             ),
-            60,
+            timeout_s,
             what=f"the line {start!r}",
         )
         assert self.process.poll() is None, "\n".join(self.lines)
@@ -149,6 +152,38 @@ def test_the_account_of_a_whole_run_balances(start, tmp_path):
     rows = pq.read_table(out / "mean_delay.parquet")
     assert {"carrier", "hour_ms", "mean_delay", "flights", "wind_speed"} <= set(rows.column_names)
     assert 0 < sum(rows.column("flights").to_pylist()) < 3_000
+    if sys.platform == "linux":
+        wait_until(lambda: not run.left_behind(), 10, what="every process of the demo to be gone")
+
+
+def asked(address: str, path: str, body: bytes | None = None) -> Any:
+    """The JSON that the console answers, by the address that it printed."""
+    base, _, token = address.partition("/#token=")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{base}/api/{path}", data=body, headers=headers)
+    with urllib.request.urlopen(request, timeout=60) as answered:
+        return json.load(answered)
+
+
+@pytest.mark.usefixtures("java")
+def test_the_console_is_open_beside_a_run_and_after_it_until_ctrl_c(start, tmp_path):
+    run = start("--flights", "300", "--brokers", "1", "--console", "--out", str(tmp_path / "out"))
+    run.wait_for_line("handler service running")
+    (line,) = [line for line in run.lines if line.startswith("The console is at http")]
+    address = line.rpartition(" ")[2]
+    assert asked(address, "cluster")["cluster"]["brokers"] == 1
+    assert len(asked(address, "embedded")["cluster"]["brokers"]) == 1
+    with pytest.raises(urllib.error.HTTPError, match="403"):  # it only reads, and the account stays what it is
+        asked(address, "produce", b"{}")
+    run.wait_for_line("The cluster runs on for the console at", timeout_s=300)
+    assert "The account balances." in run.lines
+    wait_until(
+        lambda: "flights.dead-letters" in {each["topic"] for each in asked(address, "letters/topics")["items"]},
+        60,
+        what="the dead letters among the console's facts",
+    )
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(40) == 0, "\n".join(run.lines)
     if sys.platform == "linux":
         wait_until(lambda: not run.left_behind(), 10, what="every process of the demo to be gone")
 

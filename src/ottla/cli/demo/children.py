@@ -75,8 +75,17 @@ class Child:
                 f"{self.name} ended with exit code {code}; the last lines of {self.log_path}:\n{self.log_tail()}"
             )
 
-    def wait_finished(self, timeout_s: float) -> None:
-        """Wait for a clean end; raise `ChildFailed` on an error or when it takes longer than `timeout_s` seconds."""
+    def wait_ready(self, ready: threading.Event, timeout_s: float) -> None:
+        """Wait until `on_line` has set `ready`; raise `ChildFailed` when it ends before, or needs longer."""
+        deadline_s = time.monotonic() + timeout_s
+        while not ready.wait(0.02):
+            self.check()
+            if time.monotonic() > deadline_s:
+                raise ChildFailed(f"{self.name}: not ready after {timeout_s:.0f} s; see {self.log_path}")
+
+    def wait_finished(self, timeout_s: float | None) -> None:
+        """Wait for a clean end; raise `ChildFailed` on an error or when it takes longer than `timeout_s` seconds.
+        None: however long it takes."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -12,15 +12,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
-from ottla.cli.demo.account import Expected, Line, settle
-from ottla.cli.demo.children import Child, ChildFailed
+from ottla.cli.demo.account import Expected, Line, ReadBack, settle
+from ottla.cli.demo.children import Child
 from ottla.cli.demo.data import read_flights
 from ottla.cli.demo.display import Display, Stage
 from ottla.cli.demo.failure import LeaderFailure
@@ -33,6 +33,7 @@ from ottla.cli.demo.model import (
     HANDLED_TOPIC,
     PIPELINE_DEAD_LETTER_TOPIC,
     WEATHER_TOPIC,
+    Flight,
 )
 from ottla.cli.demo.read_back import first_rows, handler_lag, read_everything, sample_dead_letters, topic_size
 from ottla.cli.demo.replay import ProducerService
@@ -42,7 +43,7 @@ from ottla.errors import ConfigError, OttlaError
 from ottla.spark.jvm.java import find_java
 from ottla.sync.admin.topics import create_topic
 
-_CLUSTER_READY_S = 15.0
+_READY_S = 15.0
 _TABLE_READY_S = 120.0
 _JOINED_S = 180.0
 _POLL_S = 0.2
@@ -66,13 +67,16 @@ class Interrupted(Exception):
     """Ctrl-C, SIGTERM or SIGHUP: stop everything and say so."""
 
 
-def run_demo(*, flights: int, brokers: int, out: Path) -> int:
-    """The whole demo, and its exit code: 0 the account balances, 1 it does not, 2 an error, 130 stopped by a signal."""
+def run_demo(*, flights: int, brokers: int, out: Path, has_console: bool = False) -> int:
+    """The whole demo, and its exit code: 0 the account balances, 1 it does not, 2 an error, 130 stopped by a signal.
+
+    `has_console`: the console is open beside it, and stays open after the account until Ctrl-C, which is then its end.
+    """
     console = Console(highlight=False)
     errors = Console(stderr=True, highlight=False)
     before = {number: signal.signal(number, _interrupt) for number in _ENDINGS}
     try:
-        return _Job(console, brokers=brokers, out=out).run(flights)
+        return _Job(console, brokers=brokers, out=out, has_console=has_console).run(flights)
     except Interrupted:
         errors.print("stopped: every process of the demo has ended")
         return 130
@@ -94,10 +98,14 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 class _Job:
     """One run. `pipeline_news` is written by the thread that reads the pipeline's stdout."""
 
-    def __init__(self, console: Console, *, brokers: int, out: Path) -> None:
+    def __init__(self, console: Console, *, brokers: int, out: Path, has_console: bool) -> None:
         self._console = console
         self._brokers = brokers
         self._out = out
+        self._has_console = has_console
+        self._page: Child | None = None
+        """`ottla console`."""
+        self._address = ""
         self._bootstrap = ""
         self._control = ""
         self._cluster = Stage(name="cluster", unit="")
@@ -123,31 +131,40 @@ class _Job:
         self._producer.total = self._handler.total = self._spark.total = len(replayed)
         self._dead.total = len(expected.truncated) + len(expected.cancelled)
         with ExitStack() as stack:
-            display = stack.enter_context(Display(self._console, self._stages))
-            self._start_cluster(stack, display)
-            pipeline = self._start_pipeline(stack)
-            handler = self._start_handler(stack)
-            following = FollowedFlights(replayed, self._traces)
-            producer = ProducerService(self._bootstrap, replayed, stage=self._producer, around=following.around)
-            stack.callback(producer.stop)
-            producer.start()
-            self._watch(display, producer, handler, pipeline, self._planned_failure(), self._planned_joining())
-            self._account.start()
-            display.refresh()
-            found = read_everything(self._bootstrap, self._out / "mean_delay.parquet")
+            with Display(self._console, self._stages) as display:
+                found = self._replay(stack, display, replayed)
+            account = settle(expected, found)
+            account = replace(account, lines=(*account.lines, *self._more_lines))
+            rows = first_rows(self._out / "mean_delay.parquet", 5)
+            trees = trace_trees(self._traces.spans)
             samples = sample_dead_letters(self._bootstrap)
-            self._account.finish()
-            self._finish_processes(handler, pipeline)
-        account = settle(expected, found)
-        account = replace(account, lines=(*account.lines, *self._more_lines))
-        rows = first_rows(self._out / "mean_delay.parquet", 5)
-        trees = trace_trees(self._traces.spans)
-        print_report(self._console, account=account, stages=self._stages, samples=samples, rows=rows, trees=trees)
-        self._console.print(
-            f"Whole run {time.monotonic() - started_s:.1f} s. "
-            f"The table is in {self._out / 'mean_delay.parquet'}, logs are in {self._out / 'logs'}."
-        )
+            print_report(self._console, account=account, stages=self._stages, samples=samples, rows=rows, trees=trees)
+            self._console.print(
+                f"Whole run {time.monotonic() - started_s:.1f} s. "
+                f"The table is in {self._out / 'mean_delay.parquet'}, logs are in {self._out / 'logs'}."
+            )
+            if self._page is not None:
+                self._stay_open(self._page)
         return 0 if account.balances else 1
+
+    def _replay(self, stack: ExitStack, display: Display, replayed: list[Flight]) -> ReadBack:
+        """Start everything, wait for the end, and return what all topics and the table hold then."""
+        self._start_cluster(stack, display)
+        if self._has_console:
+            self._page = self._start_console(stack)
+        pipeline = self._start_pipeline(stack)
+        handler = self._start_handler(stack)
+        following = FollowedFlights(replayed, self._traces)
+        producer = ProducerService(self._bootstrap, replayed, stage=self._producer, around=following.around)
+        stack.callback(producer.stop)
+        producer.start()
+        self._watch(display, producer, handler, pipeline, self._planned_failure(), self._planned_joining())
+        self._account.start()
+        display.refresh()
+        found = read_everything(self._bootstrap, self._out / "mean_delay.parquet")
+        self._account.finish()
+        self._finish_processes(handler, pipeline)
+        return found
 
     def _prepare(self) -> None:
         """An empty output folder. Only what an earlier run made is removed, never another folder."""
@@ -184,11 +201,7 @@ class _Job:
             for setting in (f"default.replication.factor={_REPLICAS}", "min.insync.replicas=2"):
                 arguments += ["--set", setting]
         child = self._start(stack, "cluster", arguments, on_line)
-        deadline_s = time.monotonic() + _CLUSTER_READY_S
-        while not ready.wait(0.02):
-            child.check()
-            if time.monotonic() > deadline_s:
-                raise ChildFailed(f"cluster: not ready after {_CLUSTER_READY_S:.0f} s; see {child.log_path}")
+        child.wait_ready(ready, _READY_S)
         for topic, partitions in _TOPICS.items():
             create_topic(self._bootstrap, topic, partitions=partitions, replication_factor=-1)
         self._cluster.note = f"{self._brokers} broker{'' if self._brokers == 1 else 's'}"
@@ -212,6 +225,28 @@ class _Job:
         if not self._is_replicated:
             return None
         return FourthBroker(self._bootstrap, self._control, folder=self._out, stage=self._joining)
+
+    def _start_console(self, stack: ExitStack) -> Child:
+        """It only reads: nobody can unbalance the account from its pages."""
+        ready = threading.Event()
+
+        def on_line(line: str) -> None:
+            self._address = line
+            ready.set()
+
+        arguments = ["-m", "ottla", "console", "--port", "0", "-b", self._bootstrap, "--control", self._control]
+        child = self._start(stack, "console", arguments, on_line)
+        child.wait_ready(ready, _READY_S)
+        self._console.print(f"The console is at {self._address}", soft_wrap=True, markup=False)
+        return child
+
+    def _stay_open(self, page: Child) -> None:
+        """Until Ctrl-C, which ends the demo as the account has it."""
+        self._console.print(
+            f"The cluster runs on for the console at {self._address}, until Ctrl-C.", soft_wrap=True, markup=False
+        )
+        with suppress(Interrupted):
+            page.wait_finished(None)
 
     def _start_pipeline(self, stack: ExitStack) -> Child:
         def on_line(line: str) -> None:
@@ -270,7 +305,7 @@ class _Job:
         """Until everything that was produced is handled and in the pipeline's result."""
         is_weather_told = is_finish_told = False
         while self._pipeline_news not in ("done", "ended"):
-            for child in (handler, pipeline):
+            for child in (handler, pipeline, *([] if self._page is None else [self._page])):
                 child.check()
             producer.check()
             if producer.is_weather_sent and not is_weather_told:
