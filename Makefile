@@ -76,8 +76,9 @@ docs-serve: $(STAMP)
 	@PYTHONPATH=tools $(PY) -m docs_site serve
 
 # What has to be true before a release: make release-check [VERSIONS="3.12 3.13"]. Packages and report go to build/release.
+# With PUBLISH=yes it also fails where a supported Python or an address of the project is missing.
 release-check: $(STAMP)
-	@PYTHONPATH=tools $(PY) -m release_check $(addprefix --python ,$(VERSIONS))
+	@PYTHONPATH=tools $(PY) -m release_check $(addprefix --python ,$(VERSIONS)) $(if $(PUBLISH),--to-publish)
 
 # Long rounds of faults under an oracle, from a seed: make torture SECONDS=600 SEED=1 [SHELLS=threads RECORDS=... FAULTS=...
 # RETRY_TOPICS=yes]

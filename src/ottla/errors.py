@@ -76,7 +76,7 @@ class AuthenticationError(ConfigError):
 
 
 class NoCommittedOffset(ConfigError):
-    """Decide where to start: the group has no valid offset, and auto.offset.reset=error forbids a guess (C9)."""
+    """Decide where to start: the group has no valid offset, and auto.offset.reset=error forbids a guess."""
 
 
 class SerializationError(InputError, ValueError):
@@ -88,7 +88,7 @@ class UnknownTopic(InputError, LookupError):
 
 
 class RecordTooLarge(InputError, ValueError):
-    """Send less: the encoded record is over a limit, and the message names the setting that set it (P2)."""
+    """Send less: the encoded record is over a limit, and the message names the setting that set it."""
 
     is_too_large = True
 
@@ -111,7 +111,7 @@ class BrokerUnavailable(RetriableError, ConnectionError):
 
 
 class BufferFull(RetriableError, TimeoutError):
-    """Slow down, or wait longer: the send buffer stayed full for the whole time given (back-pressure, P4)."""
+    """Slow down, or wait longer: the send buffer stayed full for the whole time given (back-pressure)."""
 
 
 class RegistryUnavailable(RetriableError, ConnectionError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,8 +17,10 @@ from typing import Any
 import pytest
 from release_check.packages import (
     NEEDED_IN_SDIST,
+    NEEDED_TO_PUBLISH,
     PACKAGES,
     metadata_of,
+    missing_addresses,
     problems_of_sdist,
     problems_of_wheel,
     read_sdist,
@@ -54,6 +58,76 @@ def test_a_workflow_that_is_wrong_is_found(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
     done = subprocess.run([*command, str(tmp_path / "wrong.yml")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
+
+
+@pytest.fixture(scope="module")
+def actionlint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The linter of workflows: it also reads expressions, inputs of actions, and shell scripts where shellcheck is."""
+    if installed := shutil.which("actionlint"):
+        return installed
+    if shutil.which("go") is None:
+        pytest.skip("actionlint is not there, and no Go that could build it")
+    folder = tmp_path_factory.mktemp("actionlint")
+    command = ["go", "install", "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"]
+    environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-mod=mod"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        pytest.skip(f"actionlint cannot be had from the Go modules' proxy: {done.stderr[-300:]}")
+    return str(folder / "actionlint")
+
+
+@pytest.mark.timeout(400)
+def test_actionlint_finds_nothing_in_the_workflows_and_something_in_a_wrong_one(
+    actionlint: str, tmp_path: Path
+) -> None:
+    def lint(*paths: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([actionlint, *map(str, paths)], capture_output=True, text=True, timeout=60)
+
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(WORKFLOWS[0].read_text(encoding="utf-8").replace("github.ref_type", "github.no_such_thing"))
+    assert "no_such_thing" in lint(wrong).stdout
+    done = lint(*WORKFLOWS)
+    assert done.returncode == 0, done.stdout
+
+
+def scripts_of(workflow: str, job: str) -> list[str]:
+    yaml = pytest.importorskip("yaml", reason="pip install 'ottla[docs]'")
+    parsed = yaml.safe_load((ROOT / ".github" / "workflows" / workflow).read_text(encoding="utf-8"))
+    return [step["run"] for step in parsed["jobs"][job]["steps"] if "run" in step]
+
+
+ONE_PAGE = """docs:
+\tmkdir -p site && echo $(VERSION) > site/index.html
+\tPYTHONPATH={tools} {python} -c \
+\t"from pathlib import Path as P; from docs_site.versions import add_version as a; \
+\ta(P('site'), P('build/docs-site/versions'), '$(VERSION)')"
+"""
+
+
+def test_each_tag_adds_the_site_of_its_version_to_those_that_are_kept(tmp_path: Path) -> None:
+    def run(*command: str, cwd: Path, **more: str) -> None:
+        environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, **more}
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    origin, source = tmp_path / "origin.git", tmp_path / "source"
+    run("git", "init", "--quiet", "--bare", str(origin), cwd=tmp_path)
+    run("git", "init", "--quiet", str(source), cwd=tmp_path)
+    (source / "Makefile").write_text(ONE_PAGE.format(tools=ROOT / "tools", python=sys.executable))
+    (source / ".gitignore").write_text("build/\nsite/\n")
+    run("git", "add", "--all", cwd=source)
+    run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "first", cwd=source)
+    run("git", "push", "--quiet", str(origin), "HEAD:main", cwd=source)
+    for tag in ("v0.1.0", "v0.2.0"):
+        checkout = tmp_path / tag  # each run of a workflow begins with a checkout of its own
+        run("git", "clone", "--quiet", "--branch", "main", str(origin), str(checkout), cwd=tmp_path)
+        for script in scripts_of("docs.yml", "publish"):
+            run("bash", "-e", "-c", script, cwd=checkout, GITHUB_REF_NAME=tag)
+    published = checkout / "build" / "docs-site" / "versions"
+    names = {path.name for path in published.iterdir()} - {".git"}
+    assert names == {"0.1", "0.2", "latest", "versions.json", "index.html"}
+    assert (published / "latest" / "index.html").read_text() == "0.2\n"
+    assert (published / "0.1" / "index.html").read_text() == "0.1\n"
 
 
 @pytest.mark.parametrize("parsed", WORKFLOWS, ids=in_parts, indirect=True)
@@ -120,6 +194,12 @@ def test_an_sdist_without_its_tests_is_found(tmp_path: Path) -> None:
         for name in NEEDED_IN_SDIST[:-1]:
             archive.addfile(tarfile.TarInfo(f"ottla-1.2.3/{name}"), io.BytesIO())
     assert problems_of_sdist(read_sdist(tmp_path / "s.tar.gz")) == ["sdist: tests/conftest.py is missing"]
+
+
+def test_an_address_that_is_missing_is_named() -> None:
+    fields = {"Project-URL": [f"{label}, https://forge.example/{label}" for label in NEEDED_TO_PUBLISH[1:]]}
+    assert missing_addresses(fields) == [NEEDED_TO_PUBLISH[0]]
+    assert missing_addresses({}) == list(NEEDED_TO_PUBLISH)
 
 
 def test_the_packages_are_those_that_the_project_declares() -> None:

@@ -6,8 +6,10 @@ import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+from index_readme import IndexReadme, for_the_index
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -21,13 +23,28 @@ def test_the_readme_lists_every_extra_and_no_other() -> None:
     assert sorted(listed) == sorted(PROJECT["project"]["optional-dependencies"])
 
 
-def test_the_package_index_gets_no_link_that_is_dead_there() -> None:
-    (substitution,) = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
-    shown = re.sub(substitution["pattern"], substitution["replacement"], README)
-    prose = re.sub(r"```.*?```|`[^`]*`", "", shown, flags=re.DOTALL)
-    targets = re.findall(r"\]\(([^)]+)\)", prose)
-    assert [target for target in targets if not target.startswith(("http://", "https://"))] == []
-    assert "docs/how-to/producing.md" in shown
+class TestReadmeAtThePackageIndex:
+    def links_of(self, shown: str) -> list[str]:
+        prose = re.sub(r"```.*?```|`[^`]*`", "", shown, flags=re.DOTALL)
+        return re.findall(r"\]\(([^)]+)\)", prose)
+
+    def test_no_link_is_dead_while_the_project_has_no_address(self) -> None:
+        shown = for_the_index(README, repository=None, version="1.2.3")
+        assert [target for target in self.links_of(shown) if not target.startswith(("http://", "https://"))] == []
+        assert "docs/how-to/producing.md" in shown
+
+    def test_links_lead_to_the_files_of_the_version_once_it_has_one(self) -> None:
+        shown = for_the_index(README, repository="https://forge.example/ottla/", version="1.2.3")
+        relative = [target for target in self.links_of(README) if "://" not in target]
+        found = [target for target in self.links_of(shown) if target.startswith("https://forge.example")]
+        assert len(relative) > 30
+        assert found == [f"https://forge.example/ottla/blob/v1.2.3/{target}" for target in relative]
+
+    def test_the_build_reads_the_address_from_the_project_urls(self) -> None:
+        project: dict[str, Any] = {"version": "1.2.3", "urls": {"Repository": "https://forge.example/ottla"}}
+        IndexReadme(str(ROOT), {}).update(project)
+        assert "(https://forge.example/ottla/blob/v1.2.3/docs/tutorial.md)" in project["readme"]["text"]
+        assert project["readme"]["content-type"] == "text/markdown"
 
 
 def test_every_change_fragment_has_a_type_that_the_changelog_knows() -> None:

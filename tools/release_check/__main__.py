@@ -18,6 +18,7 @@ from release_check.environments import WITHOUT_EXTRAS, CheckFailed, Environment,
 from release_check.packages import (
     Package,
     metadata_of,
+    missing_addresses,
     problems_of_sdist,
     problems_of_wheel,
     read_sdist,
@@ -35,19 +36,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="release_check", description=__doc__)
     parser.add_argument("--python", action="append", help="a version to install on, as 3.12; all supported if left out")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "release", help="where packages and report go")
+    parser.add_argument("--to-publish", action="store_true", help="what is allowed to be missing in a trial is wrong")
     options = parser.parse_args()
     out: Path = options.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="ottla-release-") as scratch:
-        report = check(out, Path(scratch), options.python)
+        report = check(out, Path(scratch), options.python, is_to_publish=options.to_publish)
     (out / "report.md").write_text(report.text(), encoding="utf-8")
     print(report.text())
     return 1 if report.problems else 0
 
 
-def check(out: Path, scratch: Path, versions: list[str] | None) -> Report:
+def check(out: Path, scratch: Path, versions: list[str] | None, *, is_to_publish: bool = False) -> Report:
+    """`is_to_publish`: an interpreter or an address that is missing is a problem, not a remark."""
     report = Report("?")
+    remarks = report.problems if is_to_publish else report.skipped
 
     @contextmanager
     def step(what: str) -> Iterator[list[str]]:
@@ -73,6 +77,8 @@ def check(out: Path, scratch: Path, versions: list[str] | None) -> Report:
         said.append(f"sdist {megabytes(sdist.size_bytes)}, {len(sdist.names)} files")
     if report.problems:
         return report
+    if missing := missing_addresses(fields):
+        remarks.append(f"publishing: pyproject.toml has no project URL {', '.join(missing)}")
     with step("twine check --strict"):
         run(tools.bin / "twine", "check", "--strict", wheel.path, sdist.path, cwd=scratch)
     with step("check-wheel-contents"):  # several top-level packages are meant
@@ -81,7 +87,7 @@ def check(out: Path, scratch: Path, versions: list[str] | None) -> Report:
     for version in versions or supported:
         interpreter = interpreter_of(version)
         if interpreter is None:
-            report.skipped.append(f"Python {version}: it is not installed here")
+            remarks.append(f"Python {version}: it is not installed here")
             continue
         with step(f"Python {version}: install the wheel alone, every name, every --help") as said:
             alone = Environment.make(interpreter, scratch / f"alone-{version}")

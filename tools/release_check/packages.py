@@ -11,7 +11,19 @@ from pathlib import Path
 PACKAGES = ("ottla", "ottla_wire", "pyspark_ottla", "broker_embedded")
 """What the wheel installs. Anything else in it would land in everybody's site-packages."""
 
-NEEDED_IN_SDIST = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "tests/conftest.py")
+NEEDED_IN_SDIST = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "tools/index_readme.py",
+    "tests/conftest.py",
+)
+
+
+NEEDED_TO_PUBLISH = ("Documentation", "Repository", "Issues", "Changelog")
+"""Project URLs. They stand in `pyproject.toml` alone; errors, the site and the README at the package index use them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +77,9 @@ def metadata_of(wheel: Package) -> dict[str, list[str]]:
     with zipfile.ZipFile(wheel.path) as archive:
         message = message_from_bytes(archive.read(name))
     return {key: [str(value) for value in message.get_all(key, [])] for key in message}
+
+
+def missing_addresses(fields: dict[str, list[str]]) -> list[str]:
+    """Project URLs without which a package must not be published: pages that it names would lead nowhere."""
+    found = {label.strip() for label, _, _ in (each.partition(",") for each in fields.get("Project-URL", []))}
+    return [label for label in NEEDED_TO_PUBLISH if label not in found]

@@ -1,4 +1,4 @@
-"""`App`: handlers by decorator, and one call that runs them (C8).
+"""`App`: handlers by decorator, and one call that runs them.
 
     app = App("billing", bootstrap_servers="localhost:9092", dead_letter_topic="orders.dead-letters")
 

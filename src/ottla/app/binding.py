@@ -1,4 +1,4 @@
-"""Binds a handler's parameters to a record's parts, once, when it is decorated (C8).
+"""Binds a handler's parameters to a record's parts, once, when it is decorated.
 
 A parameter is bound by its name (`value`, `key`, `record`, `headers`, `context`, `transaction`, `out`), else by its
 annotation (`Record`, `Record[Order]`, `Context`), and the one that is left, if it is only one, is the value:

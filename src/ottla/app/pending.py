@@ -1,4 +1,4 @@
-"""What a handler sent on and returned: its record is done when that is acknowledged, and not before (C4).
+"""What a handler sent on and returned: its record is done when that is acknowledged, and not before.
 
     @app.handler("orders", value=Avro(Order))
     def forward(order: Order) -> Delivery:

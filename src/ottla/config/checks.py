@@ -80,7 +80,7 @@ def check_servers(settings: Settings) -> None:
 
 
 def check_batch_size_against_limit(settings: Settings, *, limit_bytes: int, topic: str | None, set_by: str) -> None:
-    """P3: a batch above the topic's limit is refused by the broker, split and sent again: a collapse under load."""
+    """A batch above the topic's limit is refused by the broker, split and sent again: a collapse under load."""
     if settings["batch.size"] > limit_bytes:
         where = f"for topic {topic}" if topic else "for topics without a limit of their own"
         raise _broken(settings, "batch.size", f"at most {limit_bytes:,} {where}, set by {set_by}")
@@ -103,7 +103,7 @@ def fit_transaction_timeout(settings: Settings) -> Settings:
 
 
 def _offsets_are_ours(settings: Settings) -> None:
-    """A client that commits by itself commits what was fetched: a crash would lose what was not handled yet (C4)."""
+    """A client that commits by itself commits what was fetched: a crash would lose what was not handled yet."""
     if settings["enable.auto.commit"]:
         raise _broken(
             settings,

@@ -1,4 +1,4 @@
-"""Named sets of producer settings for two opposite needs (P8). Anything else is raw settings."""
+"""Named sets of producer settings for two opposite needs. Anything else is raw settings."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class Session:
         return None if state is None else state.epoch
 
     def health(self, now_ms: int) -> Health:
-        """How the consumer is (C14)."""
+        """How the consumer is."""
         return session_health(
             self._partitions.values(),
             self._routes,

@@ -1,4 +1,4 @@
-"""What was sent and is not yet acknowledged, and what failed: so that no failure can be silent (P5).
+"""What was sent and is not yet acknowledged, and what failed: so that no failure can be silent.
 
 A failed record is raised at least once: out of its delivery's `result()` or `await`, or else out of the next `flush`
 or `close`. Looking does not count: code that logs `delivery.exception()` in a callback and goes on after a flush would

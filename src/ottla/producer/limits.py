@@ -1,4 +1,4 @@
-"""Which records are too large for which topic, and who says so (P2).
+"""Which records are too large for which topic, and who says so.
 
 Three limits meet: the topic's `max.message.bytes`, the broker's `message.max.bytes` (a topic without a limit of its
 own shows it as its effective value) and the client's `max.request.size`. The smallest holds. What is known about

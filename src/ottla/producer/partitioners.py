@@ -1,4 +1,4 @@
-"""Which partition a record goes to (P6). One table says what each does with a key and without one.
+"""Which partition a record goes to. One table says what each does with a key and without one.
 
 | name | a key | a null key | an empty key |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""One producer for all callers that ask for the same one (P10): which ones this process has.
+"""One producer for all callers that ask for the same one: which ones this process has.
 
 The same means: the same settings, and serdes that are equal. A producer that was closed, or that a fork carried into
 another process, is not given out any more: the next caller gets a new one.

@@ -1,4 +1,4 @@
-"""What may be sent to a topic, as one decision for both shells: record size (P2) and batch size (P3)."""
+"""What may be sent to a topic, as one decision for both shells: record size and batch size."""
 
 from __future__ import annotations
 

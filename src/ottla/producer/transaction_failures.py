@@ -1,4 +1,4 @@
-"""What went wrong inside the open transaction: with any of it, the transaction cannot be committed (P9).
+"""What went wrong inside the open transaction: with any of it, the transaction cannot be committed.
 
 It does not matter who has heard of a failure. Code that logs a refused record and goes on would otherwise commit the
 others without it.

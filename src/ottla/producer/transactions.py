@@ -1,4 +1,4 @@
-"""The states of a transactional producer, as a table that code, docs and tests read (P9, KIP-98).
+"""The states of a transactional producer, as a table that code, docs and tests read (KIP-98).
 
 The clients keep states of their own; this one stands in front of them, so that a call at the wrong moment is an error
 that says what to do, the same in both shells, before anything reaches the network.

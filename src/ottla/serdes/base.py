@@ -1,4 +1,4 @@
-"""What a serde is: bytes from a value, and a value from bytes without ever raising for bad bytes (C1).
+"""What a serde is: bytes from a value, and a value from bytes without ever raising for bad bytes.
 
 Three things can be wrong with bytes, and they want three answers:
 

@@ -412,7 +412,7 @@ class AsyncProducer(ProducerCore[V_contra, K_contra]):
         forks.watch(self)
 
     def transaction(self, timeout_s: float = 60.0) -> Transaction:
-        """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never (P9).
+        """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
 
             async with producer.transaction() as transaction:
                 producer.send("invoices", invoice)

@@ -1,4 +1,4 @@
-"""The event loop's own producer (P10): made by the task that asks first, shared by all tasks."""
+"""The event loop's own producer: made by the task that asks first, shared by all tasks."""
 
 from __future__ import annotations
 

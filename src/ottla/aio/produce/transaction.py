@@ -1,4 +1,4 @@
-"""Transactions over aiokafka: the calls, and the context manager that commits or aborts (P9)."""
+"""Transactions over aiokafka: the calls, and the context manager that commits or aborts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to commit: after so many records or so much time, one commit at a time (C4); or before anything is handled."""
+"""When to commit: after so many records or so much time, one commit at a time; or before anything is handled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to pause a partition in the client, and when to resume it: bounded buffers with a wide hysteresis (C3).
+"""When to pause a partition in the client, and when to resume it: bounded buffers with a wide hysteresis.
 
 A pause is not free: both clients throw away what they prefetched for that partition and fetch it again. So a partition
 that goes over its high watermark is first *held*: for `hold_ms` the shell does not poll, which costs nothing when the

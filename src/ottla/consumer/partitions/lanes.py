@@ -1,4 +1,4 @@
-"""What of a partition may be handled at the same time: one class per ordering (C7).
+"""What of a partition may be handled at the same time: one class per ordering.
 
     by partition   one run at a time; a record that waits for its retry holds the partition
     by key         many runs at a time, no key in two of them; a waiting record holds its key; null keys are free

@@ -1,4 +1,4 @@
-"""Which offsets of a partition are done, and up to where that may be committed (C4).
+"""Which offsets of a partition are done, and up to where that may be committed.
 
 Offsets are registered in the order in which they were fetched, and finished in any order. The committable position is
 the first registered offset that is not finished: everything before it is done. When all are finished it is the last

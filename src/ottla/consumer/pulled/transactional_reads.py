@@ -1,4 +1,4 @@
-"""The records of a pulled consumer that belong to a transaction: what its offsets are, and what becomes of them (P9).
+"""The records of a pulled consumer that belong to a transaction: what its offsets are, and what becomes of them.
 
 Every record that was handed out joins a transaction before those behind it in its partition, or it would be lost: the
 offset of a later one says that all before it are done. When a transaction is aborted, all that was taken is given out

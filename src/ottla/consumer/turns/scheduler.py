@@ -1,4 +1,4 @@
-"""Whose turn it is: deficit round robin over partitions, so that no partition starves behind a hot one (C3).
+"""Whose turn it is: deficit round robin over partitions, so that no partition starves behind a hot one.
 
 A partition with records ready stands in a ring. Its turn allows `quantum × weight` (records or bytes); what its last
 record took beyond that is a debt, paid from later turns, so a record larger than a quantum passes and its partition

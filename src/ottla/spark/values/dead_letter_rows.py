@@ -1,4 +1,4 @@
-"""Bad rows as dead letters: original key, value and headers byte for byte, and the SDK's header family (C2).
+"""Bad rows as dead letters: original key, value and headers byte for byte, and the SDK's header family.
 
     good, bad = ottla.spark.split(decoded)
     ottla.spark.dead_letters(bad, pipeline="orders-v1").writeStream.format("ottla").option("topic", "orders.dlq")...

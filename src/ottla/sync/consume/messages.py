@@ -1,6 +1,5 @@
 """confluent-kafka's messages as records, batch by batch. The hottest loop of the shell: each question that a message is
 asked costs as much as four lines of Python, so none is asked twice, and what is the same for all is asked in C.
-[M: 0.34 µs per message instead of 0.40; asking alone is 0.21]
 """
 
 from __future__ import annotations

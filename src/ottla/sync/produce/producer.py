@@ -451,7 +451,7 @@ class Producer(ProducerCore[V_contra, K_contra]):
             self.transactions.initialize(max(1.0, deadline - time.monotonic()))
 
     def transaction(self, timeout_s: float = 60.0) -> Transaction:
-        """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never (P9).
+        """A transaction: what is sent in its block is seen by read_committed consumers all at once, or never.
 
             with producer.transaction() as transaction:
                 producer.send("invoices", invoice)

@@ -1,4 +1,4 @@
-"""The process's own producer (P10): made by the first caller, shared by all threads."""
+"""The process's own producer: made by the first caller, shared by all threads."""
 
 from __future__ import annotations
 

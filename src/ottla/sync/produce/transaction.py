@@ -1,4 +1,4 @@
-"""Transactions over librdkafka: the calls, their retries, and the context manager that commits or aborts (P9)."""
+"""Transactions over librdkafka: the calls, their retries, and the context manager that commits or aborts."""
 
 from __future__ import annotations
 

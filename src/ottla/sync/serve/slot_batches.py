@@ -1,6 +1,6 @@
 """Messages that leave a slot, as record batches of their targets: made of their bytes as they came.
 
-It is terse where something is done for each message: 3.5 µs of a core for one of 100 bytes.
+It is terse where something is done for each message: everything else costs once per batch.
 """
 
 from __future__ import annotations
