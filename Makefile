@@ -109,7 +109,7 @@ clients: $(STAMP)
 # The console's pages in the system's own Chromium; PICTURES=folder keeps a picture of each page.
 browser: $(STAMP)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
-	@OTTLA_CONSOLE_PICTURES=$(PICTURES) $(PY) -m pytest tests/console/test_console_in_a_browser.py
+	@OTTLA_CONSOLE_PICTURES=$(PICTURES) $(PY) -m pytest tests/console -m browser
 
 # A client's own tests on the embedded broker: make client-suites SUITE=librdkafka SOURCE=its/checkout ARGS="--only 0012"
 client-suites: SUITE ?= librdkafka

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,20 @@ def writing(kafka: Settings, orders: str, tmp_path: Path) -> Iterator[Running]:
     """One that may change things; its files are in `tmp_path`."""
     with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A Chromium."""
+    from console_browser import started  # without Playwright only what needs this is skipped
+
+    with started() as running:
+        yield running
+
+
+@pytest.fixture
+def opened(browser: Any) -> Callable[..., Any]:
+    """`with opened(console, "/topics") as page`: a tab that has the token. It must say nothing and ask nobody else."""
+    from console_browser import tab
+
+    return partial(tab, browser)

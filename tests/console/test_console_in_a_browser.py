@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from console_browser import FOREIGN, PATIENCE_MS, Opened, expect, shows
 from console_kit import HOSTILE, TOKEN, Running, Write, running_console
 from plan_runs import filled_topic, replicas
 
@@ -22,61 +20,11 @@ from ottla.config import Settings
 from ottla.console.desk import Choices
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 
-playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ottla[browser]'")
-expect = playwright.expect
-
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-PATIENCE_MS = 60_000
 PAGES = ("/", "/topics", "/groups", "/letters", "/doctor", "/moves", "/nothing-here")
 PICTURES = os.environ.get("OTTLA_CONSOLE_PICTURES")
 """A folder that gets a picture of each page."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = next((found for found in map(shutil.which, names) if found), None)
-    if path is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=path, args=["--no-sandbox", rules])
-        yield started
-        started.close()
-
-
-Opened = Callable[..., Any]
-
-
-@pytest.fixture
-def opened(browser: Any) -> Opened:
-    """`with opened(console, "/topics") as page`: a tab that has the token. It must say nothing and ask nobody else."""
-
-    @contextmanager
-    def open_page(console: Running, path: str = "/", **options: Any) -> Iterator[Any]:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        context.set_default_timeout(PATIENCE_MS)
-        page = context.new_page()
-        said: list[str] = []
-        page.on("console", lambda message: said.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: said.append(f"error: {error}"))
-        page.on(
-            "request",
-            lambda request: None if request.url.startswith((console.url, "data:")) else said.append(request.url),
-        )
-        try:
-            page.goto(f"{console.url}{path}#token={TOKEN}")
-            yield page
-            assert said == []
-        finally:
-            context.close()
-
-    return open_page
-
-
-def shows(page: Any, text: str | re.Pattern[str]) -> None:
-    expect(page.locator("main")).to_contain_text(text, timeout=PATIENCE_MS)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
@@ -121,7 +69,7 @@ def test_without_the_token_there_is_a_form_for_it(console: Running, browser: Any
 def test_under_another_name_the_console_answers_nothing(console: Running, browser: Any) -> None:
     context = browser.new_context()
     page = context.new_page()
-    answered = page.goto(f"http://evil.example:{console.port}/#token={TOKEN}")
+    answered = page.goto(f"http://{FOREIGN}:{console.port}/#token={TOKEN}")
     assert answered is not None
     assert answered.status == 400
     assert page.locator("script").count() == 0

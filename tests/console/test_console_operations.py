@@ -394,6 +394,7 @@ def test_a_workshop_on_the_embedded_broker(controlled: tuple[str, str], tmp_path
     with running_console(kafka, Choices(may_write=True, folder=tmp_path, control=url)) as console:
         brokers = console.get("embedded")["cluster"]["brokers"]
         assert {each["state"] for each in brokers} == {"running"}
+        assert console.get("embedded")["partitions"]["items"][0]["topic"] == "lesson"
         assert console.get("embedded/explain", topic="lesson", partition=0)["sentences"]
         assert console.post("embedded", on="brokers", action="kill", node=2).status == 200
         states = {each["id"]: each["state"] for each in console.get("embedded")["cluster"]["brokers"]}
@@ -418,6 +419,17 @@ def test_a_workshop_on_the_embedded_broker(controlled: tuple[str, str], tmp_path
         ):
             refused = console.post("embedded", **wrong)
             assert refused.status == 400, (wrong, refused.content)
+
+
+def test_partitions_of_the_embedded_broker_are_paged(controlled: tuple[str, str], tmp_path: Path) -> None:
+    servers, url = controlled
+    with Admin(servers) as admin:
+        admin.create_topics({"many": TopicSpec(partitions=401, replication_factor=1)})
+    with running_console(cluster_settings(servers, {}, environ={}), Choices(folder=tmp_path, control=url)) as console:
+        first, last = (console.get("embedded", page=page)["partitions"] for page in (0, 4))
+        assert (first["total"], len(first["items"])) == (401, 100)
+        assert [each["partition"] for each in last["items"]] == [400]
+        assert console.refused("embedded", page="x")[0] == 400
 
 
 def test_without_a_control_api_the_console_says_so(console: Running) -> None:

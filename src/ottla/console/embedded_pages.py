@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.cli.embedded.control_client import call
-from ottla.console.desk import Desk
+from ottla.console.desk import Desk, page_of
 from ottla.console.query import Query
 from ottla.errors import InputError
 
+PAGE: Final = 100
+_MOST_PAGE: Final = 1_000
 _BROKERS: Final = ("kill", "stop", "start", "pause", "resume")
 _LINKS: Final = ("cut", "slow", "isolate", "heal")
 _DISKS: Final = ("full", "slow", "fsync-error", "torn-write", "offline", "heal")
@@ -16,15 +18,19 @@ _SHORT_S: Final = 15.0
 
 
 def state(desk: Desk, query: Query) -> dict[str, Any]:
-    """Brokers, partitions, faults, links and disks, as the control API tells them."""
+    """Brokers, a page of partitions, faults, links and disks, as the control API tells them."""
+    page = query.number("page", 0, least=0, most=1_000_000) or 0
+    size = query.number("size", PAGE, least=1, most=_MOST_PAGE) or PAGE
     query.done()
     control = _control(desk)
     found = {
         name: call(control, "GET", f"/{name}", timeout_s=_SHORT_S) for name in ("cluster", "faults", "links", "disks")
     }
+    partitions = found["cluster"].pop("partitions")
     return {
         "schema": "ottla.console.embedded/1",
         "cluster": found["cluster"],
+        "partitions": page_of(partitions, page=page, size=size),
         "faults": found["faults"]["faults"],
         "links": found["links"]["links"],
         "disks": found["disks"]["disks"],

@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from ottla.console.guard import LOGIN, MOST_BODY_BYTES, Guard, Rules, error_body
 from ottla.console.query import Query
-from ottla.console.watcher import MOST_SHARE
+from ottla.console.watcher import pause_after
 from ottla.errors import (
     AuthenticationError,
     BrokerUnavailable,
@@ -199,7 +199,8 @@ async def _events(
             await asyncio.sleep(pause_s)
             try:
                 message, cpu_s = await run_in_threadpool(_next, rounds)
-                pause_s = round_pause(cpu_s)
+                # A topic at full speed is looked at less often: those who write it may need the same CPUs.
+                pause_s = pause_after(cpu_s, every_s=_ROUND_S, most_s=_LONGEST_PAUSE_S)
             except OttlaError as error:
                 yield b"event: problem\ndata: " + error_body(type(error).__name__, str(error)[:2_000]) + b"\n\n"
                 return
@@ -212,12 +213,6 @@ def _next(rounds: Iterator[dict[str, Any] | None]) -> tuple[dict[str, Any] | Non
     """The next message, and the CPU time that it took, in seconds."""
     began = time.thread_time()
     return next(rounds), time.thread_time() - began
-
-
-def round_pause(cpu_s: float) -> float:
-    """How long to wait after a round of a stream that took so much CPU time: a topic at full speed is looked at less
-    often, for those who write it may need the same CPUs."""
-    return min(_LONGEST_PAUSE_S, max(_ROUND_S, cpu_s / MOST_SHARE - cpu_s))
 
 
 def _close(rounds: Any) -> None:

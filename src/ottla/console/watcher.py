@@ -6,6 +6,7 @@ looking means nothing asked. A cluster that does not answer leaves the last fact
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,16 +21,17 @@ WATCHED_S: Final = 20.0
 """How long reading goes on after the last time somebody asked."""
 
 MOST_SHARE: Final = 0.05
-"""Of the time reading may take: those who work with the cluster must not feel that somebody looks."""
+"""Of the time that looking may take: those who work with the cluster must not feel that somebody looks."""
 
 MOST_SAMPLES: Final = 120
 _RATES_OVER: Final = 5
 """Samples that a rate is taken over: one alone jumps."""
 
 
-def pause_after(took_s: float, *, every_s: float) -> float:
-    """How long to wait after a read that took so long, in seconds."""
-    return max(every_s, took_s / MOST_SHARE - took_s)
+def pause_after(took_s: float, *, every_s: float, most_s: float = math.inf) -> float:
+    """How long to wait after work that took so long, in seconds: at least `every_s`, at most `most_s`, and so that the
+    work has its share of the time at most."""
+    return min(most_s, max(every_s, took_s / MOST_SHARE - took_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

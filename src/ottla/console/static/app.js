@@ -149,6 +149,7 @@ async function begin() {
   await open_();
 }
 
+document.addEventListener("visibilitychange", () => { if (!document.hidden && shown && shown.page.every) load(shown); }); // it asked nothing meanwhile
 addEventListener("popstate", () => session && open_());
 addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) begin(); });
 addEventListener("keydown", (event) => {

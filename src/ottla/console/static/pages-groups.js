@@ -1,7 +1,7 @@
 // Groups: their lag, and a reset that is shown before it is done and can be undone.
 
 import { copy, duration, get, h, number, pager, post, Problem, say, spark, table, visible } from "./ui.js";
-import { crumbs, steady } from "./pages-topics.js";
+import { crumbs, listing } from "./pages-topics.js";
 
 const named = (name) => visible(name) || "(no name)";
 
@@ -9,13 +9,14 @@ export function groupsPage(context) {
   const chosen = { match: context.params.get("match") || "", sort: context.params.get("sort") || "name", reverse: context.params.get("reverse") === "true", page: Number(context.params.get("page")) || 0 };
   let found = null;
   let typing = null;
+  const list = listing("groups", "group", chosen);
   const change = (changes) => { Object.assign(chosen, changes); context.remember(chosen); context.reload(); };
   return {
     title: "Groups",
     every: Math.max(5000, context.session.every_ms),
     state: () => found && found.asked,
     stop: () => clearTimeout(typing),
-    load: async (signal) => { found = steady(found, await get("groups", chosen, signal), "group"); },
+    load: async (signal) => { found = await list(signal); },
     view: () => [
       h("div", { class: "head" }, h("h1", null, "Groups"), h("div", { class: "tools" },
         h("input", { type: "search", value: chosen.match, placeholder: "Part of a name, billing*, or /regex/", "aria-label": "Filter groups", maxlength: "300",

@@ -44,7 +44,6 @@ export function letterTopicPage(context) {
   };
   return {
     title: name,
-    every: redrive.isRunning() ? 1500 : null,
     load: async (signal) => { found = await get("letters", { name, ...chosen }, signal); await redrive.look(signal); },
     stop: () => redrive.stop(),
     view: () => [

@@ -1,6 +1,6 @@
 // The doctor's findings; moves and plans; the embedded broker's faults and clock.
 
-import { bar, bytes, copy, duration, get, h, number, post, Problem, say, table, visible } from "./ui.js";
+import { bar, bytes, copy, duration, get, h, number, pager, post, Problem, say, table, visible } from "./ui.js";
 
 const commandIn = (text) => (/^(ottla|kafka-)\S* /.test(text) ? text : null);
 
@@ -157,16 +157,27 @@ export function movesPage(context) {
 export function embeddedPage(context) {
   let found = null;
   let problem = null;
-  let told = null;
-  const wish = { ms: "60000", fault: "{\"api\": \"Produce\", \"error\": \"NOT_LEADER_OR_FOLLOWER\", \"count\": 1}", a: "1", b: "2", node: "1", disk: "full" };
+  let page = 0;
+  let clock = null; // what the virtual clock said last
+  const told = new Map(); // what was explained: partition → sentences
+  const wish = { ms: "60000", delay: "200", fault: "{\"api\": \"Produce\", \"error\": \"NOT_LEADER_OR_FOLLOWER\", \"count\": 1}", a: "1", b: "2", node: "1", disk: "full" };
   const act = (body) => async () => {
     problem = null;
-    try { await post("embedded", body()); found = await get("embedded"); say("Done."); }
+    try {
+      const { answer } = await post("embedded", body());
+      if (answer.now_ms !== undefined) clock = new Date(answer.now_ms).toISOString().replace("T", " ").replace("Z", "");
+      found = await get("embedded", { page });
+      say("Done.");
+    }
     catch (error) { if (!(error instanceof Problem) && !(error instanceof SyntaxError)) throw error; problem = error.message; }
     context.draw();
   };
-  const explain = (topic, partition) => async () => {
-    try { told = await get("embedded/explain", { topic, partition }); } catch (error) { if (!(error instanceof Problem)) throw error; problem = error.message; }
+  const nameOf = (each) => `${each.topic}-${each.partition}`;
+  // The sentences stand in the row: nothing above it moves.
+  const explain = ({ topic, partition }) => async () => {
+    const at = nameOf({ topic, partition });
+    if (told.has(at)) told.delete(at);
+    else try { told.set(at, (await get("embedded/explain", { topic, partition })).sentences); } catch (error) { if (!(error instanceof Problem)) throw error; problem = error.message; }
     context.draw();
   };
   const button = (title, body, kind = "small") => h("button", { type: "button", class: kind, disabled: !context.session.may_write, onclick: act(body) }, title);
@@ -175,7 +186,7 @@ export function embeddedPage(context) {
   return {
     title: "Embedded broker",
     every: 2000,
-    load: async (signal) => { found = await get("embedded", {}, signal); },
+    load: async (signal) => { found = await get("embedded", { page }, signal); },
     view: () => [
       h("h1", null, "Embedded broker"),
       context.session.may_write ? null : h("p", { class: "quiet" }, "This console only reads: start it with --write to break things."),
@@ -185,7 +196,7 @@ export function embeddedPage(context) {
         table({
           caption: "Brokers", items: found.cluster.brokers, key: (each) => each.id,
           columns: [
-            { title: "Id", right: true, cell: (each) => [String(each.id), each.id === found.cluster.controller ? h("span", { class: "badge" }, "controller") : null] },
+            { title: "Id", cell: (each) => [String(each.id), each.id === found.cluster.controller ? h("span", { class: "badge" }, "controller") : null] },
             { title: "Address", cell: (each) => each.address },
             { title: "State", cell: (each) => h("span", { class: each.state === "running" ? "good" : "bad" }, each.state, each.fenced ? ", fenced" : "") },
             { title: "Do", cell: (each) => h("span", { class: "buttons" }, ["kill", "stop", "start", "pause", "resume"].map((action) => button(action, () => ({ on: "brokers", action, node: each.id })))) }],
@@ -196,26 +207,29 @@ export function embeddedPage(context) {
             h("div", { class: "fields" }, field("fault", "A fault as JSON"), h("div", { class: "buttons" }, button("Add", () => ({ on: "faults", body: JSON.parse(wish.fault) }), ""), button("Clear all", () => ({ on: "faults", action: "clear" }), "")))),
           h("section", { class: "panel", "aria-label": "Links" }, h("h2", null, "Links"),
             list(found.links.map((each) => h("li", null, each.node !== undefined ? `${each.node}: ${each.state}` : `${each.source} → ${each.target}: ${each.state}`)), "All are whole."),
-            h("div", { class: "fields" }, field("a", "Broker"), field("b", "and broker"), h("div", { class: "buttons" }, button("Cut", () => ({ on: "links", action: "cut", body: { a: Number(wish.a), b: Number(wish.b) } }), ""), button("Heal all", () => ({ on: "links", action: "heal" }), "")))),
+            h("div", { class: "fields" }, field("a", "Broker"), field("b", "and broker"), h("div", { class: "buttons" }, button("Cut", () => ({ on: "links", action: "cut", body: { a: Number(wish.a), b: Number(wish.b) } }), ""), field("delay", "Delay in ms"), button("Slow", () => ({ on: "links", action: "slow", body: { a: Number(wish.a), b: Number(wish.b), delay_ms: Number(wish.delay) } }), ""), button("Heal all", () => ({ on: "links", action: "heal" }), "")))),
           h("section", { class: "panel", "aria-label": "Disks" }, h("h2", null, "Disks"),
             list(found.disks.map((each) => h("li", null, `broker ${each.broker}: ${each.kind} ${each.path}`)), "All are well."),
             h("div", { class: "fields" }, field("node", "Broker"), h("label", null, "Fault", h("select", { value: wish.disk, onchange: (event) => { wish.disk = event.target.value; } }, ["full", "fsync-error", "torn-write", "offline"].map((each) => h("option", { value: each }, each)))),
               h("div", { class: "buttons" }, button("Break", () => ({ on: "disks", action: wish.disk, body: { broker: Number(wish.node) } }), ""), button("Heal all", () => ({ on: "disks", action: "heal" }), "")))),
           h("section", { class: "panel", "aria-label": "Clock" }, h("h2", null, "Virtual clock"),
+            clock ? h("p", { role: "status" }, `It is ${clock} now.`) : null,
             h("div", { class: "fields" }, field("ms", "Milliseconds"), h("div", { class: "buttons" }, button("Advance", () => ({ on: "clock", action: "advance", body: { ms: Number(wish.ms) } }), ""))))),
         h("h2", null, "Partitions"),
         table({
-          caption: "Partitions", items: found.cluster.partitions.slice(0, 300), key: (each) => `${each.topic}-${each.partition}`, empty: "There are no topics.",
+          caption: "Partitions", items: found.partitions.items, key: nameOf, empty: "There are no topics.",
           columns: [
-            { title: "Partition", class: "name", cell: (each) => `${each.topic}-${each.partition}` },
+            { title: "Partition", class: "name", cell: nameOf },
             { title: "Leader", right: true, cell: (each) => each.leader === null || each.leader < 0 ? h("span", { class: "bad" }, "none") : String(each.leader) },
             { title: "Epoch", right: true, cell: (each) => String(each.leader_epoch) },
             { title: "Replicas", cell: (each) => each.replicas.join(", ") },
             { title: "In sync", cell: (each) => h("span", { class: each.isr.length < each.replicas.length ? "bad" : "" }, each.isr.join(", ")) },
             { title: "High watermark", right: true, cell: (each) => `${number(each.high_watermark)} of ${number(each.log_end_offset)}` },
-            { title: "", cell: (each) => h("button", { type: "button", class: "small", onclick: explain(each.topic, each.partition) }, "Explain") }],
+            { title: "Why", class: "wrap", cell: (each) => [
+              h("button", { type: "button", class: "small", "aria-expanded": String(told.has(nameOf(each))), "aria-label": `Explain ${nameOf(each)}`, onclick: explain(each) }, "Explain"),
+              told.has(nameOf(each)) ? h("span", { class: "sentences", role: "status" }, told.get(nameOf(each)).map((sentence) => h("span", null, visible(sentence)))) : null] }],
         }),
-        told ? h("div", { class: "panel" }, h("h2", null, `${told.topic}-${told.partition}`), told.sentences.map((each) => h("p", null, visible(each)))) : null,
+        pager(found.partitions, (next) => { page = next; context.reload(); }),
       ] : h("p", { class: "quiet" }, "Asking the control API …"),
     ],
   };

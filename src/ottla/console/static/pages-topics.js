@@ -37,7 +37,7 @@ export function clusterPage(context) {
         table({
           caption: "Brokers", items: found.brokers, key: (each) => each.broker,
           columns: [
-            { title: "Id", right: true, cell: (each) => [String(each.broker), each.controller ? h("span", { class: "badge", title: "the active controller" }, "controller") : null] },
+            { title: "Id", cell: (each) => [String(each.broker), each.controller ? h("span", { class: "badge", title: "the active controller" }, "controller") : null] },
             { title: "Address", cell: (each) => visible(each.address) },
             { title: "Rack", cell: (each) => each.rack === null ? "–" : visible(each.rack) },
             { title: "State", cell: (each) => h("span", { class: each.state === "ok" ? "good" : "bad" }, each.state) },
@@ -80,16 +80,14 @@ export function topicsPage(context) {
   };
   let found = null;
   let typing = null;
+  const list = listing("topics", "topic", chosen);
   const change = (changes) => { Object.assign(chosen, changes); context.remember(chosen); context.reload(); };
   return {
     title: "Topics",
     every: context.session.every_ms,
     state: () => found && found.state,
     stop: () => clearTimeout(typing),
-    load: async (signal) => {
-      const next = await get("topics", chosen, signal);
-      found = steady(found, next, "topic");
-    },
+    load: async (signal) => { found = await list(signal); },
     view: () => [
       h("div", { class: "head" }, h("h1", null, "Topics"),
         h("div", { class: "tools" },
@@ -118,13 +116,23 @@ export function topicsPage(context) {
   };
 }
 
-// Nothing moves under the cursor: while it is over a list, a refresh keeps the order of the rows.
-export function steady(before, next, key) {
-  if (!before || !document.querySelector("tbody:hover")) return next;
-  const fresh = new Map(next.items.map((each) => [each[key], each]));
-  const order = before.items.map((each) => each[key]);
-  if (order.length !== fresh.size || !order.every((name) => fresh.has(name))) return next;
-  return { ...next, items: order.map((name) => fresh.get(name)) };
+// A list that the API pages, as `chosen` says. Nothing moves under the cursor: while it is over a list, a refresh keeps the
+// rows, with the newest that is known of each. The answer to a question that is not asked any more is dropped.
+export function listing(name, key, chosen) {
+  let shown = null;
+  let question = null;
+  return async (signal) => {
+    const asked = JSON.stringify(chosen);
+    const next = await get(name, chosen, signal);
+    if (asked !== JSON.stringify(chosen)) return shown;
+    if (shown && question === asked && document.querySelector("tbody:hover")) {
+      const known = new Map([...shown.items, ...next.items].map((each) => [each[key], each]));
+      next.items = shown.items.map((each) => known.get(each[key]));
+    }
+    question = asked;
+    shown = next;
+    return shown;
+  };
 }
 
 const TABS = [["records", "Records"], ["partitions", "Partitions"], ["settings", "Settings"], ["groups", "Groups"]];

@@ -16,8 +16,10 @@ export function recordsPart(context, topic, remember) {
   let rows = [];
   let problem = null;
   let busy = false;
-  let stream = null;
+  let stream = null; // of what is followed; it is closed while nobody sees the tab
+  let isFollowing = false;
   let counted = null;
+  let waiting = []; // what came while the cursor was over the list: it would push away what somebody looks at
   const opened = new Map();
   const draft = draftPart(context, topic);
 
@@ -51,30 +53,50 @@ export function recordsPart(context, topic, remember) {
     problem = null;
     counted = { scanned: 0, skipped: 0, left_out: 0 };
     opened.clear();
+    isFollowing = true;
+    listen();
+    context.draw();
+  }
+
+  function listen() {
     const { partitions, key, grep, where, header, as } = chosen;
     stream = new EventSource(address("tail", { topic, partitions, key, grep, where, header, as }));
     stream.onmessage = (event) => {
       const message = JSON.parse(event.data);
       if (!message.records) return;
       for (const name of ["scanned", "skipped", "left_out"]) counted[name] += message[name];
-      rows = [...[...message.records].reverse(), ...rows].slice(0, MOST_ROWS);
+      waiting = [...[...message.records].reverse(), ...waiting].slice(0, MOST_ROWS);
+      if (!document.querySelector(".records:hover")) showWaiting();
       context.draw();
     };
     stream.addEventListener("problem", (event) => { problem = new Problem(0, JSON.parse(event.data).error.type, JSON.parse(event.data).error.message); stopTail(); context.draw(); });
     stream.onerror = async () => {
-      if (!stream || stream.readyState !== EventSource.CLOSED) return;
+      if (!stream || stream.readyState !== EventSource.CLOSED) return; // it connects again by itself
       stopTail();
       // An event source does not say why it was refused; the same question as a search does.
       try { await get("records", { ...asked(), from: "latest", limit: 1 }); problem = new Problem(0, "Ended", "the stream ended"); } catch (error) { problem = error; }
       context.draw();
     };
-    context.draw();
   }
 
-  function stopTail() {
+  function showWaiting() {
+    rows = [...waiting, ...rows].slice(0, MOST_ROWS);
+    waiting = [];
+  }
+
+  function silence() {
     if (stream) stream.close();
     stream = null;
   }
+
+  function stopTail() {
+    silence();
+    isFollowing = false;
+    showWaiting();
+  }
+
+  const seen = () => { if (isFollowing && document.hidden) silence(); else if (isFollowing && !stream) listen(); };
+  document.addEventListener("visibilitychange", seen);
 
   async function toggle(record) {
     const at = place(record);
@@ -102,7 +124,7 @@ export function recordsPart(context, topic, remember) {
         field("where", "Where", { wide: true, placeholder: "value.total > 100 and headers.source == \"web\"" }),
         h("div", { class: "buttons" },
           h("button", { type: "submit", class: "main", disabled: busy }, busy ? "Searching …" : "Search"),
-          stream ? h("button", { type: "button", onclick: () => { stopTail(); context.draw(); } }, "Stop") : h("button", { type: "button", onclick: follow }, "Follow"))),
+          isFollowing ? h("button", { type: "button", onclick: () => { stopTail(); context.draw(); } }, "Stop") : h("button", { type: "button", onclick: follow }, "Follow"))),
       h("details", { open: Boolean(more) }, h("summary", null, "More"),
         h("div", { class: "fields" },
           field("until", "Until", { placeholder: "the end" }),
@@ -127,12 +149,12 @@ export function recordsPart(context, topic, remember) {
       form(),
       draft.view(),
       problem ? h("div", { class: "problem", role: "alert" }, h("strong", null, problem.type), " ", problem.message) : null,
-      stream ? h("p", { class: "quiet", role: "status" }, h("span", { class: "dot pulse", "aria-hidden": "true" }), ` following · ${number(counted.scanned)} looked at`, counted.skipped ? ` · ${number(counted.skipped)} passed over, it is too fast to look at each` : "", counted.left_out ? ` · ${number(counted.left_out)} not shown: more than 50 a second` : "") : null,
-      found && !stream ? h("p", { class: "quiet", role: "status" },
+      isFollowing ? h("p", { class: "quiet", role: "status" }, h("span", { class: "dot pulse", "aria-hidden": "true" }), ` following · ${number(counted.scanned)} looked at`, counted.skipped ? ` · ${number(counted.skipped)} passed over, it is too fast to look at each` : "", counted.left_out ? ` · ${number(counted.left_out)} not shown: more than 50 a second` : "", waiting.length ? ` · ${number(waiting.length)} wait until the cursor leaves the list` : "") : null,
+      found && !isFollowing ? h("p", { class: "quiet", role: "status" },
         `${number(rows.length)} shown · scanned ${number(found.scanned)} of ${number(found.total)} · ${found.seconds.toFixed(1)} s · ${ENDED[found.ended_by]}`,
         found.next ? [" · ", h("button", { type: "button", class: "small", disabled: busy, onclick: () => search(found.next) }, "More")] : null,
         [...found.said, ...found.failures].map((each) => h("span", { class: "said" }, ` · ${each}`))) : null,
-      rows.length ? h("ol", { class: "records", "aria-label": "Records" }, rows.map(row)) : (found || stream) && !busy ? h("p", { class: "quiet" }, stream ? "Waiting for records …" : "No records.") : null,
+      rows.length ? h("ol", { class: "records", "aria-label": "Records", onmouseleave: () => { if (waiting.length) { showWaiting(); context.draw(); } } }, rows.map(row)) : (found || isFollowing) && !busy ? h("p", { class: "quiet" }, isFollowing ? "Waiting for records …" : "No records.") : null,
     ];
   }
 
@@ -146,7 +168,7 @@ export function recordsPart(context, topic, remember) {
       opened.has(at) ? h("div", { class: "opened" }, whole ? [detail(whole, topic), draft.button(whole)] : h("p", { class: "quiet" }, "Reading …")) : null);
   }
 
-  return { begin: async () => { if (!found && !stream && !busy && !problem) await search(); }, view, stop: stopTail };
+  return { begin: async () => { if (!found && !isFollowing && !busy && !problem) await search(); }, view, stop: () => { stopTail(); document.removeEventListener("visibilitychange", seen); } };
 }
 
 // A record to write: a new one, or one that was looked at, byte for byte unless it is edited.

@@ -186,8 +186,8 @@ export function table({ columns, items, key, caption, empty = "Nothing here.", s
       h("caption", { class: "hidden" }, caption),
       h("thead", null, h("tr", null, columns.map((column) => {
         const sorted = column.sort && column.sort === sort;
-        return h("th", { scope: "col", class: column.right ? "right" : "", "aria-sort": sorted ? (reverse ? "other" : "descending") : null },
-          column.sort && onsort ? h("button", { class: `sort${sorted ? " sorted" : ""}`, type: "button", onclick: () => onsort(column.sort) }, column.title, sorted ? (reverse ? " ↑" : " ↓") : "") : column.title);
+        return h("th", { scope: "col", class: column.right ? "right" : "", "aria-sort": sorted ? (Boolean(reverse) === Boolean(column.right) ? "ascending" : "descending") : null },
+          column.sort && onsort ? h("button", { class: `sort${sorted ? " sorted" : ""}`, type: "button", onclick: () => onsort(column.sort) }, column.title, sorted ? (Boolean(reverse) === Boolean(column.right) ? " ↑" : " ↓") : "") : column.title);
       }))),
       body));
 }
