@@ -1,0 +1,112 @@
+"""The documentation in a real Chromium, on a phone and on a desktop, light and dark: no page breaks, search finds."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("zensical", reason="pip install 'ottla[docs]'")
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ottla[browser]'")
+
+ROOT = Path(__file__).parents[2]
+PICTURES = os.environ.get("OTTLA_SITE_PICTURES")
+"""A folder that gets a picture of each page at each width."""
+PAGES = {"landing": "", "api": "reference/api/ottla/", "table": "reference/differences/", "guide": "how-to/consuming/"}
+WIDTHS = {"phone": (390, 844), "desktop": (1440, 900)}
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the built site. OTTLA_SITE is a folder with one that was built before."""
+    folder = os.environ.get("OTTLA_SITE")
+    if folder is None:
+        build = tmp_path_factory.mktemp("docs-site")
+        command = [sys.executable, "-m", "docs_site", "build", "--build", str(build)]
+        environment = {"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        folder = str(build / "site")
+    handler = functools.partial(Silent, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, name="site")
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+        thread.join()
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *said: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((found for found in map(shutil.which, names) if found), None)
+    if path is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(params=[(width, scheme) for width in WIDTHS for scheme in ("light", "dark")], ids="-".join)
+def tab(request: pytest.FixtureRequest, browser: Any, site: str) -> Iterator[Any]:
+    """A tab whose page must say nothing on the console and load nothing from elsewhere. `tab.look` is its name."""
+    width, scheme = request.param
+    size = dict(zip(("width", "height"), WIDTHS[width], strict=True))
+    context = browser.new_context(viewport=size, color_scheme=scheme, has_touch=width == "phone")
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.look = f"{width}-{scheme}"
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on("request", lambda asked: None if asked.url.startswith((site, "data:", "blob:")) else said.append(asked.url))
+    yield page
+    context.close()
+    assert said == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_its_width(tab: Any, site: str, name: str) -> None:
+    tab.goto(site + PAGES[name])
+    tab.wait_for_load_state("networkidle")
+    if PICTURES:
+        tab.screenshot(path=str(Path(PICTURES) / f"{name}-{tab.look}.png"))
+    room = tab.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert room[0] <= room[1], "the page scrolls sideways"
+    playwright.expect(tab.locator("h1").first).to_be_visible()
+    pictures = tab.evaluate("[...document.images].filter(each => each.complete && !each.naturalWidth).map(each => each.src)")
+    assert pictures == []
+    shade = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", shade)[:3])) / 3
+    assert (brightness < 100) == tab.look.endswith("dark"), shade
+
+
+def test_the_search_finds_a_name_and_goes_there(tab: Any, site: str) -> None:
+    tab.goto(site)
+    tab.wait_for_load_state("networkidle")
+    tab.keyboard.press("/")
+    tab.keyboard.type("RetryPolicy", delay=20)
+    found = tab.locator("a", has_text="RetryPolicy").first
+    playwright.expect(found).to_be_visible()
+    if PICTURES:
+        tab.screenshot(path=str(Path(PICTURES) / f"search-{tab.look}.png"))
+    found.click()
+    playwright.expect(tab.locator("main")).to_contain_text("RetryPolicy")
