@@ -24,7 +24,7 @@ help:
 	@echo "make lint     ruff, mypy and import contracts alone"
 	@echo "make contract   what the docs promise about the broker, tested on it; KAFKA=real or KAFKA=4.1.0: on Apache Kafka (needs Maven)"
 	@echo "make clients  Kafka clients of other languages on the embedded broker (needs their tools and registries)"
-	@echo "make browser  the console's pages in a real Chromium (installs Playwright; needs: apt-get install chromium)"
+	@echo "make browser  the console's pages and the documentation in a real Chromium (installs Playwright; needs: apt-get install chromium)"
 	@echo "make bench    Ottla beside its peers, twenty minutes (ONLY=broker|cluster|sdk|columnar|spark|connector|growth|operations|planner QUICK=1)"
 	@echo "make spark-oldest  the Spark tests on the oldest PySpark, with Spark Connect and Spark's own connector (needs Maven)"
 	@echo "make soak     the demo's services under load and faults (MINUTES=30): flat memory, nothing lost"
@@ -106,10 +106,10 @@ contract: $(STAMP)
 clients: $(STAMP)
 	@$(PY) -m pytest tests/clients -m "clients or not clients"
 
-# The console's pages in the system's own Chromium; PICTURES=folder keeps a picture of each page.
+# The console and the documentation in the system's own Chromium; PICTURES=folder keeps a picture of each page.
 browser: $(STAMP)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
-	@OTTLA_CONSOLE_PICTURES=$(PICTURES) $(PY) -m pytest tests/console -m browser
+	@OTTLA_CONSOLE_PICTURES=$(PICTURES) OTTLA_SITE_PICTURES=$(PICTURES) $(PY) -m pytest tests/console tests/docs -m browser
 
 # A client's own tests on the embedded broker: make client-suites SUITE=librdkafka SOURCE=its/checkout ARGS="--only 0012"
 client-suites: SUITE ?= librdkafka

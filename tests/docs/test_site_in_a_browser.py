@@ -6,7 +6,6 @@ import functools
 import http.server
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_browser import chromium
 
 pytest.importorskip("zensical", reason="pip install 'ottla[docs]'")
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ottla[browser]'")
@@ -22,7 +22,12 @@ playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ott
 ROOT = Path(__file__).parents[2]
 PICTURES = os.environ.get("OTTLA_SITE_PICTURES")
 """A folder that gets a picture of each page at each width."""
-PAGES = {"landing": "", "api": "reference/api/ottla/", "table": "reference/differences/", "guide": "how-to/consuming/"}
+PAGES = {
+    "landing": "",
+    "api": "reference/api/ottla/",
+    "guide": "how-to/consuming/",
+    "table": "reference/compatibility/",
+}
 WIDTHS = {"phone": (390, 844), "desktop": (1440, 900)}
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
@@ -55,14 +60,8 @@ class Silent(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = next((found for found in map(shutil.which, names) if found), None)
-    if path is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(params=[(width, scheme) for width in WIDTHS for scheme in ("light", "dark")], ids="-".join)
@@ -75,7 +74,7 @@ def tab(request: pytest.FixtureRequest, browser: Any, site: str) -> Iterator[Any
     page = context.new_page()
     page.look = f"{width}-{scheme}"
     said: list[str] = []
-    page.on("console", lambda message: said.append(f"console: {message.text}"))
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: said.append(f"error: {error}"))
     page.on("request", lambda asked: None if asked.url.startswith((site, "data:", "blob:")) else said.append(asked.url))
     yield page
@@ -89,11 +88,13 @@ def test_a_page_fits_its_width(tab: Any, site: str, name: str) -> None:
     tab.wait_for_load_state("networkidle")
     if PICTURES:
         tab.screenshot(path=str(Path(PICTURES) / f"{name}-{tab.look}.png"))
+    if PICTURES and name == "landing":
+        tab.screenshot(path=str(Path(PICTURES) / f"whole-{name}-{tab.look}.png"), full_page=True)
     room = tab.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
     assert room[0] <= room[1], "the page scrolls sideways"
     playwright.expect(tab.locator("h1").first).to_be_visible()
-    pictures = tab.evaluate("[...document.images].filter(each => each.complete && !each.naturalWidth).map(each => each.src)")
-    assert pictures == []
+    broken = "[...document.images].filter(each => each.complete && !each.naturalWidth).map(each => each.src)"
+    assert tab.evaluate(broken) == []
     shade = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, re.findall(r"\d+", shade)[:3])) / 3
     assert (brightness < 100) == tab.look.endswith("dark"), shade

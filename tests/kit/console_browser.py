@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import pytest
 from console_kit import TOKEN
+from real_browser import chromium
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ottla[browser]'")
 expect = playwright.expect
@@ -28,18 +28,9 @@ class Served(Protocol):
     def url(self) -> str: ...
 
 
-@contextmanager
-def started() -> Iterator[Any]:
+def started() -> AbstractContextManager[Any]:
     """A browser; skips the test where there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = next((found for found in map(shutil.which, names) if found), None)
-    if path is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    rules = f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1"
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=path, args=["--no-sandbox", rules])
-        yield browser
-        browser.close()
+    return chromium(f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1")
 
 
 @contextmanager
