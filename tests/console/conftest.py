@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -96,6 +99,35 @@ def writing(kafka: Settings, orders: str, tmp_path: Path) -> Iterator[Running]:
     """One that may change things; its files are in `tmp_path`."""
     with running_console(kafka, Choices(may_write=True, folder=tmp_path, every_s=1.0)) as running:
         yield running
+
+
+@pytest.fixture
+def served(admin: Admin) -> str:
+    """A topic of its own for each test: what one writes, no other service handles."""
+    topic = f"served-{uuid.uuid4().hex[:8]}"
+    wanted = {topic: TopicSpec(partitions=2)}
+    if not any(each.name == "served.dead-letters" for each in admin.list_topics()):
+        wanted["served.dead-letters"] = TopicSpec(partitions=1)
+    admin.create_topics(wanted)
+    return topic
+
+
+@pytest.fixture
+def controlled() -> Iterator[tuple[str, str]]:
+    """Addresses and control API of `ottla broker start`, in a process of its own."""
+    command = [sys.executable, "-m", "ottla", "broker", "start", "--log-level", "error", "--control-port", "0"]
+    process = subprocess.Popen([*command, "--brokers", "3", "--virtual-clock"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        ready, control = process.stdout.readline(), process.stdout.readline()
+        yield ready.strip().removeprefix("ready bootstrap="), control.strip().removeprefix("control=")
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture(scope="session")

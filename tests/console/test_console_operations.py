@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -366,24 +364,6 @@ def test_a_record_is_written_as_it_is_given(writing: Running, admin: Admin) -> N
         refused = writing.post("produce", topic="written", **wrong)
         assert refused.status == 400, (wrong, refused.content)
     assert writing.post("produce", topic="no-such-topic-here", record={"value": "v"}).status == 404
-
-
-@pytest.fixture
-def controlled() -> Iterator[tuple[str, str]]:
-    """Addresses and control API of `ottla broker start`, in a process of its own."""
-    command = [sys.executable, "-m", "ottla", "broker", "start", "--log-level", "error", "--control-port", "0"]
-    process = subprocess.Popen([*command, "--brokers", "3", "--virtual-clock"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        ready, control = process.stdout.readline(), process.stdout.readline()
-        yield ready.strip().removeprefix("ready bootstrap="), control.strip().removeprefix("control=")
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        finally:
-            process.kill()
-            process.communicate()
 
 
 def test_a_workshop_on_the_embedded_broker(controlled: tuple[str, str], tmp_path: Path) -> None:
