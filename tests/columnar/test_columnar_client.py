@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-import duckdb
-import polars
 import pyarrow as pa
 import pytest
 
@@ -118,6 +116,9 @@ def test_a_reader_is_a_stream_of_record_batches_for_other_libraries(broker, sett
 
 
 def test_polars_and_duckdb_take_a_reader_as_it_is(broker, settings):
+    import duckdb
+    import polars
+
     fill(broker)
     frame = polars.from_arrow(columnar.read("orders", settings=settings, columns=["offset", "value", "timestamp"]))
     assert frame.columns == ["offset", "value", "timestamp"]

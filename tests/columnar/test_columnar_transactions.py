@@ -19,8 +19,6 @@ from ottla.columnar import (
 from ottla.errors import FencedError, RecordTooLarge
 from ottla.records import TopicPartition
 
-ROWS = pa.record_batch({"value": ["a", "b", "c"]})
-
 
 @pytest.fixture
 def cluster(kafka):
@@ -37,7 +35,7 @@ def other(kafka):
 def write_open(cluster, topic, transactional_id):
     transaction = begin_transaction(cluster, transactional_id)
     writer = TopicWriter(cluster, topic=topic, transaction=transaction)
-    writer.write(ROWS)
+    writer.write(pa.record_batch({"value": ["a", "b", "c"]}))
     assert writer.flush().rows == 3
     return transaction
 

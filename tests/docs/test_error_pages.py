@@ -7,6 +7,7 @@ import pickle
 import re
 import traceback
 import types
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -22,26 +23,39 @@ from ottla.errors import BrokerUnavailable, ConfigError, OttlaError, UnknownTopi
 from ottla.testing import Kafka
 
 DOCS = Path(__file__).parents[2] / "docs"
-CLASSES = error_classes()
 WRITTEN = sorted((DOCS / "errors").glob("*.md"))
 
 
+def title_of(path: Path) -> str:
+    (title,) = re.findall(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return str(title)
+
+
+NAMES = sorted(title_of(path) for path in WRITTEN)
+"""Of all public errors: the first test sees that pages and classes are the same."""
+
+
+@cache
+def classes() -> dict[str, tuple[type[BaseException], str]]:
+    """Imports every public module, which collecting tests need not wait for."""
+    return error_classes()
+
+
 def test_every_public_error_has_a_page_and_no_page_is_about_another() -> None:
-    assert {path.name for path in WRITTEN} == {page_of(name) for name in CLASSES}
+    assert {path.name for path in WRITTEN} == {page_of(name) for name in classes()}
     for path in WRITTEN:
-        (title,) = re.findall(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        assert page_of(title) == path.name
+        assert page_of(title_of(path)) == path.name
 
 
 def test_every_page_has_what_the_code_says_and_a_row() -> None:
     pages = error_pages(DOCS)
-    for name in CLASSES:
+    for name in classes():
         assert f"import {name}" in pages[f"errors/{page_of(name)}"]
         assert f"]({page_of(name)})" in pages["errors/index.md"]
 
 
 def test_the_first_line_of_an_error_says_what_to_do() -> None:
-    for name, (error, _) in CLASSES.items():
+    for name, (error, _) in classes().items():
         first = (error.__doc__ or "").strip().split("\n")[0]
         assert len(first) > 20, name
         assert first.endswith("."), name
@@ -66,10 +80,10 @@ def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "_documentation", lambda: None)
 
 
-@pytest.mark.parametrize("name", sorted(CLASSES.keys() - RAISED_BY_USERS))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - RAISED_BY_USERS))
 @pytest.mark.usefixtures("no_address")
 def test_an_error_that_is_shown_ends_with_where_its_page_is(name: str) -> None:
-    error: BaseException = MAKE.get(name, lambda error: error("said"))(CLASSES[name][0])
+    error: BaseException = MAKE.get(name, lambda error: error("said"))(classes()[name][0])
     assert shown(error).endswith(f"\nWhat to do: ottla explain {name}\n")
     assert "What to do" not in str(error)
 
@@ -77,13 +91,13 @@ def test_an_error_that_is_shown_ends_with_where_its_page_is(name: str) -> None:
 def test_an_error_of_the_package_has_a_page_or_says_that_it_takes_that_of_its_base() -> None:
     """Read from the source: some modules of the package start a program when they are imported."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(ottla.__file__).parent.rglob("*.py")]
-    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    defined = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     of_ottla = {"OttlaError"}
     for _ in range(5):  # as deep as the tree of errors is
-        of_ottla |= {each.name for each in classes if {ast.unparse(base) for base in each.bases} & of_ottla}
-    without = {each.name for each in classes if "has_page=False" in [ast.unparse(keyword) for keyword in each.keywords]}
+        of_ottla |= {each.name for each in defined if {ast.unparse(base) for base in each.bases} & of_ottla}
+    without = {each.name for each in defined if "has_page=False" in [ast.unparse(keyword) for keyword in each.keywords]}
     assert len(without) > 5
-    assert of_ottla - without == {name for name, (error, _) in CLASSES.items() if issubclass(error, OttlaError)}
+    assert of_ottla - without == {name for name, (error, _) in classes().items() if issubclass(error, OttlaError)}
 
 
 def test_an_error_that_a_program_adds_names_the_page_of_its_base() -> None:
@@ -115,7 +129,7 @@ def test_once_the_project_has_an_address_it_is_printed(monkeypatch: pytest.Monke
         errors._documentation.cache_clear()
 
 
-@pytest.mark.parametrize("name", sorted(CLASSES))
+@pytest.mark.parametrize("name", NAMES)
 def test_explain_shows_the_page(name: str) -> None:
     for word in (name, errors.page_of(name), f"ottla.errors.{name}"):
         result = CliRunner().invoke(main, ["explain", word])
@@ -124,7 +138,7 @@ def test_explain_shows_the_page(name: str) -> None:
 
 
 def test_explain_lists_all_errors_and_names_the_nearest() -> None:
-    assert CliRunner().invoke(main, ["explain"]).output.split() == sorted(CLASSES)
+    assert CliRunner().invoke(main, ["explain"]).output.split() == sorted(classes())
     result = CliRunner().invoke(main, ["explain", "UnknownTopi"])
     assert result.exit_code == 2
     assert "did you mean UnknownTopic?" in result.output
@@ -153,8 +167,8 @@ RAISING = [path for path in WRITTEN if 'title="raises"' in path.read_text(encodi
 def test_what_is_shown_raises_the_error(path: Path, kafka: Kafka, make_topic) -> None:
     text = path.read_text(encoding="utf-8")
     (program,) = re.findall(r'^```python title="raises"\n(.*?)^```$', text, re.DOTALL | re.MULTILINE)
-    (title,) = re.findall(r"^# (.+)$", text, re.MULTILINE)
+    title = title_of(path)
     program = program.replace("localhost:9092", kafka.bootstrap_servers).replace('"orders"', f'"{make_topic()}"')
-    with pytest.raises(CLASSES[title][0]) as raised:
+    with pytest.raises(classes()[title][0]) as raised:
         exec(compile(program, path.name, "exec", dont_inherit=True), vars(types.ModuleType("shown")))
     assert type(raised.value).__name__ == title

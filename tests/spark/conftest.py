@@ -32,10 +32,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(300))
     # First what can be done while the session starts. What is done with processes of their own comes last: they start
     # while the other tests run.
-    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    folder = Path(__file__).parent
+    here = [item for item in items if item.path.parent == folder]
     if here:
         at = items.index(here[0])
-        others = [item for item in items if item.path.parent != Path(__file__).parent]
+        others = [item for item in items if item.path.parent != folder]
         here.sort(key=lambda item: (item.path.name == PROCESSES, item.path.name not in BESIDE))
         items[:] = [*others[:at], *here, *others[at:]]
 

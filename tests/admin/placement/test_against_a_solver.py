@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from placement_models import grown_model
 
@@ -9,10 +11,10 @@ from ottla.admin.placement.model import Model
 from ottla.admin.placement.plan import Plan, fullest
 from ottla.admin.placement.planners import rebalance
 
-optimize = pytest.importorskip("scipy.optimize", reason="pip install scipy, to compare plans with the optimum")
-np = pytest.importorskip("numpy")
-
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("scipy") is None, reason="pip install scipy, to compare plans with the optimum"),
+]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,9 @@ def test_a_plan_moves_hardly_more_bytes_than_the_least_that_reach_the_goal(
 
 def least_bytes(cluster: Model, plan: Plan) -> float | None:
     """The bytes of the cheapest placement that keeps every broker below the plan's goal; None where the time ended."""
+    import numpy as np
+    from scipy import optimize  # half a second, which collecting tests need not take
+
     brokers, partitions = cluster.brokers, cluster.partitions
     width = len(brokers)
     unit = max(each.size for each in partitions)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -64,6 +63,8 @@ def test_a_batch_is_done_when_the_next_one_is_asked_for(
 def test_what_was_acknowledged_is_committed_by_close(
     pull: Any, kafka: Any, kafka_topic: str, kafka_group: str, committed: Any
 ) -> None:
+    import polars as pl
+
     kafka.produce(kafka_topic, [Order(n, "c") for n in range(5)], value=Avro(Order))
     with pull(kafka_topic, value=Avro(Order), columns=["offset"]) as consumer:
         seen = 0
