@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dead_members import forget_members
 
 from ottla import App, AtMostOnce, Json
 
@@ -101,6 +102,7 @@ def test_a_kill_repeats_nothing_and_loses_no_more_than_one_run(
             wait(lambda least=enough: len(handled()) >= least, timeout_s=60)
             process.send_signal(signal.SIGKILL)
             process.wait()
+            forget_members(kafka.bootstrap_servers, group)
             process = start()
         kafka.produce(kafka_topic, [600], value=Json())  # nobody is killed any more: this one is not lost
         wait(lambda: 600 in handled(), timeout_s=90)

@@ -13,15 +13,25 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dead_members import forget_members
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, CommitPolicy, FencedError, Json
 from ottla.sync.admin.topic_writer import write_all
 from ottla.sync.admin.topics import create_topic
+from ottla.testing import Kafka
+from ottla.testing.kafka import running_kafka
 from ottla.testing.waiting import wait_until
 
 SHELLS = ["columns"]
 BRISK = {"heartbeat.interval.ms": 200}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    """Members of the new protocol ask the broker how often to call: each turn of a hand-over waits for such a call."""
+    with running_kafka("embedded", config={"group.consumer.heartbeat.interval.ms": 200}) as running:
+        yield running
 
 
 class Seen:
@@ -249,6 +259,7 @@ def test_kills_lose_nothing_and_keep_the_order_of_each_partition(
         finally:
             process.kill()
             process.wait(30)
+            forget_members(servers, kafka_group)
     log.close()
 
     values = handled()

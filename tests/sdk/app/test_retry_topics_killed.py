@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dead_members import forget_members
 
 from ottla import Json
 
@@ -26,7 +27,7 @@ app = App(
 )
 
 @app.handler(
-    topic, value=Json(), key=str, ordering="key", concurrency=3, retry_topics=RetryTopics(delays_s=(0.3, 0.6))
+    topic, value=Json(), key=str, ordering="key", concurrency=3, retry_topics=RetryTopics(delays_s=(0.1, 0.2))
 )
 def handle(record: Record[int], key: str, context: Context) -> None:
     if context.attempt <= record.value % 3:
@@ -79,6 +80,7 @@ def test_a_kill_loses_nothing_that_waits_in_a_retry_topic_and_keeps_every_keys_o
             wait(lambda least=enough: len(handled()) >= least, timeout_s=60)
             process.send_signal(signal.SIGKILL)
             process.wait()
+            forget_members(kafka.bootstrap_servers, f"g-{shell.name}")
             process = start()
         wait(lambda: len(set(handled())) == 160, timeout_s=90)
     finally:

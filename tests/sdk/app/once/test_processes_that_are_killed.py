@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dead_members import forget_members
 
 from ottla import Json
 from ottla.testing.databases import PostgresServer
@@ -82,6 +83,7 @@ def test_a_service_that_is_killed_again_and_again_writes_each_record_once(
         wait(lambda goal=goal: len(ledger.rows()) >= goal, timeout_s=60)
         process.kill()
         process.wait()
+        forget_members(kafka.bootstrap_servers, kafka_group)
     group.start()
     wait(lambda: len(ledger.rows()) >= sent, timeout_s=60)
     check_equal_to_the_log(ledger, kafka, topic)
@@ -128,7 +130,9 @@ def test_a_service_that_was_stopped_beyond_its_session_is_fenced(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    """SIGSTOP in the middle of work, until another member has the partition; then SIGCONT."""
+    """SIGSTOP in the middle of work, until another member has the partition; then SIGCONT. The coordinator forgets the
+    member before the member itself can know that its session is over.
+    """
     topic = make_topic("stopped")
     ledger = Ledger(make_store("postgres", tmp_path, request), kafka_group)
     group = services("threads", kafka.bootstrap_servers, kafka_group, topic, postgres.conninfo, ledger.table)
@@ -147,6 +151,7 @@ def test_a_service_that_was_stopped_beyond_its_session_is_fenced(
         old = group.start()
         wait(lambda: len(ledger.rows()) > 300, timeout_s=60)
         os.kill(old.pid, signal.SIGSTOP)
+        forget_members(kafka.bootstrap_servers, kafka_group)
         at = len(ledger.rows())
         group.start()
         wait(lambda: len(ledger.rows()) > at + 500, timeout_s=60)
