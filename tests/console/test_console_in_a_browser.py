@@ -121,6 +121,14 @@ def test_a_topic_is_followed_with_a_filter(console: Running, opened: Opened, adm
         assert page.locator("button.record").filter(has_text="other").count() == 0
 
 
+def test_the_lag_of_a_group_is_plotted_in_records_and_in_time(
+    console: Running, opened: Opened, orders: str, billing: str
+) -> None:
+    with opened(console, f"/group?name={billing}") as page:
+        for title in ("Lag in records, now 303", "How long the oldest waits, now"):
+            expect(page.get_by_role("img", name=title).locator("polyline")).to_have_count(1, timeout=PATIENCE_MS)
+
+
 def test_a_group_is_reset_and_the_reset_undone(writing: Running, opened: Opened, admin: Admin, orders: str) -> None:
     group = "reset-in-a-browser"
     admin.apply_reset(admin.plan_reset(group, to="earliest", topics={orders: None}))

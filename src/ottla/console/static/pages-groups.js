@@ -1,6 +1,6 @@
 // Groups: their lag, and a reset that is shown before it is done and can be undone.
 
-import { copy, duration, get, h, number, pager, post, Problem, say, spark, table, visible } from "./ui.js";
+import { copy, duration, get, h, number, pager, plot, post, Problem, say, table, visible } from "./ui.js";
 import { crumbs, listing } from "./pages-topics.js";
 
 const named = (name) => visible(name) || "(no name)";
@@ -39,7 +39,7 @@ export function groupsPage(context) {
 
 export function groupPage(context) {
   const name = context.params.get("name") || "";
-  const history = []; // of the lag, while the page is open
+  const history = []; // of lag and age, while the page is open
   let found = null;
   const reset = resetPart(context, name);
   return {
@@ -48,7 +48,7 @@ export function groupPage(context) {
     state: () => found && found.asked,
     load: async (signal) => {
       found = await get("group", { name }, signal);
-      history.push(found.lag);
+      history.push({ at: Date.now(), lag: found.lag || 0, age: Math.max(0, ...found.partitions.map((each) => each.age_ms ?? 0)) });
       if (history.length > 120) history.shift();
     },
     view: () => {
@@ -60,11 +60,14 @@ export function groupPage(context) {
           h("dl", { class: "figures" },
             fig("State", h("span", { class: found.state === "Stable" ? "good" : "" }, found.state), found.type),
             fig("Members", number(found.members), found.idle_members ? h("span", { class: "bad" }, `${found.idle_members} idle`) : null),
-            fig("Lag", number(found.lag), spark(history, `lag, now ${number(found.lag)}`)),
+            fig("Lag", number(found.lag)),
             fig("Oldest unread", oldest < 0 ? "–" : duration(oldest)),
             fig("Lost to retention", found.lost ? h("span", { class: "bad" }, number(found.lost)) : "0"),
             fig("Assignor", found.assignor || "–")),
           reset.view(found),
+          h("div", { class: "plots" },
+            plot("Lag in records", history.map((each) => [each.at, each.lag]), number),
+            plot("How long the oldest waits", history.map((each) => [each.at, each.age]), duration)),
           h("h2", null, "Partitions"),
           table({
             caption: "Partitions", items: found.partitions, key: (each) => `${each.topic} ${each.partition}`, empty: "Nothing is committed.",

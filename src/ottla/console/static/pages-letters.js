@@ -139,7 +139,7 @@ function redrivePart(context, name, chosen) {
     view: (found) => h("section", { class: "panel", "aria-label": "Redrive" },
       h("h2", null, "Redrive"),
       h("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); count(); } },
-        input("to", "To", "where each came from"), input("per_second", "At most a second", "50"),
+        input("to", "To", "its origin"), input("per_second", "At most a second", "50"),
         h("div", { class: "buttons" }, h("button", { type: "submit", disabled: busy || !found.letters }, busy ? "Counting …" : "Dry run"))),
       problem ? h("div", { class: "problem", role: "alert" }, problem) : null,
       plan ? [

@@ -42,7 +42,7 @@ export function doctorPage(context) {
         found.items.length ? h("ul", { class: "findings" }, found.items.map(row)) : h("p", { class: "good" }, "Nothing found."),
         found.left_out ? h("p", { class: "quiet" }, `${number(found.left_out)} more: ottla doctor --format plain`) : null,
         found.accepted.length ? h("details", null, h("summary", null, `${number(found.accepted.length)} accepted`), h("ul", null, found.accepted.map((each) => h("li", null, `${each.id} ${visible(each.message)}`)))) : null,
-        found.not_checked.length ? h("details", { class: "note" }, h("summary", null, `${number(found.not_checked.length)} not checked, which is no good result`), h("ul", null, found.not_checked.map((each) => h("li", null, `${each.id}: ${visible(each.reason)}`)))) : null,
+        found.not_checked.length ? h("details", { class: "caution" }, h("summary", null, `${number(found.not_checked.length)} not checked, which is no good result`), h("ul", null, found.not_checked.map((each) => h("li", null, `${each.id}: ${visible(each.reason)}`)))) : null,
       ] : h("p", { class: "quiet" }, "Examining the cluster …"),
     ],
   };

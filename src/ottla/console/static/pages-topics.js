@@ -5,7 +5,7 @@ import { recordsPart } from "./records.js";
 
 const figure = (title, value, more) => h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value, more ? h("small", null, more) : null));
 const notRead = (state) => state && state.not_read && state.not_read.length
-  ? h("details", { class: "note" }, h("summary", null, "Some of it could not be read"), h("ul", null, state.not_read.map((each) => h("li", null, each)))) : null;
+  ? h("details", { class: "caution" }, h("summary", null, "Some of it could not be read"), h("ul", null, state.not_read.map((each) => h("li", null, each)))) : null;
 
 export const crumbs = (context, ...parts) => h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, parts);
 

@@ -137,6 +137,16 @@ export function spark(values, label, { width = 120, height = 24, from = 0 } = {}
       : h("line", { class: "spark-line", x1: 0, y1: height - 1, x2: width, y2: height - 1 }));
 }
 
+// What a figure was while the page is open: `points` are [ms, value], `show` says a value as people read it.
+export function plot(title, points, show) {
+  const values = points.map(([, value]) => value);
+  const last = show(values.at(-1));
+  return h("figure", { class: "plot" },
+    h("figcaption", null, h("span", null, title), h("span", null, `at most ${show(Math.max(...values))}`)),
+    spark(values, `${title}, now ${last}`, { width: 600, height: 96 }),
+    h("div", { class: "axis" }, h("span", null, `${duration(points.at(-1)[0] - points[0][0])} ago`), h("span", null, `now ${last}`)));
+}
+
 // --- Long lists: of many rows only those near the window are in the document, with room for the others around them.
 
 const FEW = 150;
