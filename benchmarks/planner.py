@@ -43,7 +43,7 @@ from ottla.admin.placement.state import DEFAULT_GOALS
 EACH = "fullest broker, by the share of bytes that is copied"
 """One result for each cluster and method: the plot's points."""
 THEIRS = "kafka-reassign-partitions --generate"
-_RECORDS = 15_000
+_RECORDS = 45_000
 
 
 def main() -> None:

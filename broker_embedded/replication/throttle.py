@@ -5,8 +5,8 @@ Replicas that are in sync are never held up: acknowledgements wait for them. Byt
 a copy may overdraw, and the next one waits until that is made good.
 
 Two things differ from Kafka, which averages over eleven seconds, lets as much through at once, and counts what replicas
-in sync copy as well. Here at most one second is saved up, so that a small move is throttled too, and busy producers
-leave a move its rate.
+in sync copy as well. Here at most a fifth of a second is saved up, so that a small move is throttled too, and busy
+producers leave a move its rate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from typing import Protocol
 from broker_embedded.common.config_definition import LONG_MAX
 from broker_embedded.common.types import TopicPartition
 
-SAVED_UP_MS = 1_000
+SAVED_UP_MS = 200
+"""Longer than a follower takes from one fetch to the next, which must not cost rate; as short as that allows, for so
+much goes through at once."""
+LONGEST_WAIT_MS = 1_000
+"""The rate may be raised meanwhile."""
 ALL = "*"
 
 
@@ -51,12 +55,12 @@ class ByteBudget:
 
     @property
     def wait_ms(self) -> int:
-        """How long until there is something again, at most a second: the rate may be raised meanwhile."""
+        """How long until there is something again, at most LONGEST_WAIT_MS."""
         rate = self._rate()
         left = self._refilled() if rate < LONG_MAX else 1.0
         if left > 0:
             return 0
-        return SAVED_UP_MS if rate <= 0 else min(int(-left * 1000 / rate) + 1, SAVED_UP_MS)
+        return LONGEST_WAIT_MS if rate <= 0 else min(int(-left * 1000 / rate) + 1, LONGEST_WAIT_MS)
 
     def spend(self, size: int) -> None:
         if self.is_limited:

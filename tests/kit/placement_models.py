@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -134,6 +135,13 @@ def grown_model(
             )
         topic += 1
     return model(made, found, rates=True)
+
+
+def with_giant(cluster: Model, times: float) -> Model:
+    """The first partition becomes so many times as large as what a broker holds on average."""
+    mean = sum(each.size * len(each.replicas) for each in cluster.partitions) / len(cluster.brokers)
+    giant = replace(cluster.partitions[0], size=int(times * mean))
+    return model(cluster.brokers, [giant, *cluster.partitions[1:]], rates=True)
 
 
 def check_plan(

@@ -62,6 +62,9 @@ class Unsynced:
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
         self._records: dict[str, FileRecord] = {}
+        self._children: dict[str, dict[str, None]] = {}
+        """By directory: its files that have a record, and its directories that have one below. Replicas are deleted one
+        by one, and a cluster may have ten thousand."""
         self._new_names: dict[str, list[FileRecord]] = {}
         """By directory: files that were created since it was last synced."""
 
@@ -69,29 +72,30 @@ class Unsynced:
         record = self._records.get(path)
         if record is None:
             record = FileRecord(path, durable_size=0 if created else file.size(), is_name_durable=not created)
-            self._records[path] = record
+            self._add(record)
             if created:
                 self._new_names.setdefault(parent(path), []).append(record)
         return record
 
     def renamed(self, source: str, target: str, *, replaces: bool) -> None:
-        record = self._records.pop(source, None)
+        record = self._records.get(source)
         if record is None:
-            self._directory_renamed(source, target)
+            for record in self._below(source):
+                self._rename(record, target + record.path[len(source) :])
             return
-        record.path = target
-        self._records[target] = record
+        self._rename(record, target)
         if replaces:
             record.is_name_durable = True  # the old file or the new one; this model has the new one
         elif not record.is_name_durable:
             self._new_names.setdefault(parent(target), []).append(record)
 
     def removed(self, path: str) -> None:
-        self._records.pop(path, None)
+        if path in self._records:
+            self._remove(path)
 
     def removed_tree(self, path: str) -> None:
         for record in self._below(path):
-            del self._records[record.path]
+            self._remove(record.path)
 
     def synced_dir(self, path: str) -> None:
         for record in self._new_names.pop(path, ()):
@@ -102,14 +106,44 @@ class Unsynced:
         """Take away what was not durable below `path`."""
         for record in self._below(path):
             record.forget(self._fs)
-            del self._records[record.path]
+            self._remove(record.path)
 
-    def _directory_renamed(self, source: str, target: str) -> None:
-        for record in self._below(source):
-            del self._records[record.path]
-            record.path = target + record.path[len(source) :]
-            self._records[record.path] = record
+    def _add(self, record: FileRecord) -> None:
+        self._records[record.path] = record
+        path, directory = record.path, parent(record.path)
+        while path != directory:
+            siblings = self._children.setdefault(directory, {})
+            if path in siblings:
+                return
+            siblings[path] = None
+            path, directory = directory, parent(directory)
+
+    def _remove(self, path: str) -> None:
+        del self._records[path]
+        directory = parent(path)
+        while path != directory:
+            siblings = self._children[directory]
+            del siblings[path]
+            if siblings:
+                return
+            del self._children[directory]
+            path, directory = directory, parent(directory)
+
+    def _rename(self, record: FileRecord, path: str) -> None:
+        self._remove(record.path)
+        if path in self._records:
+            self._remove(path)
+        record.path = path
+        self._add(record)
 
     def _below(self, path: str) -> list[FileRecord]:
-        prefix = path.rstrip("/") + "/"
-        return [record for record in self._records.values() if record.path.startswith(prefix)]
+        found = []
+        waiting = [path.rstrip("/") or "/"]
+        while waiting:
+            for child in self._children.get(waiting.pop(), ()):
+                record = self._records.get(child)
+                if record is None:
+                    waiting.append(child)
+                else:
+                    found.append(record)
+        return found

@@ -36,6 +36,7 @@ class FollowerFetch(Fetch):
         "_broker_epoch",
         "_has_advanced",
         "_is_first_read",
+        "_is_throttled",
         "_kept_awake",
         "_leader_epoch",
         "_looks_at_all",
@@ -67,6 +68,7 @@ class FollowerFetch(Fetch):
         self._selects_replicas = services.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._is_first_read = True
         self._has_advanced = False
+        self._is_throttled = False
         self._may_pass_over = not (session is None or session.is_full_answer or is_stale or services.faults.is_armed)
         self._now_ms = services.clock.monotonic_ms()
         self._looks_at_all = not self._may_pass_over or self._is_due(session)
@@ -89,6 +91,7 @@ class FollowerFetch(Fetch):
     # --- reading
 
     def read(self) -> None:
+        self._is_throttled = False
         session = self._session
         if session is not None:
             looked_at = session.partitions if self._looks_at_all else session.awake
@@ -179,7 +182,9 @@ class FollowerFetch(Fetch):
         read.body["high_watermark"] = partition.high_watermark
         read.body["last_stable_offset"] = partition.log.last_stable_offset
         read.must_answer = self._selects_replicas and self._is_behind(partition)
-        return self._is_held_up(partition)
+        is_held_up = self._is_held_up(partition)
+        self._is_throttled = self._is_throttled or is_held_up
+        return is_held_up
 
     def _is_held_up(self, partition: Partition) -> bool:
         return self.ctx.services.replicas.leader_throttle.holds(partition, self._replica)
@@ -201,7 +206,10 @@ class FollowerFetch(Fetch):
         if replicas.in_sync.awaits(self._replica):  # in real time: also while a test's clock stands still
             replicas.fetches.watch(self, keys, timeout_ms=min(self.request.max_wait_ms, AWAITED_POLL_MS))
         else:
-            replicas.fetches.watch_for_node(self, keys, timeout_ms=self.request.max_wait_ms)
+            timeout_ms: int = self.request.max_wait_ms
+            if self._is_throttled:  # nobody tells when there is something to spend again
+                timeout_ms = min(timeout_ms, max(replicas.leader_throttle.wait_ms(), 1))
+            replicas.fetches.watch_for_node(self, keys, timeout_ms=timeout_ms)
 
     def is_satisfied(self, key: TopicPartition, amount: int) -> bool:
         if amount >= LEADERSHIP_CHANGED:

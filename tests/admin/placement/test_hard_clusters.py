@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_models import broker, check_plan, grown_model, model, partition
+from placement_models import broker, check_plan, grown_model, model, partition, with_giant
 
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.plan import Plan, fullest
@@ -78,13 +77,6 @@ def test_beside_a_giant_little_moves_and_the_giant_does_not(seed: int, times: fl
     allowed = plan.floor.level * (1 + plan.tolerance)
     above = sum(each.bytes * (1 - allowed / each.level) for each in plan.before if each.level and each.level > allowed)
     assert plan.bytes_copied <= 1.5 * above + 2 * max(each.size for each in cluster.partitions[1:])
-
-
-def with_giant(cluster: Model, times: float) -> Model:
-    """The first partition becomes so many times as large as what a broker holds on average."""
-    mean = sum(each.size * len(each.replicas) for each in cluster.partitions) / len(cluster.brokers)
-    giant = replace(cluster.partitions[0], size=int(times * mean))
-    return model(cluster.brokers, [giant, *cluster.partitions[1:]], rates=True)
 
 
 def told(plan: Plan) -> list[str]:

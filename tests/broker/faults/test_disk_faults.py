@@ -186,6 +186,24 @@ def test_a_file_is_followed_through_closing_and_renaming(fs: FaultyFileSystem, r
     assert read_whole(fs, f"{root}/c/renamed") == b"safe"
 
 
+def test_directories_are_renamed_removed_and_crash_without_their_neighbours(fs: FaultyFileSystem, root: str) -> None:
+    for name in ("t-1", "t-1/below", "t-10"):
+        fs.make_dirs(f"{root}/a/{name}")
+        fs.sync_dir(f"{root}/a/{name}")
+        written(fs, f"{root}/a/{name}/file", b"safe", flush=True)
+        fs.sync_dir(f"{root}/a/{name}")
+        written(fs, f"{root}/a/{name}/file", b" lost")
+    fs.rename(f"{root}/a/t-1", f"{root}/a/t-2")
+    fs.crash(f"{root}/a/t-2")
+    assert [read_whole(fs, f"{root}/a/{name}/file") for name in ("t-2", "t-2/below")] == [b"safe"] * 2
+    assert read_whole(fs, f"{root}/a/t-10/file") == b"safe lost"
+    fs.remove_tree(f"{root}/a/t-2")
+    written(fs, f"{root}/a/file", b"no directory was synced")
+    fs.crash(f"{root}/a")
+    assert fs.list_dir(f"{root}/a") == ["t-10"]
+    assert read_whole(fs, f"{root}/a/t-10/file") == b"safe"
+
+
 def test_a_small_file_that_is_replaced_as_a_whole_survives(fs: FaultyFileSystem, root: str) -> None:
     write_whole(fs, f"{root}/a/checkpoint", b"one")
     write_whole(fs, f"{root}/a/checkpoint", b"two, longer")

@@ -18,16 +18,18 @@ from ottla.admin.placement.plan import LeftOut, Move
 from ottla.records import TopicPartition
 
 GIB: Final = 1 << 30
-PARTS: Final = 20
+PARTS: Final = 400
 """Into how many parts one move is divided where many are small."""
+_SMALL_AS_ONE: Final = 20
+"""So many moves of the greatest size that counts as small are as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How much may be under way at once: moves into and out of a broker, moves to a disk, bytes in all.
 
-    Twenty moves of partitions of at most `small` bytes count as one: thousands of them would wait for hours else, each
-    five for the next look.
+    Moves of partitions of at most `small` bytes count by their size: twenty of that size as one, and at most 400 that are
+    smaller. Thousands of them would wait for hours else, each five for the next look.
     """
 
     per_broker: int = 5
@@ -36,8 +38,10 @@ class Pace:
     small: int = 16 << 20
 
     def parts(self, move: Move) -> int:
-        """How much of `per_broker` and `per_disk` a move takes, in twentieths."""
-        return 1 if move.bytes <= self.small else PARTS
+        """How much of `per_broker` and `per_disk` a move takes, of PARTS for each."""
+        if move.bytes > self.small:
+            return PARTS
+        return max(1, move.bytes * PARTS // (self.small * _SMALL_AS_ONE)) if self.small else 1
 
 
 class Rooms:
