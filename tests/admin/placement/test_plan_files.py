@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -120,12 +121,13 @@ def test_what_the_cluster_does_not_have_is_named() -> None:
         judge(load_plan(plan_text(line)), cluster)
 
 
-def test_small_partitions_move_twenty_at_a_time_where_one_large_one_would() -> None:
+@pytest.mark.parametrize(("size", "at_once"), [(16 << 20, range(50, 81)), (4 << 20, range(200, 321)), (1, [800])])
+def test_small_partitions_move_many_at_a_time_where_one_large_one_would(size: int, at_once: Collection[int]) -> None:
     brokers = [broker(number) for number in (1, 2)]
-    small = [partition("small", number, 1 << 20, [1]) for number in range(200)]
+    small = [partition("small", number, size, [1]) for number in range(800)]
     large = [partition("large", number, 1 << 30, [1]) for number in range(10)]
     plan = remove_brokers(model([*brokers, broker(3)], [*small, *large]), [1])
     batches = Counter((move.batch, move.topic) for move in plan.moves)
     assert max(count for (_, topic), count in batches.items() if topic == "large") <= 4, "two to each disk"
-    assert max(count for (_, topic), count in batches.items() if topic == "small") in range(50, 81)
+    assert max(count for (_, topic), count in batches.items() if topic == "small") in at_once
     check_plan(model([*brokers, broker(3)], [*small, *large]), plan, Goals(), removed=[1])

@@ -28,8 +28,8 @@ _SMALL_AS_ONE: Final = 20
 class Pace:
     """How much may be under way at once: moves into and out of a broker, moves to a disk, bytes in all.
 
-    Moves of partitions of at most `small` bytes count by their size: twenty of that size as one, and at most 400 that are
-    smaller. Thousands of them would wait for hours else, each five for the next look.
+    Moves of partitions of at most `small` bytes count by their size: twenty of that size as one, and at most 400 that
+    are smaller. Thousands of them would wait for hours else, each five for the next look.
     """
 
     per_broker: int = 5
