@@ -124,8 +124,8 @@ simulate: MINUTES ?= 2
 simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
-# Most tests wait for something: more processes than cores.
-test: JOBS ?= 4
+# Most tests wait for something, and need a quarter of a core or less: more processes than cores.
+test: JOBS ?= 6
 test: setup lint
 	@echo "==> an archive of Spark's classes, once: each of its JVMs starts in half the time"
 	@$(VENV)/bin/ottla pipeline prepare --if-possible

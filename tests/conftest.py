@@ -23,6 +23,19 @@ settings.register_profile("thorough", max_examples=2_000, deadline=None, suppres
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 SPARK = "tests/spark"
+LONGEST = (
+    SPARK,  # a third of the rest
+    "tests/main_job/test_demo_runs.py",
+    "tests/sdk/transactions/test_exactly_once.py",
+    "tests/sdk/app/once/test_outbox_relays_that_are_killed.py",
+    "tests/docs/test_tutorial.py",
+    "tests/torture/test_torture.py",
+    "tests/sdk/schedule/test_scheduler_faults.py",
+    "tests/sdk/app/once/test_processes_that_are_killed.py",
+    "tests/testing_plugin/test_plugin_options.py",
+    "tests/cli/operations/test_help.py",
+)
+"""What takes a process longest, first: none of them is left when the other processes are done."""
 
 
 def pytest_configure() -> None:
@@ -75,9 +88,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
             return SPARK if path.startswith(f"{SPARK}/") else path
 
         def _assign_work_unit(self, node: object) -> None:
-            """Spark first: it takes as long as a third of the rest."""
-            if SPARK in self.workqueue:
-                self.workqueue.move_to_end(SPARK, last=False)
+            first = next((scope for scope in LONGEST if scope in self.workqueue), None)
+            if first is not None:
+                self.workqueue.move_to_end(first, last=False)
             super()._assign_work_unit(node)
 
     return ByFile(config, log)
