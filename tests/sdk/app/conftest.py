@@ -16,6 +16,8 @@ import pytest
 
 from ottla import App
 from ottla.columnar.serving.engine import ColumnEngine
+from ottla.testing import Kafka
+from ottla.testing.kafka import running_kafka
 from ottla.testing.waiting import wait_until
 
 
@@ -133,6 +135,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "shell" in metafunc.fixturenames and not any("shell" in names for names in named):
         metafunc.parametrize("shell", getattr(metafunc.module, "SHELLS", ["threads", "asyncio"]), indirect=True)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """Members of the new protocol ask the broker how often to call (5 s), and each turn of a hand-over waits for such a
+    call. Those of the classic protocol have a setting of their own.
+    """
+    with running_kafka("embedded", config={"group.consumer.heartbeat.interval.ms": 200}) as running:
+        yield running
 
 
 @pytest.fixture

@@ -19,19 +19,10 @@ from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, CommitPolicy, FencedError, Json
 from ottla.sync.admin.topic_writer import write_all
 from ottla.sync.admin.topics import create_topic
-from ottla.testing import Kafka
-from ottla.testing.kafka import running_kafka
 from ottla.testing.waiting import wait_until
 
 SHELLS = ["columns"]
 BRISK = {"heartbeat.interval.ms": 200}
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    """Members of the new protocol ask the broker how often to call: each turn of a hand-over waits for such a call."""
-    with running_kafka("embedded", config={"group.consumer.heartbeat.interval.ms": 200}) as running:
-        yield running
 
 
 class Seen:

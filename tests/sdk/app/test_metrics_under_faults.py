@@ -55,7 +55,8 @@ def test_members_that_come_and_go_are_counted_and_lag_stays_right(
     may_go.set()
 
     def member() -> App:
-        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, hooks=own)
+        settings = {"heartbeat.interval.ms": 200}
+        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, hooks=own, settings=settings)
 
         @app.handler(topic, name="handle")
         def handle(value: bytes) -> None:
@@ -271,7 +272,9 @@ async def test_what_is_given_up_when_its_broker_dies_is_counted_by_its_error(met
 def test_how_brokers_answer_is_told_while_a_member_lives(shell: Any, wait: Any, metrics: Collected) -> None:
     with EmbeddedCluster() as kafka:
         kafka.create_topic("orders")
-        settings = {"client.id": "answers"}
+        settings: dict[str, Any] = {"client.id": "answers"}
+        if shell.name == "threads":
+            settings["statistics.interval.ms"] = 500  # in place of 10 s
         app = App("answers", bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, settings=settings)
 
         @app.handler("orders", name="handle")

@@ -84,7 +84,8 @@ async def test_a_result_asked_for_in_a_callback_of_threads_goes_to_nobody_who_se
         except OttlaError:
             pass  # logged, say
 
-    producer = PRODUCERS["threads"](no_auto_create.bootstrap_servers)
+    settings = {"topic.metadata.propagation.max.ms": 0}
+    producer = PRODUCERS["threads"](no_auto_create.bootstrap_servers, settings=settings)
     await producer.start()
     await send_and_look(producer, ask)
     with pytest.raises(DeliveryError):

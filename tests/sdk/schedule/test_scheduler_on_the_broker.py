@@ -262,7 +262,8 @@ async def test_two_schedulers_share_the_slots_and_one_goes(
 ) -> None:
     topic = make_topic()
     name = kafka_group
-    schedulers = [Scheduler(kafka.bootstrap_servers, name=name) for _ in range(2)]
+    settings = {"heartbeat.interval.ms": 200}  # slots change hands with a heartbeat
+    schedulers = [Scheduler(kafka.bootstrap_servers, name=name, settings=settings) for _ in range(2)]
     threads = [threading.Thread(target=scheduler.run, daemon=True) for scheduler in schedulers]
     schedulers[0].start()
     for thread in threads:

@@ -37,6 +37,7 @@ from ottla.testing import consumer_for
 
 SHELLS = ["threads", "asyncio", "columns"]
 OFTEN = CommitPolicy(every_s=0.05)
+BRISK = {"heartbeat.interval.ms": 200}
 QUICK = RetryPolicy(max_attempts=2, initial_s=0.01)
 
 
@@ -265,7 +266,7 @@ def test_a_rebalance_in_the_middle_writes_nothing_twice(
     kafka.produce(source, range(total), value=Json(), keys=map(str, range(total)), key=str)
 
     def made() -> App:
-        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN)
+        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, settings=BRISK)
 
         @app.handler(source, value=Json(), concurrency=2, exactly_once=ExactlyOnce(value=Json(), max_records=20))
         def copy(record: Record[int], out: Out) -> None:
@@ -297,7 +298,8 @@ def test_a_second_process_with_the_same_instance_fences_the_first(
     source, target = make_topic("source"), make_topic("target")
 
     def made() -> App:
-        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN)
+        # What cannot be committed any more is waited for as long as a drain lasts.
+        app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers, commit=OFTEN, drain_s=1)
 
         @app.handler(source, value=Json(), exactly_once=ExactlyOnce(value=Json(), instance="pod-0"))
         def copy(value: int, out: Out) -> None:
