@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ottla.admin.asking import Ask, Asking, changing, problem_of, reading
+from ottla.admin.asking import Again, Ask, Asking, changing, problem_of, reading
 from ottla.admin.facts import SettingFact, whole_number
 from ottla.admin.messages import settings_of
 from ottla.admin.names import BROKER, SOURCES, TOPIC
-from ottla.errors import InputError, UnknownTopic
+from ottla.errors import InputError, OttlaError, UnknownTopic
+from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _SET, _DELETE = 0, 1
+
+_LOOKS: Final = 20
+"""How often a broker is asked whether it has a change, with the backoff between."""
 
 ALL_BROKERS: Final = ""
 """Kafka's name for the defaults of all brokers of a cluster."""
@@ -50,7 +54,10 @@ def broker_settings(broker: int | None) -> Asking[dict[str, SettingFact]]:
 def alter_topic_settings(
     topic: str, values: Mapping[str, object | None], *, dry_run: bool = False
 ) -> Asking[tuple[SettingChange, ...]]:
-    """Set settings of a topic; None unsets one. Returns what was and what is, or with `dry_run` would be."""
+    """Set settings of a topic; None unsets one. Returns what was and what is, or with `dry_run` would be.
+
+    Waits until the broker that is asked describes them so, for some seconds at most.
+    """
     return (yield from _alter(TOPIC, topic, values, dry_run))
 
 
@@ -82,7 +89,36 @@ def _alter(
     for result in (yield from changing(ask)).responses:
         _check(kind, name, result)
     own = _own_source(kind, name)
+    if not dry_run:
+        yield from _await_seen(kind, name, values, before, own)
     return tuple(_change(setting, before.get(setting), value, own) for setting, value in values.items())
+
+
+def _await_seen(
+    kind: int, name: str, values: Mapping[str, object | None], before: Mapping[str, Any], own: str
+) -> Asking[None]:
+    """Wait until brokers show what was changed: they hear of it a moment after the controller has answered.
+
+    The change is made already, so nothing that is met here is an error. The looks are bounded, since a broker may show
+    a value in other words than it was given.
+    """
+    for _ in range(_LOOKS):
+        try:
+            shown = {entry.name: entry for entry in (yield from _describe(kind, name, list(values))).configs}
+            if all(_is_seen(shown.get(each), value, before.get(each), own) for each, value in values.items()):
+                return
+            yield Again(
+                reason=PartitionUnavailable(f"{_subject(kind, name)}: changed, and not seen at a broker so far")
+            )
+        except OttlaError:
+            return
+
+
+def _is_seen(shown: Any, value: object | None, before: Any, own: str) -> bool:
+    is_own = shown is not None and SOURCES.get(shown.config_source) == own
+    if value is None or not is_own:
+        return is_own is (value is not None)
+    return shown.is_sensitive or shown.value == setting_text(value) or before is None or shown.value != before.value
 
 
 def _change(name: str, before: Any, value: object | None, own: str) -> SettingChange:

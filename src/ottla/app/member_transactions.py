@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from ottla.app.exactly_once import TransactionOptions
 from ottla.errors import OttlaError
-from ottla.once.committing import Committing, together
+from ottla.once.committing import Committing
 from ottla.once.outputs import Output
 from ottla.once.works import Work
 from ottla.records import TopicPartition
@@ -187,8 +187,7 @@ class MemberTransactions(ABC):
             yield from self._letters.starting()
 
     def _settling(self, works: Sequence[Work]) -> Steps[None]:
-        for group in together(works):
-            yield from self._committing.settle(group, self._letters if group[0].is_alone else self._results)
+        return self._committing.settle_all(works, results=self._results, letters=self._letters)
 
     def _closing(self) -> Steps[None]:
         yield from self._results.closing()

@@ -12,7 +12,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, Final, Generic
 
-from ottla.app.member import Member, MemberOptions
+from ottla.app.member import MemberOptions
+from ottla.app.member_verbs import SLICE_S, MemberVerbs
 from ottla.app.pulling import decoder, malformed_part, pull_plan
 from ottla.app.receive_spans import tell_received
 from ottla.app.retry_settings import with_range
@@ -28,7 +29,7 @@ from ottla.consumer.partitions.plan import DEFAULT_QUANTUM_RECORDS
 from ottla.consumer.pulled.choice import RunChoice
 from ottla.consumer.pulled.pull import OpenRun, PullBook
 from ottla.consumer.pulled.transactional_reads import refuse_to_settle, transactional_reads
-from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health
+from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable, Failure
 from ottla.failures.expiry import Expiry
@@ -40,14 +41,11 @@ from ottla.stepping import Steps
 from ottla.telemetry import Hooks
 from ottla.typevars import V_co
 
-SLICE_S: Final = 0.05
-"""How long one wait for a run lasts, so that a revoked run is given back while the caller waits for something else."""
-
 LOOK_S: Final = 0.5
 """How often a loop without records looks whether the consumer was closed."""
 
 
-class PulledConsumer(ABC, Generic[V_co]):
+class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
     """A member of a group whose records are taken and settled by its caller. The shells subclass it."""
 
     _engine_type: ClassVar[Callable[..., Any]]
@@ -55,7 +53,6 @@ class PulledConsumer(ABC, Generic[V_co]):
     _ensure_topics: ClassVar[Callable[..., Any]]
     _left_behind: ClassVar[str]
     """What of a started consumer a fork leaves in the parent process."""
-    _engine: Member
 
     def __init__(
         self,
@@ -149,30 +146,6 @@ class PulledConsumer(ABC, Generic[V_co]):
         """Handling it raised `error`: retried, and in the end dead-lettered with its stack trace."""
         refuse_to_settle(self._reads)
         self._settle(record, ExceptionTable().failure_of(error))
-
-    # Questions and verbs
-
-    def assignment(self) -> list[TopicPartition]:
-        return self._engine.assignment()
-
-    def position(self, topic_partition: TopicPartition) -> int | None:
-        """The offset up to which everything is done."""
-        return self._engine.position(topic_partition)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Take no more records of these partitions (none named: of all)."""
-        self._engine.pause(*partitions)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        self._engine.resume(*partitions)
-
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`."""
-        self._engine.seek(topic_partition, offset)
-
-    def health(self) -> Health:
-        return self._engine.health()
 
     # In a transaction
 

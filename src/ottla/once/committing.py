@@ -94,6 +94,11 @@ class Committing:
         self._event = tell
         self._passed: dict[TopicPartition, tuple[int, int]] = {}
 
+    def settle_all(self, works: Sequence[Work], *, results: Transactional, letters: Transactional) -> Steps[None]:
+        """Commit what waits, in as few transactions as may be. A letter that is alone has a client of its own."""
+        for group in together(works):
+            yield from self.settle(group, letters if group[0].is_alone else results)
+
     def settle(self, works: Sequence[Work], client: Transactional) -> Steps[None]:
         """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
         is_careful, wait_s = False, _FIRST_WAIT_S

@@ -6,7 +6,7 @@ import struct
 import zlib
 from typing import Final
 
-__all__ = ["crc32", "fnv1a", "murmur2"]
+__all__ = ["crc32", "fnv1a", "murmur2", "positive_murmur2"]
 
 _MASK: Final = 0xFFFFFFFF
 _SEED: Final = 0x9747B28C
@@ -14,10 +14,7 @@ _M: Final = 0x5BD1E995
 
 
 def murmur2(key: bytes) -> int:
-    """Austin Appleby's MurmurHash2 with the seed of Kafka's Java client, unsigned.
-
-    Java reads it as signed and clears the sign bit: `murmur2(key) & 0x7FFFFFFF`.
-    """
+    """Austin Appleby's MurmurHash2 with the seed of Kafka's Java client, unsigned."""
     length = len(key)
     words = length >> 2
     h = _SEED ^ length
@@ -31,6 +28,11 @@ def murmur2(key: bytes) -> int:
     h ^= h >> 13
     h = (h * _M) & _MASK
     return h ^ (h >> 15)
+
+
+def positive_murmur2(key: bytes) -> int:
+    """murmur2 with the sign bit cleared, as Java's partitioner takes it modulo the number of partitions."""
+    return murmur2(key) & 0x7FFFFFFF
 
 
 def crc32(key: bytes) -> int:

@@ -28,7 +28,7 @@ from random import Random
 from typing import Final
 
 from ottla.errors import ConfigError, InputError
-from ottla.producer.hashing import crc32, fnv1a, murmur2
+from ottla.producer.hashing import crc32, fnv1a, positive_murmur2
 
 __all__ = [
     "PARTITIONERS",
@@ -243,9 +243,9 @@ def make_partitioner(choice: str | CustomPartitioner | Partitioner, *, random: R
     sticky = Sticky(random=random, records_per_turn=STICKY_RECORDS)
     match choice:
         case "murmur2":
-            return Hashed(choice, _java_murmur2, NullKeys.STICKY, random=random, sticky=sticky)
+            return Hashed(choice, positive_murmur2, NullKeys.STICKY, random=random, sticky=sticky)
         case "murmur2_random":
-            return Hashed(choice, _java_murmur2, NullKeys.RANDOM, random=random)
+            return Hashed(choice, positive_murmur2, NullKeys.RANDOM, random=random)
         case "consistent":
             return Hashed(choice, crc32, NullKeys.ONE_PARTITION, random=random)
         case "consistent_random":
@@ -276,7 +276,3 @@ def warn_of_null_keys(name: str, topic: str) -> None:
         NullKeysInOnePartition,
         stacklevel=2,
     )
-
-
-def _java_murmur2(key: bytes) -> int:
-    return murmur2(key) & 0x7FFFFFFF

@@ -219,8 +219,8 @@ class Spans:
         if parent.is_valid:
             if not parent.trace_flags.sampled:
                 return self._headers_in(headers, parent, current, is_bare=len(current) == 1), None
-        elif headers and (parent_is_sampled(headers) is not None or not self._is_w3c()):
-            if parent_is_sampled(headers) is False:
+        elif headers and ((is_sampled := parent_is_sampled(headers)) is not None or not self._is_w3c()):
+            if is_sampled is False:
                 return headers, None
             own = extracted(headers)  # sent on as it came: a dead letter, a retry, a redrive
             if trace.get_current_span(own).get_span_context().is_valid:

@@ -174,3 +174,16 @@ def committed(kafka: Any) -> Iterator[Callable[..., int]]:
 @pytest.fixture
 def wait() -> Callable[..., None]:
     return wait_until
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[App], Callable[[], None]]]:
+    """Starts an app by its own `run`; returns what stops it, and raises what ended it."""
+    own = Shell("threads")
+
+    def start(app: App) -> Callable[[], None]:
+        own.start(app)
+        return lambda: own.stop(app, timeout_s=60)
+
+    yield start
+    own.stop_all()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,32 +35,6 @@ def app(kafka: Any, kafka_group: str) -> App:
         commit=CommitPolicy(every_s=0.05),
         drain_s=5,
     )
-
-
-@pytest.fixture
-def run() -> Iterator[Callable[[App], App]]:
-    running: list[tuple[App, threading.Thread, list[BaseException]]] = []
-
-    def start(app: App) -> App:
-        errors: list[BaseException] = []
-
-        def serve() -> None:
-            try:
-                app.run(handle_signals=False)
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        running.append((app, thread, errors))
-        return app
-
-    yield start
-    for app, thread, errors in running:
-        app.stop()
-        thread.join(30)
-        assert not thread.is_alive()
-        assert errors == []
 
 
 class TestWhatAHandlerGets:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,38 +60,6 @@ def of_records(servers: str, group: str, topic: str, seen: Seen, name: str, **se
         seen.add(name, [value])
 
     return app
-
-
-@pytest.fixture
-def run() -> Iterator[Callable[[App], Callable[[], None]]]:
-    """Starts an app in a thread; gives what stops it, and raises what ended it."""
-    stops: list[Callable[[], None]] = []
-
-    def start(app: App) -> Callable[[], None]:
-        errors: list[BaseException] = []
-
-        def serve() -> None:
-            try:
-                app.run(handle_signals=False)
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-
-        def stop() -> None:
-            app.stop()
-            thread.join(60)
-            assert not thread.is_alive()
-            if errors:
-                raise errors.pop()
-
-        stops.append(stop)
-        return stop
-
-    yield start
-    for stop in stops:
-        stop()
 
 
 def sent(servers: str, topic: str, numbers: range, *, partitions: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -52,37 +51,6 @@ def committed(committed: Callable[..., int]) -> Callable[..., int]:
             return -1
 
     return read
-
-
-@pytest.fixture
-def run() -> Iterator[Callable[[App], Callable[[], None]]]:
-    stops: list[Callable[[], None]] = []
-
-    def start(app: App) -> Callable[[], None]:
-        errors: list[BaseException] = []
-
-        def serve() -> None:
-            try:
-                app.run(handle_signals=False)
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-
-        def stop() -> None:
-            app.stop()
-            thread.join(60)
-            assert not thread.is_alive()
-            if errors:
-                raise errors.pop()
-
-        stops.append(stop)
-        return stop
-
-    yield start
-    for stop in stops:
-        stop()
 
 
 def orders(count: int) -> list[Order]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +13,7 @@ from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.output import Column, Output, prints, say
+from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of
 from ottla.config import Settings, security_of
 from ottla.errors import InputError, StoreUnavailable
@@ -78,16 +78,9 @@ def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: 
         lease_s=lease,
     )
 
-    def stop(*_: Any) -> None:
-        made.stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    say(f"ottla: relaying {shown_store(store)}; Ctrl-C or SIGTERM stops it")
-    try:
+    with stopped_by_signals(made.stop):
+        say(f"ottla: relaying {shown_store(store)}; Ctrl-C or SIGTERM stops it")
         made.run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @outbox.command()

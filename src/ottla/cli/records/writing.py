@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ottla.cli.records.given import OutRecord
 from ottla.errors import DeliveryError, InputError
-from ottla.producer.hashing import murmur2
+from ottla.producer.hashing import positive_murmur2
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import Cluster
 from ottla.wire_client.outgoing import PlannedBatch
@@ -124,7 +124,7 @@ class RecordWriter:
             return partitions[0]
         if key is None:
             return partitions[self._next_sticky]
-        return partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]
+        return partitions[positive_murmur2(key) % len(partitions)]
 
     def _send(self, numbers: Sequence[int]) -> None:
         planned = []

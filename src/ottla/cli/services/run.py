@@ -8,36 +8,24 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ottla.app import App
 from ottla.app.stop_signals import HANDLER_THREADS
+from ottla.cli.shared.serving import health_server, serves_health
 from ottla.cli.shared.target import import_target, names_of
 from ottla.errors import ConfigError
 from ottla.telemetry.log_sink import LEVELS, Format, configure_logging
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
-
-if TYPE_CHECKING:
-    from ottla.consumer.readiness.health import Health
-    from ottla.sync.serve.health_http import HealthServer
 
 
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
 @click.option("--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Used when the app does not name its own.")
 @click.option("--asyncio", "on_event_loop", is_flag=True, help="Handle records on an event loop instead of in threads.")
-@click.option(
-    "--health-port", type=click.IntRange(0, 65_535), help="Serve /health/live, /health/ready and /metrics on this port."
-)
-@click.option(
-    "--health-host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Serve them on this address. In Kubernetes 0.0.0.0: the kubelet probes the pod's own address, not loopback.",
-)
+@serves_health
 @click.option(
     "--console-port",
     type=click.IntRange(0, 65_535),
@@ -138,30 +126,6 @@ def _leave_handlers_behind() -> None:
     os._exit(0)
 
 
-def health_server(health: Callable[[], Health], host: str, port: int) -> HealthServer:
-    """Serve the health and the metrics of this process, and say where. ConfigError where nothing can listen."""
-    from ottla.sync.serve.health_http import HealthServer
-
-    try:
-        server = HealthServer(health, host=host, port=port)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(f"--health-host {host} --health-port {port}: cannot listen there: {error}") from error
-    shown = f"[{host}]" if ":" in host else host
-    click.echo(f"ottla: health at http://{shown}:{server.port}/health/ready", err=True)
-    return server
-
-
-def _console(app: App, port: int, *, may_write: bool, on_event_loop: bool) -> Any:
-    """The page of the app's health. It stands above the command line, so it is found by its name, as commands are."""
-    start = importlib.import_module("ottla.console.service").start_console
-    token = os.environ.get("OTTLA_CONSOLE_TOKEN")
-    console, address = start(
-        app, host="127.0.0.1", port=port, token=token, may_write=may_write, on_event_loop=on_event_loop
-    )
-    click.echo(f"ottla: console at {address}", err=True)
-    return console
-
-
 def load_app(target: str) -> App:
     """The app that ``module:attribute`` names, or a ConfigError that says which part of it was not found."""
     module, attribute = import_target(target, wanted="MODULE:APP", example="ottla run billing.service:app")
@@ -173,3 +137,14 @@ def load_app(target: str) -> App:
     if not isinstance(found, App):
         raise ConfigError(f"{target}: {attribute!r} is a {type(found).__name__}, wanted an ottla App")
     return found
+
+
+def _console(app: App, port: int, *, may_write: bool, on_event_loop: bool) -> Any:
+    """The page of the app's health. It stands above the command line, so it is found by its name, as commands are."""
+    start = importlib.import_module("ottla.console.service").start_console
+    token = os.environ.get("OTTLA_CONSOLE_TOKEN")
+    console, address = start(
+        app, host="127.0.0.1", port=port, token=token, may_write=may_write, on_event_loop=on_event_loop
+    )
+    click.echo(f"ottla: console at {address}", err=True)
+    return console

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-from typing import Any
-
 import click
 
-from ottla.cli.services.run import health_server
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.serving import health_server, serves_health, stopped_by_signals
 from ottla.config import Settings, security_of
 from ottla.schedule.headers import DEFAULT_NAME
 from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
@@ -25,15 +22,7 @@ def scheduler() -> None:
 @reaches_a_cluster
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the schedule's topic if missing.")
 @click.option("--replication-factor", type=click.IntRange(1), help="Of a topic that is created (3, or all brokers).")
-@click.option(
-    "--health-port", type=click.IntRange(0, 65_535), help="Serve /health/live, /health/ready and /metrics on this port."
-)
-@click.option(
-    "--health-host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Serve them on this address. In Kubernetes 0.0.0.0: the kubelet probes the pod's own address, not loopback.",
-)
+@serves_health
 def run(
     kafka: Settings,
     name: str,
@@ -54,19 +43,14 @@ def run(
         replication_factor=replication_factor,
     )
 
-    def stop(*_: Any) -> None:
-        made.stop()
-
     telemetry = Telemetry()
     telemetry.set_up(service=made.topic, exports=is_asked_for(), scraped=health_port is not None)
     server = None if health_port is None else health_server(made.health, health_host, health_port)
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    click.echo(f"ottla: delivering {made.topic}; Ctrl-C or SIGTERM stops it", err=True)
     try:
-        made.run()
+        with stopped_by_signals(made.stop):
+            click.echo(f"ottla: delivering {made.topic}; Ctrl-C or SIGTERM stops it", err=True)
+            made.run()
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if server is not None:
             server.close()
         telemetry.close()

@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from ottla.app.member import MemberOptions
+from ottla.app.member_verbs import SLICE_S, MemberVerbs
 from ottla.app.options import COLUMNS, DEFAULT_BATCH_ROWS, Route
 from ottla.app.results import ResultOptions
 from ottla.app.returned import failure_in, is_open, mistake, read_returned
@@ -33,7 +34,6 @@ from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import RunResult
 from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.readiness.health import Health
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.failures.outcomes import Dead, Outcome, Outcomes, Skip
@@ -41,9 +41,6 @@ from ottla.failures.retry import RetryPolicy
 from ottla.records import TopicPartition
 from ottla.telemetry import Hooks
 from ottla.wire_client.writable_topics import await_writable
-
-_SLICE_S: Final = 0.05
-"""How long one wait for a batch lasts, so that a close or an error is noticed."""
 
 _MANY_PARTITIONS: Final = 100_000
 """One batch of each partition may be open."""
@@ -169,8 +166,10 @@ class ConsumedBatch:
             self._owner._finish(RunFinished(self._call.run, result))
 
 
-class ColumnConsumer:
+class ColumnConsumer(MemberVerbs):
     """Made by `consume`. One thread uses it."""
+
+    _engine: ColumnEngine
 
     def __init__(
         self,
@@ -260,7 +259,7 @@ class ColumnConsumer:
             if self._engine.error is not None:
                 raise self._engine.error
             left_s = deadline_s - monotonic()
-            run = self._engine.take_run(max(0.0, min(_SLICE_S, left_s)))
+            run = self._engine.take_run(max(0.0, min(SLICE_S, left_s)))
             if run is None:
                 if left_s <= 0 or self._is_closed:
                     return None
@@ -305,30 +304,9 @@ class ColumnConsumer:
     ) -> None:
         self.close()
 
-    # Questions and verbs
-
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions it has now."""
-        return self._engine.assignment()
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Take no more rows of these partitions (none named: of all)."""
-        self._engine.pause(*partitions)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these partitions (none named: with all), also with those that stopped at a failure."""
-        self._engine.resume(*partitions)
-
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`."""
-        self._engine.seek(topic_partition, offset)
-
     def seek_to_time(self, topic_partition: TopicPartition, timestamp_ms: int) -> int:
         """Go on from the first record at or after `timestamp_ms` (epoch), or from the end. Returns the offset."""
         return self._engine.seek_to_time(topic_partition, timestamp_ms)
-
-    def health(self) -> Health:
-        return self._engine.health()
 
     def _finish(self, finished: RunFinished) -> None:
         self._engine.finish(finished)

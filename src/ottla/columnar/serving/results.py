@@ -28,7 +28,7 @@ from ottla.columnar.writing.writer import TopicWriter
 from ottla.config import Settings, dead_letter_arguments, producer_settings
 from ottla.consumer.model.effects import OnWritten, Write
 from ottla.errors import BrokerUnavailable, DeliveryError, InputError, LifecycleError, RetriableError
-from ottla.once.committing import Committing, together
+from ottla.once.committing import Committing
 from ottla.once.outputs import Output as RecordOutput
 from ottla.once.works import LetterWork, Work
 from ottla.producer.bulk import Outgoing
@@ -103,8 +103,7 @@ class ResultWriting(WorkThread):
         yield from ()  # it connects with the first rows
 
     def _settling(self, works: Sequence[Work]) -> Steps[None]:
-        for group in together(works):
-            yield from self._committing.settle(group, self._letters if group[0].is_alone else self._results)
+        return self._committing.settle_all(works, results=self._results, letters=self._letters)
 
     def _closing(self) -> Steps[None]:
         yield self._results.close

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.producer.hashing import murmur2
+from ottla.producer.hashing import positive_murmur2
 from ottla.schedule.headers import DELIVERED_PREFIX, Outgoing, Waiting, delivered
 from ottla.wire_client.outgoing import PlannedBatch
 from ottla_wire.records.record import encode_headers, varint
@@ -135,4 +135,4 @@ class Batches:
 
 def partition_of(key: bytes, partitions: int) -> int:
     """Where Java's clients put a key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return positive_murmur2(key) % partitions

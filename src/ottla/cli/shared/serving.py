@@ -1,0 +1,63 @@
+"""What commands that serve until they are stopped have in common: the options of their health, and their signals."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.consumer.readiness.health import Health
+    from ottla.sync.serve.health_http import HealthServer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def serves_health(command: F) -> F:
+    """Adds `--health-port` and `--health-host`, as `health_port` and `health_host`."""
+    port = click.option(
+        "--health-port",
+        type=click.IntRange(0, 65_535),
+        help="Serve /health/live, /health/ready and /metrics on this port.",
+    )
+    host = click.option(
+        "--health-host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Serve them on this address."
+        " In Kubernetes 0.0.0.0: the kubelet probes the pod's own address, not loopback.",
+    )
+    return port(host(command))
+
+
+def health_server(health: Callable[[], Health], host: str, port: int) -> HealthServer:
+    """Serve the health and the metrics of this process, and say where. ConfigError where nothing can listen."""
+    from ottla.sync.serve.health_http import HealthServer
+
+    try:
+        server = HealthServer(health, host=host, port=port)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--health-host {host} --health-port {port}: cannot listen there: {error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"ottla: health at http://{shown}:{server.port}/health/ready", err=True)
+    return server
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and Ctrl-C call `stop` while the block lasts."""
+
+    def heard(*_: Any) -> None:
+        stop()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
