@@ -212,6 +212,16 @@ class TestLeaving:
         assert ask is not None
         assert ask.api_key is ApiKey.LEAVE_GROUP
 
+    def test_it_has_no_name_until_the_first_answer(self) -> None:
+        membership = member()
+        assert membership.is_nameless
+        answer(membership, joined(ErrorCode.MEMBER_ID_REQUIRED))
+        assert not membership.is_nameless
+        ask = membership.leave()
+        assert ask is not None
+        assert ask.body["member_id"] == "me"
+        assert not member(instance_id="till-1").is_nameless, "nobody says goodbye for it"
+
     def test_a_static_member_keeps_its_place(self) -> None:
         assert stable("cooperative-sticky", A0, instance_id="till-1").leave() is None
 

@@ -156,6 +156,11 @@ class Membership:
         return self.generation >= 0 and self.phase is not Phase.OVER
 
     @property
+    def is_nameless(self) -> bool:
+        """Whether it cannot say yet who leaves: the coordinator's first answer says so (KIP-394)."""
+        return not self.member_id and self.instance_id is None
+
+    @property
     def takes_commits(self) -> bool:
         """Whether a commit may be sent now. While the member joins it would be refused, or wait behind the others."""
         return self.phase in (Phase.STABLE, Phase.LETTING_GO, Phase.LEADING)

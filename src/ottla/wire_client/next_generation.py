@@ -38,6 +38,11 @@ class NextGenerationMembership(Membership):
         return self.generation > 0 and self.phase is not Phase.OVER
 
     @property
+    def is_nameless(self) -> bool:
+        """Whether the coordinator has not said yet that it is a member: a goodbye could overtake its request."""
+        return self.generation == _JOINS
+
+    @property
     def takes_commits(self) -> bool:
         return self.is_member
 

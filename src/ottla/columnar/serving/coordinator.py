@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ottla.errors import BrokerUnavailable, OttlaError
 from ottla.records import TopicPartition
@@ -16,7 +16,11 @@ from ottla.wire_client.cluster import Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.coordinators import MOVED, Coordinates
 from ottla.wire_client.membership import Ask, Change, CoordinatorLost, Membership
+from ottla.wire_client.waiting import Waiter
 from ottla_wire.protocol import ApiKey, ErrorCode
+
+_NAME_S: Final = 1.0
+"""A coordinator gives a name at once; one that is older than Kafka 2.2 gives it when the group has formed."""
 
 Offsets = Mapping[TopicPartition, tuple[int, str]]
 Answered = Callable[[dict[TopicPartition, ErrorCode], str | None], None]
@@ -114,6 +118,8 @@ class Coordinator:
 
     def leave(self) -> None:
         """Say goodbye, so that the others need not wait for the end of the session. As well as it can be done."""
+        if self._asked is not None and self._membership.is_nameless:
+            self._await_name()
         ask = self._membership.leave()
         if ask is None:
             return
@@ -135,6 +141,16 @@ class Coordinator:
         if self._asked is not None and self._asked.api_key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP):
             return self._membership.rebalance_timeout_ms + self._answer_ms
         return self._answer_ms
+
+    def _await_name(self) -> None:
+        """A coordinator that has heard of a member holds its place from then on, and can be told that it goes only by
+        the name that is on its way."""
+        waiter = Waiter()
+        try:
+            if self._connection is not None and waiter.wait([self._connection], _NAME_S):
+                self.receive(now_ms=0)
+        finally:
+            waiter.close()
 
     def _found(self) -> Connection:
         """The connection to the coordinator. Raises `BrokerUnavailable` while it cannot be had."""
