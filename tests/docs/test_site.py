@@ -129,6 +129,11 @@ def test_every_page_of_the_repository_is_in_the_navigation(site: Path) -> None:
     assert {f"reference/cli/{name}.md" for name in COMMANDS} - listed == set()
 
 
+def test_the_list_of_how_to_guides_has_every_guide() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (DOCS / "how-to" / "index.md").read_text(encoding="utf-8"))
+    assert sorted([*listed, "index.md"]) == sorted(path.name for path in (DOCS / "how-to").glob("*.md"))
+
+
 def test_a_page_that_nobody_listed_joins_the_section_of_its_folder() -> None:
     nav = [{"Home": "index.md"}, {"How to": ["how-to/a.md"]}]
     pages = ["index.md", "how-to/a.md", "how-to/new.md", "guides/deep/first.md", "alone.md"]
