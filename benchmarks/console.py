@@ -5,7 +5,8 @@
 One embedded broker with 1,000 topics of 10 partitions, and the console as a process of its own, asked over HTTP as its
 pages ask. Every page's answer is timed while the console goes on reading the cluster every three seconds. Then a topic
 is written as fast as a client can, in turns unwatched and followed by a page that also asks for the topic's figures:
-both rates, and the memory that the console has by then. The memory is the largest resident set of the whole run.
+both rates, the CPU time that broker, writer and console took for a record, which says the same on a machine that others
+use too, and the memory that the console has by then. The memory is the largest resident set of the whole run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from urllib.parse import urlencode
 
 from operations import COMMAND, GROUP, filled
 from results import FOLDER, Results
+from servers import Server
 
 from ottla.admin import Admin, TopicSpec
 
@@ -85,6 +88,11 @@ class Console:
             raise SystemExit(f"{path}: {answered.status} {content[:300]!r}")
         return content
 
+    def cpu_s(self) -> float:
+        """CPU time of the process so far, in hundredths of a second."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def megabytes(self, name: str) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in status if line.startswith(f"{name}:")) / 1024
@@ -143,7 +151,8 @@ def time_pages(results: Results, bootstrap: str, topics: int, rounds: int, facts
         served.get("/api/cluster")
         first_s = time.perf_counter() - asked
         results.add("first facts, from the start of the process", "ottla", [ready_s + first_s], "s", goal=FIRST_S)
-        print(f"ready after {ready_s:.2f} s, first facts {first_s:.2f} s later", flush=True)
+        results.add("first facts: CPU", "ottla", [served.cpu_s()], "s")
+        print(f"ready after {ready_s:.2f} s, first facts {first_s:.2f} s later, {served.cpu_s():.2f} s CPU", flush=True)
         all_pages = pages(topics)
         for path in all_pages.values():  # the first time each is asked, modules are loaded and the doctor looks
             served.get(path)
@@ -193,29 +202,50 @@ def followed(served: Console) -> Iterator[None]:
             thread.join(30)
 
 
-def time_watching(results: Results, bootstrap: str, rounds: int, seconds: float, facts: str) -> None:
-    def rate() -> float:
-        command = [sys.executable, "-c", LOAD, bootstrap, FAST, str(seconds)]
-        return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+def time_watching(results: Results, server: Server, rounds: int, seconds: float, facts: str) -> None:
+    def rate(served: Console) -> tuple[float, float]:
+        """Records acknowledged a second, and the microseconds of CPU that all processes took for each."""
+        command = [sys.executable, "-c", LOAD, server.bootstrap, FAST, str(seconds)]
+        before = cpu_of_all(server, served)
+        found = float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        return found, (cpu_of_all(server, served) - before) / (found * seconds) * 1e6
 
-    rates: dict[str, list[float]] = {"unwatched": [], "followed": []}
-    with console(bootstrap) as served:
+    took: dict[str, list[tuple[float, float]]] = {"unwatched": [], "followed": []}
+    with console(server.bootstrap) as served:
         served.get("/api/cluster")
-        rate()
+        rate(served)
+        shares = []
         for number in range(rounds):
-            for name in sorted(rates, reverse=number % 2 == 0):
+            for name in sorted(took, reverse=number % 2 == 0):
                 if name == "followed":
                     with followed(served):
-                        rates[name].append(rate())
+                        began, used = time.monotonic(), served.cpu_s()
+                        took[name].append(rate(served))
+                        shares.append((served.cpu_s() - used) / (time.monotonic() - began) * 100)
                 else:
-                    rates[name].append(rate())
+                    took[name].append(rate(served))
         most = served.megabytes("VmHWM")
         results.add(f"memory while a fast topic is followed, {facts}", "ottla", [most], "MB", goal=MEMORY_MB)
-    for name, each in rates.items():
-        results.add("a topic at full speed", name, each, "records/s")
-        print(f"at full speed, {name}: {statistics.median(each):,.0f} records/s {[round(one) for one in each]}")
-    ratios = [mine / alone for mine, alone in zip(rates["followed"], rates["unwatched"], strict=True)]
-    print(f"followed / unwatched: {statistics.median(ratios):.3f}; memory at most {most:.0f} MB", flush=True)
+    results.add("a CPU's share that the console takes while a fast topic is followed", "ottla", shares, "%")
+    for name, each in took.items():
+        results.add("a topic at full speed", name, [rate for rate, _ in each], "records/s")
+        results.add("a topic at full speed: CPU of all", name, [cpu for _, cpu in each], "µs/record")
+        print(f"at full speed, {name}: {[f'{rate:,.0f}/s {cpu:.2f} µs' for rate, cpu in each]}")
+    rates, costs = (
+        statistics.median(mine[at] / alone[at] for mine, alone in zip(took["followed"], took["unwatched"], strict=True))
+        for at in (0, 1)
+    )
+    print(
+        f"followed / unwatched: rate {rates:.3f}, CPU {costs:.3f}; memory at most {most:.0f} MB,"
+        f" {statistics.median(shares):.1f} % of a CPU",
+        flush=True,
+    )
+
+
+def cpu_of_all(server: Server, served: Console) -> float:
+    """CPU time of the broker, of writers that have ended, and of the console, in seconds."""
+    writers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return server.cpu_s() + served.cpu_s() + writers.ru_utime + writers.ru_stime
 
 
 def main() -> None:
@@ -225,6 +255,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=10)
     parser.add_argument("--watched-rounds", type=int, default=4)
     parser.add_argument("--watched-s", type=float, default=6.0)
+    parser.add_argument("--only-watching", action="store_true", help="leave the pages out")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--results", type=Path, default=FOLDER)
     options = parser.parse_args()
@@ -237,8 +268,9 @@ def main() -> None:
         with filled(topics, options.partitions, topics // 10) as server:
             with Admin(server.bootstrap, timeout_s=60) as admin:
                 admin.create_topics({FAST: TopicSpec(partitions=4)})
-            time_pages(results, server.bootstrap, topics, rounds, facts)
-            time_watching(results, server.bootstrap, watched, options.watched_s, facts)
+            if not options.only_watching:
+                time_pages(results, server.bootstrap, topics, rounds, facts)
+            time_watching(results, server, watched, options.watched_s, facts)
     finally:
         results.close()
 

@@ -279,7 +279,8 @@ def tail(desk: Desk, query: Query, *, per_second: int, clock: Any = time.monoton
             if int(clock()) != second:
                 second, left = int(clock()), per_second
             ends = {place: end for place, (end, _) in cluster.list_offsets(dict.fromkeys(positions, LATEST)).items()}
-            spans, skipped = _bounded(positions, ends)
+            # Where every record is meant, no more of them are read than are shown.
+            spans, skipped = _bounded(positions, ends, left if reading.selection.takes_all else _MOST_A_ROUND)
             positions = ends
             message: dict[str, Any] = {"records": [], "scanned": size_of(spans), "skipped": skipped, "left_out": 0}
             if spans:
@@ -300,11 +301,13 @@ _MOST_A_ROUND: Final = 5_000
 
 
 def _bounded(
-    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
 ) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
-    """What a round reads: the newest records of each partition, and how many before them are passed over."""
+    """What a round reads: the newest records of each partition, some `most` in all, and how many it passes over."""
     grown = {place: end - positions[place] for place, end in ends.items() if end > positions[place]}
-    share = max(1, _MOST_A_ROUND // max(1, len(grown)))
+    if most <= 0:
+        return {}, sum(grown.values())
+    share = max(1, most // max(1, len(grown)))
     spans = {place: (max(positions[place], ends[place] - share), ends[place]) for place in grown}
     return spans, sum(grown.values()) - size_of(spans)
 
