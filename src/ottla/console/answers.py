@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ottla.errors import OttlaError
 
-PATIENCE_S: Final = 0.2
+PATIENCE_S: Final = 0.12
 """How long a page waits for a new answer when there is an old one."""
 _MOST_KEPT: Final = 32
 

@@ -89,7 +89,8 @@ def topic(desk: Desk, query: Query) -> dict[str, Any]:
     fact = seen.facts.by_topic.get(name)
     if fact is None:
         raise UnknownTopic(f"{name}: the cluster has no such topic")
-    settings = setting_items(desk.admin, name)
+    asked = desk.answers.of(("topic/settings", name), lambda: {"settings": setting_items(desk.admin, name)})
+    settings = asked["settings"]
     partitions = [partition_item(seen.facts, name, each) for each in fact.partitions]
     return {
         "schema": "ottla.console.topic/1",

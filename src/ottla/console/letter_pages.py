@@ -50,8 +50,12 @@ def topics(desk: Desk, query: Query) -> dict[str, Any]:
     """Every topic that is named as dead letter topics are, with how many letters it has at most."""
     query.done()
     names = sorted(each.name for each in desk.seen().facts.topics if is_dead_letter_name(each.name))
-    with desk.cluster() as cluster:
-        return {"schema": "ottla.dlq.topics/1", "items": topic_items(cluster, names)}
+
+    def ask() -> dict[str, Any]:
+        with desk.cluster() as cluster:
+            return {"schema": "ottla.dlq.topics/1", "items": topic_items(cluster, names)}
+
+    return desk.answers.of(("letters/topics", *names), ask)
 
 
 def letters(desk: Desk, query: Query) -> dict[str, Any]:

@@ -9,6 +9,7 @@ export function lettersPage(context) {
   return {
     title: "Dead letters",
     every: Math.max(5000, context.session.every_ms),
+    state: () => found && found.asked,
     load: async (signal) => { found = await get("letters/topics", {}, signal); },
     view: () => [
       h("h1", null, "Dead letters"),
