@@ -196,7 +196,7 @@ export function embeddedPage(context) {
         table({
           caption: "Brokers", items: found.cluster.brokers, key: (each) => each.id,
           columns: [
-            { title: "Id", cell: (each) => [String(each.id), each.id === found.cluster.controller ? h("span", { class: "badge" }, "controller") : null] },
+            { title: "Id", cell: (each) => h("span", null, String(each.id), each.id === found.cluster.controller ? h("span", { class: "badge" }, "controller") : null) },
             { title: "Address", cell: (each) => each.address },
             { title: "State", cell: (each) => h("span", { class: each.state === "running" ? "good" : "bad" }, each.state, each.fenced ? ", fenced" : "") },
             { title: "Do", cell: (each) => h("span", { class: "buttons" }, ["kill", "stop", "start", "pause", "resume"].map((action) => button(action, () => ({ on: "brokers", action, node: each.id })))) }],

@@ -37,7 +37,7 @@ export function clusterPage(context) {
         table({
           caption: "Brokers", items: found.brokers, key: (each) => each.broker,
           columns: [
-            { title: "Id", cell: (each) => [String(each.broker), each.controller ? h("span", { class: "badge", title: "the active controller" }, "controller") : null] },
+            { title: "Id", cell: (each) => h("span", null, String(each.broker), each.controller ? h("span", { class: "badge", title: "the active controller" }, "controller") : null) },
             { title: "Address", cell: (each) => visible(each.address) },
             { title: "Rack", cell: (each) => each.rack === null ? "–" : visible(each.rack) },
             { title: "State", cell: (each) => h("span", { class: each.state === "ok" ? "good" : "bad" }, each.state) },
