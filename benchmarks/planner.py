@@ -3,9 +3,9 @@
     python benchmarks/planner.py             100 clusters, the two large ones, and a run; some minutes
     python benchmarks/planner.py --quick     20 clusters, and a run
 
-Beside each stands the method of kafka-reassign-partitions' `--generate`: it places everything anew, by number, from a
-random broker on. What no plan can stay below: the level that `goals` computes, the bytes above the limits, and for
-leaders the optimum of a linear program, where scipy is installed.
+Beside each stands what kafka-reassign-partitions' `--generate` proposes: everything anew, in stripes over racks and
+brokers (a contract test compares it with the tool). What no plan can stay below: the level that `goals` computes, the
+bytes above the limits, and for leaders the optimum of a linear program, where scipy is installed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from results import FOLDER, Results
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kit"))
 
 import confluent_kafka
+from kafka_placement import placed_anew
+from placement_bounds import leaders_at_least, least_bytes
 from placement_models import grown_model
 from plan_runs import PARTS, filled_topic
 
@@ -217,84 +219,6 @@ def measured(seed: int) -> tuple[float, float | None, float | None, float, float
 def timed(planner: Callable[[Model], Plan], cluster: Model) -> tuple[Plan, float]:
     began = time.perf_counter()
     return planner(cluster), time.perf_counter() - began
-
-
-def least_bytes(plan: Plan) -> float:
-    """What is on brokers that go, and what is above the limits of the others."""
-    allowed = plan.floor.level * (1 + plan.tolerance)
-    above = (load.bytes * (1 - allowed / load.level) for load in plan.before if load.level and load.level > allowed)
-    return sum(above) + sum(load.bytes for load in plan.before if load.level is None)
-
-
-def leaders_at_least(cluster: Model, plan: Plan) -> float | None:
-    """The least that the busiest leader can have with these replicas, by a linear program. None without scipy."""
-    try:
-        import numpy as np
-        from scipy.optimize import linprog
-        from scipy.sparse import coo_array
-    except ImportError:
-        return None
-    new = {move.place: move.new for move in plan.moves}
-    rows: list[tuple[int, int, float]] = []
-    once: list[tuple[int, int, float]] = []
-    index = {broker.id: at for at, broker in enumerate(cluster.brokers)}
-    column = 0
-    for number, each in enumerate(cluster.partitions):
-        for broker in new.get(each.place, each.replicas):
-            rows.append((index[broker], column, each.rate))
-            once.append((number, column, 1.0))
-            column += 1
-    rows += [(at, column, -1.0) for at in range(len(index))]
-    cost = np.zeros(column + 1)
-    cost[column] = 1.0
-
-    def matrix(cells: Sequence[tuple[int, int, float]], height: int) -> object:
-        y, x, values = zip(*cells, strict=True)
-        return coo_array((values, (y, x)), shape=(height, column + 1))
-
-    found = linprog(
-        cost,
-        A_ub=matrix(rows, len(index)),
-        b_ub=np.zeros(len(index)),
-        A_eq=matrix(once, len(cluster.partitions)),
-        b_eq=np.ones(len(cluster.partitions)),
-    )
-    return max(float(found.fun), max(each.rate for each in cluster.partitions)) if found.success else None
-
-
-def placed_anew(cluster: Model, dice: random.Random, removed: Sequence[int]) -> tuple[Move, ...]:
-    """By number: brokers in turn, rack after rack, from a random one on for each topic."""
-    by_rack: dict[str, list[int]] = {}
-    for broker in cluster.brokers:
-        if broker.id not in removed:
-            by_rack.setdefault(broker.rack or "", []).append(broker.id)
-    lists = list(by_rack.values())
-    turn = [held[at] for at in range(max(map(len, lists))) for held in lists if at < len(held)]
-    starts: dict[str, tuple[int, int]] = {}
-    moves = []
-    for each in cluster.partitions:
-        start, shift = starts.setdefault(each.topic, (dice.randrange(len(turn)), dice.randrange(len(turn))))
-        first = (start + each.partition) % len(turn)
-        shift += (start + each.partition) // len(turn)
-        chosen = [turn[first]]
-        others = [turn[(first + 1 + (shift + step) % (len(turn) - 1)) % len(turn)] for step in range(len(turn) - 1)]
-        for other in [*others, *others]:
-            taken = {cluster.rack_of(broker) for broker in chosen}
-            apart = cluster.rack_of(other) not in taken or len(taken) >= min(len(each.replicas), len(lists))
-            if len(chosen) < len(each.replicas) and other not in chosen and apart:
-                chosen.append(other)
-        if tuple(chosen) != each.replicas:
-            moves.append(
-                Move(
-                    topic=each.topic,
-                    partition=each.partition,
-                    bytes=each.size,
-                    old=each.replicas,
-                    new=tuple(chosen),
-                    log_dirs=("any",) * len(chosen),
-                )
-            )
-    return tuple(moves)
 
 
 def spread(what: str, values: Sequence[float]) -> str:

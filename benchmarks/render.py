@@ -55,11 +55,10 @@ each broker that dies and returns adds some tens of KB to it. Without faults the
 
 PLANNER = """\
 `python benchmarks/planner.py`: plans of `ottla plan` for random clusters of 6 to 40 brokers with 1 to 4 racks, grown or
-shrunk, a third of them with disks of two sizes. Beside them stands `kafka-reassign-partitions --generate`, whose method
-places everything anew by number. *Can be reached* is the level that no placement can stay below, *the least* what is
-on brokers that go and what is above the limit of the others. The run is on an embedded cluster: a fourth broker
-joins, and is filled under a throttle of 10 MB/s. It takes some five seconds, and what a quota lets pass in the first of
-them is counted.
+shrunk, a third of them with disks of two sizes. Beside them stands what `kafka-reassign-partitions --generate` of Kafka
+4 proposes: everything anew, by number. *Can be reached* is the level that no placement can stay below, *the least* what
+is on brokers that go and what is above the limit of the others. The run is on an embedded cluster: a fourth broker
+joins, and is filled with 180 MB under a throttle of 10 MB/s. What the throttle lets pass at once is counted.
 """
 
 

@@ -8,6 +8,15 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from ottla.admin.facts import (
+    BrokerFact,
+    ClusterFacts,
+    LogDirFact,
+    Part,
+    PartitionFact,
+    ReplicaFact,
+    TopicFact,
+)
 from ottla.admin.placement.model import Broker, Disk, Model, Partition
 from ottla.admin.placement.plan import Plan
 from ottla.admin.placement.schedule import Rooms
@@ -142,6 +151,53 @@ def with_giant(cluster: Model, times: float) -> Model:
     mean = sum(each.size * len(each.replicas) for each in cluster.partitions) / len(cluster.brokers)
     giant = replace(cluster.partitions[0], size=int(times * mean))
     return model(cluster.brokers, [giant, *cluster.partitions[1:]], rates=True)
+
+
+def facts_of(cluster: Model) -> ClusterFacts:
+    """What reading such a cluster gives. Everything is in sync, and nothing else is on the disks."""
+    held: dict[tuple[int, int], list[ReplicaFact]] = {}
+    topics: dict[str, list[PartitionFact]] = {}
+    for each in cluster.partitions:
+        topics.setdefault(each.topic, []).append(
+            PartitionFact(
+                partition=each.partition,
+                leader=each.leader,
+                leader_epoch=1,
+                replicas=each.replicas,
+                in_sync=each.in_sync,
+            )
+        )
+        replica = ReplicaFact(topic=each.topic, partition=each.partition, bytes=each.size, offset_lag=0)
+        for number in each.replicas:
+            held.setdefault((number, each.disks.get(number, 0)), []).append(replica)
+    brokers = tuple(
+        BrokerFact(
+            id=each.id,
+            host=f"kafka-{each.id}",
+            port=9092,
+            rack=each.rack,
+            is_fenced=each.is_fenced,
+            log_dirs=tuple(_log_dir(disk, held.get((each.id, at), [])) for at, disk in enumerate(each.disks)),
+        )
+        for each in cluster.brokers
+    )
+    return ClusterFacts(
+        at_ms=0,
+        cluster_id=cluster.cluster_id,
+        controller_id=1,
+        parts=(Part.TOPICS, Part.LOG_DIRS, Part.MOVES),
+        brokers=brokers,
+        topics=tuple(
+            TopicFact(name=name, topic_id=name, is_internal=False, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        ),
+    )
+
+
+def _log_dir(disk: Disk, replicas: list[ReplicaFact]) -> LogDirFact:
+    total = disk.total or 0
+    usable = total - sum(each.bytes for each in replicas)
+    return LogDirFact(path=disk.path, total_bytes=total, usable_bytes=usable, replicas=tuple(replicas))
 
 
 def check_plan(

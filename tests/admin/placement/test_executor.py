@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -30,6 +31,7 @@ from ottla.admin.placement.deciding import State
 from ottla.admin.placement.executor import Executor, Progress
 from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
+from ottla.cli.operations.plan.carry_out import progress_line
 from ottla.errors import InputError
 from ottla.testing import wait_until
 
@@ -69,6 +71,22 @@ def test_a_run_moves_what_was_planned_and_throttles_are_as_before(admin: Admin, 
     assert throttles(admin, topic) == before
     assert seen[-1].copied == seen[-1].bytes == sum(move.copied for move in planned) > 4 * 200_000
     admin.alter_broker_settings(1, {RATES[0]: None})
+
+
+def test_progress_has_bytes_a_rate_and_the_time_that_is_left(admin: Admin, topic: str, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    planned = moves(admin, topic)
+    with Journal(tmp_path / "journal") as book:
+        executor = Executor(admin.carry_out, planned, book, options(throttle=400_000), report=seen.append)
+        assert executor.run().is_complete
+    copied = [each.copied for each in seen]
+    assert copied == sorted(copied)
+    assert seen[-1].copied == seen[-1].bytes
+    amid = [each for each in seen if 0 < each.copied < each.bytes]
+    assert amid, "it was seen while it copied"
+    assert any(each.rate and each.left_s for each in amid)
+    text = next(progress_line(each) for each in amid if each.rate)
+    assert re.search(r"of 4 partitions, [\d.]+ KiB of [\d.]+ KiB, [\d.]+ [KM]iB/s, [\d,]+ s left", text), text
 
 
 def test_a_run_that_is_killed_after_any_line_goes_on_by_the_same_command(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_bounds import leaders_at_least, least_bytes
 from placement_models import broker, check_plan, grown_model, model, models, partition
 
 from ottla.admin.placement.model import Model
-from ottla.admin.placement.plan import Plan, fullest, leader_skew
+from ottla.admin.placement.plan import fullest, leader_skew
 from ottla.admin.placement.planners import (
     add_brokers,
     balance_leaders,
@@ -110,10 +113,14 @@ def test_a_grown_cluster_comes_near_what_can_be_reached_with_few_bytes(seed: int
     assert plan.bytes_copied <= 1.25 * least_bytes(plan) + max(each.size for each in cluster.partitions)
 
 
-def least_bytes(plan: Plan) -> float:
-    """No plan copies less than what is above the limits."""
-    allowed = plan.floor.level * (1 + plan.tolerance)
-    return sum(load.bytes * (1 - allowed / load.level) for load in plan.before if load.level and load.level > allowed)
+@pytest.mark.skipif(find_spec("scipy") is None, reason="pip install scipy, to compare leaders with the optimum")
+@pytest.mark.parametrize("seed", range(8))
+def test_leaders_are_within_a_tenth_of_the_optimum_for_the_same_replicas(seed: int) -> None:
+    cluster = grown_model(seed, brokers=6 + 3 * seed, partitions=500, factor=2 + seed % 2, joined=seed % 3)
+    plan = rebalance(cluster)
+    optimum = leaders_at_least(cluster, plan)
+    assert optimum is not None
+    assert max(load.leader_weight for load in plan.after) <= 1.10 * optimum
 
 
 def test_brokers_that_join_are_filled_and_others_receive_nothing() -> None:
