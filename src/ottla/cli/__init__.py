@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = {
-    "acls": ("ottla.cli.access.acls:acls", "Show, grant and take away permissions on a cluster."),
+    "acls": ("ottla.cli.access.acls:acls", "List, create and delete ACLs of a cluster."),
     "broker": ("ottla.cli.embedded.broker:broker", "Start the embedded Kafka broker."),
     "cluster": ("ottla.cli.operations.cluster:cluster", "Brokers, disks, quorum, settings; all facts as a file."),
     "clusters": ("ottla.cli.operations.clusters:clusters", "Named clusters: how each is reached."),
@@ -36,7 +36,7 @@ COMMANDS = {
     "consume": ("ottla.cli.records.consume:consume", "Print the records of a topic, decoded and filtered."),
     "demo": ("ottla.cli.demo:demo", "Replay real flights through broker, SDK, dead letters and Spark."),
     "dlq": ("ottla.cli.records.dlq:dlq", "Look into dead letter topics; send dead letters back, or delete them."),
-    "doctor": ("ottla.cli.operations.doctor:doctor", "Find what will hurt: on a cluster, or between it and a service."),
+    "doctor": ("ottla.cli.operations.doctor:doctor", "Find problems of a cluster, or between it and a service."),
     "explain": ("ottla.cli.services.explain:explain", "Say what an error means, and what to do about it."),
     "groups": ("ottla.cli.operations.groups:groups", "Consumer groups: lag, offsets and how to undo a change."),
     "offsets": ("ottla.cli.operations.offsets:offsets", "Offsets that a group keeps in its own database."),

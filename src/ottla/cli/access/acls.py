@@ -23,14 +23,26 @@ from ottla.sync.admin.acls import OPERATIONS, Acl, Acls
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RESOURCES = (
-    click.option("--topic", "topics", multiple=True, help="A topic; may be repeated, as all that follow."),
+    click.option("--topic", "topics", multiple=True, help="A topic. Repeatable, as are the next options."),
     click.option("--group", "groups", multiple=True, help="A consumer group."),
     click.option("--transactional-id", "transactional_ids", multiple=True, help="A transactional id."),
     click.option("--kafka-cluster", is_flag=True, help="The cluster itself."),
 )
 _WHO = (
-    click.option("--allow-principal", "allowed", multiple=True, metavar="KIND:NAME", help="Who may."),
-    click.option("--deny-principal", "denied", multiple=True, metavar="KIND:NAME", help="Who may not, whatever else."),
+    click.option(
+        "--allow-principal",
+        "allowed",
+        multiple=True,
+        metavar="KIND:NAME",
+        help="Principal to allow, as in User:billing.",
+    ),
+    click.option(
+        "--deny-principal",
+        "denied",
+        multiple=True,
+        metavar="KIND:NAME",
+        help="Principal to deny; overrides every allow.",
+    ),
     click.option(
         "--allow-host",
         "allowed_hosts",
@@ -50,12 +62,14 @@ _WHO = (
         "operations",
         type=click.Choice(OPERATIONS, case_sensitive=False),
         multiple=True,
-        help="What may be done, or not; repeatable.  [default: all]",
+        help="The operation; repeatable.  [default: all]",
     ),
 )
 _ROLES = (
-    click.option("--producer", is_flag=True, help="What a producer needs of its topics and transactional ids."),
-    click.option("--consumer", is_flag=True, help="What a consumer needs of its topics and group."),
+    click.option(
+        "--producer", is_flag=True, help="The operations that a producer needs on its topics and transactional ids."
+    ),
+    click.option("--consumer", is_flag=True, help="The operations that a consumer needs on its topics and group."),
     click.option("--idempotent", is_flag=True, help="With --producer: for brokers before 2.8."),
 )
 
@@ -76,13 +90,13 @@ def _pattern(*choices: str, default: str) -> Callable[[F], F]:
         type=click.Choice(choices),
         default=default,
         show_default=True,
-        help="Whether a name is meant as it is, or as the beginning of names.",
+        help="Whether names are literal, or prefixes of names.",
     )
 
 
 @click.group(cls=CommandGroup)
 def acls() -> None:
-    """Show, grant and take away permissions.
+    """List, create and delete ACLs.
 
     \b
     Examples:
@@ -96,10 +110,10 @@ def acls() -> None:
 @reaches_a_cluster
 @prints
 @_with(*_RESOURCES)
-@click.option("--principal", "principals", multiple=True, metavar="KIND:NAME", help="Only of this one.")
+@click.option("--principal", "principals", multiple=True, metavar="KIND:NAME", help="Only ACLs of this principal.")
 @_pattern("any", "match", "literal", "prefixed", default="any")
 def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **options: Any) -> None:
-    """Show the ACLs: all of them, or those of what is named. `match` shows all that concern it.
+    """List ACLs: all, or those of the named resources. `match` lists all that apply to a name.
 
     \b
     Examples:
@@ -121,7 +135,7 @@ def list_acls(kafka: Settings, out: Output, principals: tuple[str, ...], **optio
 @_with(*_RESOURCES, *_WHO, *_ROLES)
 @_pattern("literal", "prefixed", default="literal")
 def create(kafka: Settings, consent: Consent, **options: Any) -> None:
-    """Grant or deny something to somebody. Without --operation it is everything.
+    """Allow or deny operations to a principal. Without --operation: all operations.
 
     \b
     Examples:

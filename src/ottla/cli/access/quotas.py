@@ -36,7 +36,7 @@ def _options(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def quotas() -> None:
-    """Show and change what clients may use: bytes and requests per second and broker.
+    """List and set quotas: bytes and requests per second and broker.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def quotas() -> None:
 @_options
 @prints
 def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
-    """Show the quotas there are: all of them, or those of a user, client id or address.
+    """List quotas: all, or those of a user, client id or address.
 
     \b
     Examples:

@@ -134,7 +134,7 @@ def start(
     control: str | None,
     **security: Any,
 ) -> None:
-    """Start a cluster in the foreground and print its address; or NODE of a cluster that runs.
+    """Start a cluster in the foreground and print its address; or start NODE of a running cluster.
 
     When clients can connect, one line goes to stdout, with --control-port a second one. Stop it with Ctrl-C.
 

@@ -13,20 +13,20 @@ _NODE = click.argument("node", type=click.IntRange(min=0))
 
 
 @click.command()
-@click.option("--rack", help="The rack it stands in.")
+@click.option("--rack", help="Its rack.")
 @CONTROL
 def add(rack: str | None, control: str | None) -> None:
-    """Let a further broker join, empty. Kafka moves nothing to it by itself: see `ottla plan add-brokers`."""
+    """Add an empty broker. Kafka moves no replicas to it by itself: see `ottla plan add-brokers`."""
     answer = call(control, "POST", "/brokers", {} if rack is None else {"rack": rack})
     click.echo(f"broker {answer['broker']}: {answer['state']} {answer['address']}")
 
 
 @click.command()
 @_NODE
-@click.option("--lose-unsynced", is_flag=True, help="As when the power goes: what was not fsynced is lost.")
+@click.option("--lose-unsynced", is_flag=True, help="As a power cut: what was not fsynced is lost.")
 @CONTROL
 def kill(node: int, lose_unsynced: bool, control: str | None) -> None:
-    """End broker NODE as kill -9 does."""
+    """Kill broker NODE, as kill -9 does."""
     _act(control, node, "kill", {"lose_unsynced": lose_unsynced})
 
 
@@ -34,7 +34,7 @@ def kill(node: int, lose_unsynced: bool, control: str | None) -> None:
 @_NODE
 @CONTROL
 def stop(node: int, control: str | None) -> None:
-    """End broker NODE cleanly: its leaderships move first."""
+    """Stop broker NODE cleanly: its leaderships move first."""
     _act(control, node, "stop")
 
 
@@ -42,7 +42,7 @@ def stop(node: int, control: str | None) -> None:
 @_NODE
 @CONTROL
 def pause(node: int, control: str | None) -> None:
-    """Let broker NODE stand still, with its connections open."""
+    """Pause broker NODE. Its connections stay open."""
     _act(control, node, "pause")
 
 
@@ -50,7 +50,7 @@ def pause(node: int, control: str | None) -> None:
 @_NODE
 @CONTROL
 def resume(node: int, control: str | None) -> None:
-    """Let a paused broker NODE go on."""
+    """Resume the paused broker NODE."""
     _act(control, node, "resume")
 
 
@@ -67,7 +67,7 @@ def _act(control: str | None, node: int, action: str, body: dict[str, Any] | Non
 @click.command()
 @CONTROL
 def status(control: str | None) -> None:
-    """Show brokers and partitions: who leads, who is in sync, how far."""
+    """Show brokers, and each partition's leader, in-sync replicas and high watermark."""
     cluster = call(control, "GET", "/cluster")
     click.echo(f"cluster {cluster['cluster_id']}, controller {cluster['controller']}")
     for each in cluster["brokers"]:
@@ -94,21 +94,21 @@ def explain(topic: str, partition: int, control: str | None) -> None:
 
 
 @click.command()
-@click.option("--topic", help="Whose partitions are meant; all of them without --partition.")
+@click.option("--topic", help="The topic; all of its partitions without --partition.")
 @click.option("--partition", type=click.IntRange(min=0))
-@click.option("--leader", metavar="NODE|any|none", help="Who leads.")
-@click.option("--isr", metavar="NODE,...", help="Who is in sync, exactly.")
+@click.option("--leader", metavar="NODE|any|none", help="The broker that leads, or any.")
+@click.option("--isr", metavar="NODE,...", help="The in-sync replicas, exactly.")
 @click.option("--high-watermark", type=int, help="At least this.")
-@click.option("--controller", metavar="NODE|any", help="Who is the active controller.")
+@click.option("--controller", metavar="NODE|any", help="The active controller.")
 @click.option("--group", help="A group that is stable, or in --state.")
 @click.option("--members", type=click.IntRange(min=0), help="How many it has.")
 @click.option("--state", help="A state of groups by its name in Kafka.")
 @click.option("--fault", type=int, help="A fault by its number, with --hits.")
-@click.option("--hits", type=click.IntRange(min=0), help="How often it has acted at least.")
+@click.option("--hits", type=click.IntRange(min=0), help="How many requests it has hit at least.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), default=10_000, show_default=True)
 @CONTROL
 def wait(control: str | None, timeout_ms: int, **conditions: Any) -> None:
-    """Wait until everything that is named holds; exit code 2 says what did not."""
+    """Wait until all conditions hold. Exit code 2: one did not, and stderr says which."""
     query = {name: value for name, value in conditions.items() if value is not None}
     answer = call(control, "GET", "/wait", query={**query, "timeout_ms": timeout_ms}, timeout_s=timeout_ms / 1_000 + 60)
     click.echo(f"waited {answer['waited_ms']} ms")
@@ -122,14 +122,14 @@ def links() -> None:
 @links.command("list")
 @CONTROL
 def list_links(control: str | None) -> None:
-    """Show the links that are not as usual."""
+    """List the links that are cut or slow."""
     _show_links(call(control, "GET", "/links"))
 
 
 @links.command()
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
-@click.option("--one-way", is_flag=True, help="Only what A asks B.")
+@click.option("--one-way", is_flag=True, help="Only requests from A to B.")
 @CONTROL
 def cut(a: int, b: int, one_way: bool, control: str | None) -> None:
     """Cut the link between brokers A and B."""
@@ -140,10 +140,10 @@ def cut(a: int, b: int, one_way: bool, control: str | None) -> None:
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
 @click.option("--delay-ms", type=click.IntRange(min=0), required=True)
-@click.option("--one-way", is_flag=True, help="Only what A asks B.")
+@click.option("--one-way", is_flag=True, help="Only requests from A to B.")
 @CONTROL
 def slow(a: int, b: int, delay_ms: int, one_way: bool, control: str | None) -> None:
-    """Make what brokers A and B ask each other late."""
+    """Add latency between brokers A and B."""
     _show_links(call(control, "POST", "/links/slow", {"a": a, "b": b, "delay_ms": delay_ms, "one_way": one_way}))
 
 
@@ -152,7 +152,7 @@ def slow(a: int, b: int, delay_ms: int, one_way: bool, control: str | None) -> N
 @click.argument("b", type=click.IntRange(min=0), required=False)
 @CONTROL
 def heal(a: int | None, b: int | None, control: str | None) -> None:
-    """Make all links whole; or those of broker A; or the one between A and B."""
+    """Heal all links, or those of broker A, or the one between A and B."""
     ends = {name: node for name, node in (("a", a), ("b", b)) if node is not None}
     _show_links(call(control, "POST", "/links/heal", ends))
 
@@ -176,7 +176,7 @@ def disks() -> None:
 @disks.command("list")
 @CONTROL
 def list_disks(control: str | None) -> None:
-    """Show what is wrong with the disks."""
+    """List the faults of disks."""
     _show_disks(call(control, "GET", "/disks"))
 
 
@@ -184,9 +184,9 @@ def list_disks(control: str | None) -> None:
 @_NODE
 @click.argument("kind", type=click.Choice(["full", "limited", "slow", "fsync-error", "torn-write", "offline"]))
 @click.option("--dir", "directory", type=click.IntRange(min=0), help="One of its log directories; all if left out.")
-@click.option("--count", type=click.IntRange(min=1), help="How often, for fsync-error and torn-write.")
-@click.option("--delay-ms", type=click.IntRange(min=1), help="What each operation costs, for slow.")
-@click.option("--bytes", "size", metavar="SIZE", help="How much each directory holds, for limited, as 10MiB.")
+@click.option("--count", type=click.IntRange(min=1), help="For fsync-error and torn-write: how often.")
+@click.option("--delay-ms", type=click.IntRange(min=1), help="For slow: latency of each operation.")
+@click.option("--bytes", "size", metavar="SIZE", help="For limited: size of each directory, as in 10MiB.")
 @CONTROL
 def break_disk(
     node: int,
@@ -208,7 +208,7 @@ def break_disk(
 @click.argument("node", type=click.IntRange(min=0), required=False)
 @CONTROL
 def heal_disks(node: int | None, control: str | None) -> None:
-    """Make all disks well again; or those of broker NODE."""
+    """Remove the faults of all disks, or of those of broker NODE."""
     _show_disks(call(control, "POST", "/disks/heal", {} if node is None else {"broker": node}))
 
 

@@ -14,13 +14,13 @@ _NOT_SELECTORS = ("id", "count", "skip", "hits", "held", "armed")
 
 @click.group()
 def faults() -> None:
-    """Make requests fail, late, cut off or damaged."""
+    """Make requests fail, delay them, close their connections or damage their records."""
 
 
 @faults.command("list")
 @CONTROL
 def list_faults(control: str | None) -> None:
-    """Show the faults, and how often each has acted."""
+    """List the faults, and how many requests each has hit."""
     shown = call(control, "GET", "/faults")["faults"]
     for fault in shown:
         click.echo(_line(fault))
@@ -36,19 +36,25 @@ def list_faults(control: str | None) -> None:
 @click.option("--group")
 @click.option("--transactional-id")
 @click.option("--client-id", help="May be a shell pattern.")
-@click.option("--source", type=click.Choice(["clients", "brokers", "any"]), help="Who asks. Clients if left out.")
-@click.option("--error", help="Answer this error, for the partitions that are named or the whole request.")
-@click.option("--message", help="What the error says.")
+@click.option(
+    "--source", type=click.Choice(["clients", "brokers", "any"]), help="Whose requests. Default: those of clients."
+)
+@click.option("--error", help="Respond with this error, for the named partitions or the whole request.")
+@click.option("--message", help="The text of the error.")
 @click.option("--disconnect", is_flag=True, default=None, help="Close the connection.")
-@click.option("--delay-ms", type=click.IntRange(min=0), help="Be late.")
+@click.option("--delay-ms", type=click.IntRange(min=0), help="Delay the request.")
 @click.option("--hold", is_flag=True, default=None, help="Keep the request until `ottla broker faults release`.")
 @click.option("--corrupt", is_flag=True, default=None, help="Change a byte of the records in a Fetch response.")
-@click.option("--after-apply", is_flag=True, default=None, help="Do the request first; its answer suffers.")
-@click.option("--count", type=click.IntRange(min=1), help="How often it acts. Until it is removed if left out.")
-@click.option("--skip", type=click.IntRange(min=0), help="How many occasions pass before.")
+@click.option(
+    "--after-apply", is_flag=True, default=None, help="Apply the request first; only the response is affected."
+)
+@click.option(
+    "--count", type=click.IntRange(min=1), help="How many matching requests are hit. Default: all until it is removed."
+)
+@click.option("--skip", type=click.IntRange(min=0), help="How many matching requests are let through first.")
 @CONTROL
 def add(control: str | None, **wanted: Any) -> None:
-    """Add a fault: which requests, one thing to do to them, how often. Prints its number."""
+    """Add a fault to matching requests, and print its number."""
     fault = call(control, "POST", "/faults", {name: value for name, value in wanted.items() if value is not None})
     click.echo(_line(fault))
 
@@ -57,7 +63,7 @@ def add(control: str | None, **wanted: Any) -> None:
 @_FAULT
 @CONTROL
 def release(fault: int, control: str | None) -> None:
-    """Let go of what FAULT holds; it holds nothing more."""
+    """Release the requests that FAULT holds; it holds no more."""
     click.echo(_line(call(control, "POST", f"/faults/{fault}/release", {})))
 
 
@@ -66,7 +72,7 @@ def release(fault: int, control: str | None) -> None:
 @click.option("--all", "everything", is_flag=True, help="Remove all of them.")
 @CONTROL
 def remove(fault: int | None, everything: bool, control: str | None) -> None:
-    """Remove FAULT. What it holds goes on."""
+    """Remove FAULT, and release what it holds."""
     if everything == (fault is not None):
         raise click.UsageError("name one FAULT, or say --all")
     if fault is None:

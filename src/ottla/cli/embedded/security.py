@@ -13,7 +13,7 @@ _OPTIONS = (
     click.option(
         "--security-protocol",
         type=click.Choice(["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
-        help="What clients must speak. Plain text, without a password, if left out.",
+        help="The protocol for clients. Default: PLAINTEXT, without a password.",
     ),
     click.option("--user", "users", multiple=True, metavar="NAME=PASSWORD", help="A user for SASL; may be repeated."),
     click.option(
@@ -37,7 +37,7 @@ _OPTIONS = (
     click.option(
         "--client-auth",
         type=click.Choice(["none", "requested", "required"]),
-        help="Whether clients must show a certificate. They need not if left out.",
+        help="Whether clients must show a certificate. Default: none.",
     ),
 )
 

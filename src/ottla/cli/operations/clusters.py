@@ -48,7 +48,7 @@ def clusters() -> None:
 @clusters.command("list")
 @prints
 def list_clusters(out: Output) -> None:
-    """Show all named clusters; `*` marks the one of commands that name none.
+    """List the named clusters; `*` marks the default.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def list_clusters(out: Output) -> None:
 @click.argument("name")
 @prints
 def check(name: str, out: Output) -> None:
-    """Connect to cluster NAME, log in, and say who answered.
+    """Connect to cluster NAME, log in, and print which broker responded.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def check(name: str, out: Output) -> None:
 @clusters.command()
 @click.argument("name")
 def use(name: str) -> None:
-    """Let commands that name no cluster reach cluster NAME.
+    """Make NAME the default cluster.
 
     \b
     Examples:

@@ -60,18 +60,20 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     help="The mildest finding that makes the exit code 1.",
 )
 @click.option("--app", "target", metavar="MODULE:APP", help="Also check this service against the cluster.")
-@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="How many of it are to run.")
+@click.option(
+    "--processes", type=click.IntRange(1), default=1, show_default=True, help="How many processes of it will run."
+)
 @click.option(
     "--facts",
     "files",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Look at a file of `ottla cluster facts` instead of a cluster; several are samples, the oldest first.",
+    help="Check a file of `ottla cluster facts` instead of a cluster; several are samples, the oldest first.",
 )
-@click.option("--samples", type=click.IntRange(1, 100), default=1, show_default=True, help="How often to look.")
+@click.option("--samples", type=click.IntRange(1, 100), default=1, show_default=True, help="How many samples to take.")
 @click.option("--every", default="30s", show_default=True, metavar="TIME", help="How long between two samples.")
-@click.option("--deep", is_flag=True, help="Also read __consumer_offsets, for what no API says: GRP03.")
-@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="What is known and accepted.")
+@click.option("--deep", is_flag=True, help="Also read the records of __consumer_offsets, which GRP03 needs.")
+@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings.")
 @click.option(
     "--accept",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -105,7 +107,7 @@ def doctor(
     reason: str | None,
     until: str | None,
 ) -> None:
-    """Find what will hurt: on a cluster, in a file of its facts, or between it and a service.
+    """Find problems of a cluster, of a file of its facts, or between it and a service.
 
     It changes nothing, and reads no records without --deep. A check whose facts were refused or not reached is not a
     good result.

@@ -38,7 +38,7 @@ _COLUMNS = (
 
 @click.group(cls=CommandGroup)
 def offsets() -> None:
-    """Offsets that a group keeps in its own database: see and set them.
+    """Show and set offsets that a group keeps in its own database.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def offsets() -> None:
 @reaches_a_cluster
 @prints
 def show(group: str, store: str, kafka: Settings, out: Output) -> None:
-    """Show where each partition of GROUP goes on, with its lag and its owner.
+    """Show the offset of each partition of GROUP in its database, with lag and owner.
 
     \b
     Example:
@@ -99,7 +99,7 @@ def show(group: str, store: str, kafka: Settings, out: Output) -> None:
 @reaches_a_cluster
 @changes
 def reset(group: str, store: str, topics: tuple[str, ...], to: str, kafka: Settings, consent: Consent) -> None:
-    """Set where partitions of GROUP go on. A member that runs is fenced, and begins there.
+    """Set the offsets of GROUP in its database. A running member is fenced, and goes on there.
 
     \b
     Example:

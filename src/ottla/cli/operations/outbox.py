@@ -49,12 +49,12 @@ def outbox() -> None:
 @outbox.command()
 @names_a_store
 @reaches_a_cluster
-@click.option("--interval", default=0.1, show_default=True, help="Seconds between looks while nothing waits.")
+@click.option("--interval", default=0.1, show_default=True, help="Seconds between polls while no row waits.")
 @click.option("--batch-rows", type=click.IntRange(1), default=500, show_default=True, help="At most, at a time.")
 @click.option("--lease", default=10.0, show_default=True, help="Seconds until another relay replaces one that died.")
 @click.option("--create-tables", is_flag=True, help="Make the tables that are missing.")
 def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: float, create_tables: bool) -> None:
-    """Write what waits to Kafka, until SIGTERM or Ctrl-C. Any number may run: one works, the others would take over.
+    """Write waiting rows to Kafka until SIGTERM or Ctrl-C. Any number may run: one works, the others stand by.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: 
 @click.option("--most", type=click.IntRange(1), default=100, show_default=True, help="At most so many rows.")
 @prints
 def show(store: str, everything: bool, most: int, out: Output) -> None:
-    """Show the rows that were refused, and how much waits.
+    """Show refused rows, and how many rows wait.
 
     \b
     Examples:
@@ -134,7 +134,7 @@ def show(store: str, everything: bool, most: int, out: Output) -> None:
 @names_a_store
 @changes
 def retry(ids: tuple[int, ...], store: str, consent: Consent) -> None:
-    """Have refused rows tried again, after what the reason names was mended.
+    """Retry refused rows, after you have fixed the cause.
 
     \b
     Example:

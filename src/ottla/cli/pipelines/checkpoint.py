@@ -23,7 +23,7 @@ def checkpoint() -> None:
 @checkpoint.command()
 @click.argument("path")
 def show(path: str) -> None:
-    """Show what the checkpoint at PATH says: batches, offsets, watermark."""
+    """Show the checkpoint at PATH: batches, offsets, watermark."""
     from ottla.spark.checkpoints.checkpoint import read_checkpoint
 
     found = read_checkpoint(path)
@@ -62,7 +62,7 @@ def set_offsets(
     keep_state: bool,
     yes: bool,
 ) -> None:
-    """Let the query at PATH go on at other offsets."""
+    """Set the offsets of the query at PATH."""
     from ottla.spark.checkpoints.checkpoint import read_checkpoint
     from ottla.spark.checkpoints.checkpoint_edit import check_new_offsets
     from ottla.spark.checkpoints.checkpoint_edit import set_offsets as change

@@ -130,7 +130,7 @@ def batch(
 @click.argument("version")
 @click.option("--force", is_flag=True, help="Even if it has read less than the live version.")
 def switch(target: str, version: str, force: bool, **where: Any) -> None:
-    """Make VERSION the live one, once it is as far as the one that is live now."""
+    """Make VERSION the live one, once it has read as far as the live version."""
     found = _load(target, **where)
     before = found.live_version()
     found.switch_over(version, force=force)

@@ -21,11 +21,11 @@ _RECORDS = 200
 
 
 @click.command()
-@click.option("--again", is_flag=True, help="Make it again, even if it is there.")
+@click.option("--again", is_flag=True, help="Make the archive again, even if it exists.")
 @click.option("--if-possible", is_flag=True, help="Where Java can write no archive, say so and go on.")
 @click.option("--options", "only_options", is_flag=True, help="Only print what SPARK_SUBMIT_OPTS takes to use it.")
 def prepare(again: bool, if_possible: bool, only_options: bool) -> None:
-    """Make Spark start in half the time on this machine, or in this image.
+    """Make Spark start faster on this machine, or in this image.
 
     Keeps the classes that Spark loads in an archive beside the installed packages (some 190 MB; half a minute, once).
     `ottla pipeline run` and `ottla.spark.session` take it by themselves; for spark-submit:

@@ -31,13 +31,13 @@ _MOST_A_SECOND: Final = 1_000
 @click.option("--from", "start", metavar="WHERE", help="earliest, latest, -10 (the last ten of each partition), -2h,"
               " 2026-11-22T10:00, or PARTITION:OFFSET[,...].  [default: earliest; latest with -f]")  # fmt: skip
 @click.option("--until", metavar="WHERE", help="Where to stop, as --from.  [default: the end as it is now]")
-@click.option("-f", "--follow", is_flag=True, help="Go on at the end, as records come. Ctrl-C ends it.")
-@click.option("-n", "--limit", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-f", "--follow", is_flag=True, help="Go on at the end with new records, until Ctrl-C.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("-p", "--partitions", metavar="P,...", help="Only these, as 0,2,5-7.")
 @click.option("--key", help="Only records with this key.")
 @click.option("--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only with this header; repeatable.")
-@click.option("--grep", metavar="REGEX", help="Only where key or value match.")
-@click.option("--where", metavar="EXPR", help="Only where this holds, as 'value.total > 100 and headers.source =="
+@click.option("--grep", metavar="REGEX", help="Only records whose key or value matches.")
+@click.option("--where", metavar="EXPR", help="Only where this holds, as in 'value.total > 100 and headers.source =="
               ' "web"\'.')  # fmt: skip
 @schema_options
 @click.option("--format", "form", metavar="table|plain|json|'%k %v\\n'", help="What to print; formats are those of"
@@ -64,7 +64,7 @@ def consume(
     decoders: tuple[Decoder, Decoder],
     **criteria: Any,
 ) -> None:
-    """Print the records of TOPIC, up to its end as it is now, or as they come (-f).
+    """Print the records of TOPIC, up to its current end, or as they come (-f).
 
     Records of a partition come in order; partitions are mixed. With --format json every record is a line that
     `ottla produce --format json` takes back, byte for byte.

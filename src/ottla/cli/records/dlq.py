@@ -42,10 +42,10 @@ _MOST_DESTINATIONS: Final = 1_000
 
 def _filter_options(command: F) -> F:
     for option in (
-        click.option("--kind", type=click.Choice(_KINDS), help="Why they are dead letters."),
+        click.option("--kind", type=click.Choice(_KINDS), help="Their kind."),
         click.option("--origin", help="The topic they came from."),
         click.option("--error", help="A part of the error's type or message."),
-        click.option("--group", help="The consumer group that gave them up."),
+        click.option("--group", help="The consumer group that wrote them."),
         click.option("--since", type=click.DateTime(), help="Dead-lettered at or after this time, UTC."),
     ):
         command = option(command)
@@ -63,7 +63,7 @@ def _filter(
 
 @click.group(cls=CommandGroup, late={"purge": "ottla.cli.records.purge:purge"})
 def dlq() -> None:
-    """Look into dead letter topics, redrive what is in them, delete what is done with.
+    """List, show, redrive and delete dead letters.
 
     \b
     Examples:
@@ -80,7 +80,9 @@ def dlq() -> None:
 @_filter_options
 @click.option("--from", "start", default="earliest", metavar="WHERE", show_default=True, help="Where to begin, as"
               " `consume` takes it: -100 (the last of each partition), -2h, 2026-11-22T10:00, 0:42.")  # fmt: skip
-@click.option("--last", type=click.IntRange(0), default=10, show_default=True, help="How many to show, newest last.")
+@click.option(
+    "--last", type=click.IntRange(0), default=10, show_default=True, help="How many to show, the newest last."
+)
 def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, last: int, **criteria: Any) -> None:
     """Count the dead letters of TOPIC by origin, kind and error, and show the last ones.
 
@@ -182,9 +184,9 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
 @changes
 @_filter_options
 @click.option("--to", "to_topic", help="Send them all to this topic instead of to their origin.")
-@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records per second.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many records.")
-@click.option("--without-expiry", is_flag=True, help="Have them handled even if they have expired.")
+@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most this many records per second.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
+@click.option("--without-expiry", is_flag=True, help="Remove the expiry, so that expired records are handled.")
 def redrive(
     topic: str,
     kafka: Settings,
@@ -195,7 +197,7 @@ def redrive(
     without_expiry: bool,
     **criteria: Any,
 ) -> None:
-    """Send the dead letters of TOPIC back to where they came from.
+    """Send the dead letters of TOPIC back to the topics they came from.
 
     Headers say where that is, and everyone who may write to TOPIC can write headers. So the command shows the topics
     and asks first, unless you name the topic with --to or --origin, or agree with --yes.

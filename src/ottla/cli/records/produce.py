@@ -41,11 +41,11 @@ _CHUNK_BYTES: Final = 1024 * 1024
 @encoding_options
 @click.option("--format", "form", type=click.Choice(["lines", "json"]), default="lines", show_default=True,
               help="json: a record a line, as `ottla consume --format json` prints it.")  # fmt: skip
-@click.option("--repartition", is_flag=True, help="The key decides, not the partition that a record names.")
+@click.option("--repartition", is_flag=True, help="Choose the partition by the key, not as the record names it.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="lz4",
               show_default=True, help="Of the batches.")  # fmt: skip
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records a second.")
-@click.option("--keep-going", is_flag=True, help="Leave out lines that are wrong, and end with 1.")
+@click.option("--keep-going", is_flag=True, help="Skip wrong lines, and end with exit code 1.")
 def produce(
     topic: str,
     file: Path | None,

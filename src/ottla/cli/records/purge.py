@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @prints
 @changes
 def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consent) -> None:
-    """Delete the oldest dead letters of TOPIC: all there are now, or those before a time or an offset.
+    """Delete the oldest dead letters of TOPIC: all that are there now, or those before a time or an offset.
 
     Counts them by origin, kind and error first, and wants the name typed. Kafka deletes from the front of a partition
     only, so nothing can be picked out. A topic that has other records as well is refused: `ottla topics trim` is for

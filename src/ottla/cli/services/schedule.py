@@ -27,7 +27,7 @@ def _name(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def schedule() -> None:
-    """See delayed messages, and cancel them. `ottla scheduler run` delivers them."""
+    """Show and cancel delayed messages. `ottla scheduler run` delivers them."""
 
 
 @schedule.command("list")
@@ -37,7 +37,7 @@ def schedule() -> None:
 @click.option("--topic", help="Only messages for this topic.")
 @prints
 def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: str | None) -> None:
-    """Show the messages that wait, the next one first. It reads the whole schedule."""
+    """List waiting messages, the next one first. It reads the whole schedule."""
     waiting = [message for message in _waiting(kafka, name) if topic is None or message.topic == topic]
     say(f"{schedule_topic(name)}: {len(waiting):,} messages wait")
     out.items("schedule.list/1", _COLUMNS, [_item(message) for message in waiting[:first]], empty="nothing waits")

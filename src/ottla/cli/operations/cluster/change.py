@@ -49,7 +49,7 @@ def set_settings(broker: str, pairs: tuple[str, ...], kafka: Settings, out: Outp
 @prints
 @changes
 def unset_settings(broker: str, names: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Take away settings of one broker, or of all, that were set while they ran.
+    """Remove settings of one broker, or of all, that were set at run time.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def unset_settings(broker: str, names: tuple[str, ...], kafka: Settings, out: Ou
 @prints
 @changes
 def elect(topics: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Let the preferred replicas lead again, of all partitions or those of topics.
+    """Elect the preferred replicas, of all partitions or of TOPICS.
 
     Only partitions whose preferred replica is in sync and does not lead are concerned.
 

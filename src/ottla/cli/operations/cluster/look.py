@@ -43,7 +43,7 @@ _PARTS = (
 @reaches_a_cluster
 @prints
 def show(kafka: Settings, out: Output) -> None:
-    """Show how large the cluster is, and what is wrong with it at first sight.
+    """Show the size of the cluster, and its obvious problems.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def cluster_item(found: ClusterFacts) -> dict[str, Any]:
 @reaches_a_cluster
 @prints
 def brokers(kafka: Settings, out: Output) -> None:
-    """Show each broker: its address and rack, what it leads and holds, and whether it answers.
+    """Show each broker: address, rack, leaders, replicas, and whether it responds.
 
     \b
     Examples:
@@ -130,7 +130,7 @@ def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
     "--forecast",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Measure for so long how fast each fills, and say when it is full.",
+    help="Measure for this long how fast each fills, and forecast when it is full.",
 )
 def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
     """Show the log directories of each broker: bytes of replicas, room on the disk, errors.
@@ -187,7 +187,7 @@ def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
 @click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
 def facts(kafka: Settings, parts: tuple[str, ...], topics: tuple[str, ...], groups: tuple[str, ...]) -> None:
-    """Print all that is known of the cluster as JSON, for `ottla doctor --facts`. It has no records and no passwords.
+    """Print all facts of the cluster as JSON, for `ottla doctor --facts`. They hold no records and no passwords.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @reaches_a_cluster
 @prints
 def quorum(kafka: Settings, out: Output) -> None:
-    """Show the metadata quorum: who leads it, who votes, and how far each is behind.
+    """Show the metadata quorum: its leader, its voters, and how far each is behind.
 
     \b
     Examples:

@@ -12,7 +12,7 @@ from ottla.cli.shared.groups import CommandGroup
 
 @click.group(cls=CommandGroup)
 def groups() -> None:
-    """Consumer groups: see them and their lag, set their offsets, delete them.
+    """Show consumer groups and their lag, set their offsets, delete them.
 
     \b
     Examples:

@@ -44,13 +44,19 @@ _LAG = (
 @click.argument("pattern", required=False, shell_complete=complete_groups)
 @reaches_a_cluster
 @prints
-@click.option("--state", "states", multiple=True, type=click.Choice(_STATES, case_sensitive=False), help="Only in it.")
-@click.option("--lag", "with_lag", is_flag=True, help="Also how far each is behind.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only groups in this state.",
+)
+@click.option("--lag", "with_lag", is_flag=True, help="Show how far each is behind.")
 @click.option("--lagging", is_flag=True, help="Only those that are behind, the furthest first.")
 def list_groups(
     kafka: Settings, out: Output, pattern: str | None, states: tuple[str, ...], with_lag: bool, lagging: bool
 ) -> None:
-    """Show groups, all of them or those that PATTERN matches, as 'billing*'.
+    """List groups: all, or those that match PATTERN, as 'billing*'.
 
     LAG is the records that are unread, LOST those that retention took before they were read.
 
@@ -167,10 +173,12 @@ def member_items(fact: GroupFact) -> list[dict[str, Any]]:
 @click.argument("groups", metavar="[GROUP...]", nargs=-1, shell_complete=complete_groups)
 @reaches_a_cluster
 @prints
-@click.option("--age", "with_age", is_flag=True, help="Since when the first unread record of each partition waits.")
+@click.option(
+    "--age", "with_age", is_flag=True, help="Show since when the first unread record of each partition waits."
+)
 @click.option("--above", type=click.IntRange(0), metavar="RECORDS", help="End with 1 if a group is further behind.")
-@click.option("--watch", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Again and again.")
-@click.option("--times", type=click.IntRange(1), metavar="N", help="With --watch: so often.")
+@click.option("--watch", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Repeat until Ctrl-C.")
+@click.option("--times", type=click.IntRange(1), metavar="N", help="With --watch: how often to repeat.")
 def lag(
     groups: tuple[str, ...],
     kafka: Settings,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.config import Settings
     from ottla.records import TopicPartition
 
-_NO_UNDO = click.option("--no-undo", is_flag=True, help="Keep no file of what was committed.")
+_NO_UNDO = click.option("--no-undo", is_flag=True, help="Write no undo file.")
 
 
 @click.command()
@@ -32,7 +32,7 @@ _NO_UNDO = click.option("--no-undo", is_flag=True, help="Keep no file of what wa
 @prints
 @changes
 def delete(groups: tuple[str, ...], no_undo: bool, kafka: Settings, out: Output, consent: Consent) -> None:
-    """Delete groups with all that they committed. They must have no members.
+    """Delete groups and their offsets. They must have no members.
 
     What each has committed is written to a file that `ottla groups restore` takes.
 
@@ -83,7 +83,7 @@ def forget(
     out: Output,
     consent: Consent,
 ) -> None:
-    """Delete what GROUP committed for a topic that it reads no more: it counts as lag for ever otherwise.
+    """Delete the offsets of GROUP for topics that it no longer reads, which count as lag otherwise.
 
     \b
     Examples:

@@ -41,14 +41,14 @@ def writes_undo(command: F) -> F:
         "--undo",
         "undo_file",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Where the old offsets are written, for `ottla groups restore`.  [default: ./GROUP-offsets-TIME.json]",
+        help="The file for the old offsets, for `ottla groups restore`.  [default: ./GROUP-offsets-TIME.json]",
     )(command)
 
 
 @click.command()
 @click.argument("group", shell_complete=complete_groups)
 @click.option("--to", metavar="WHERE", help="earliest, latest, a time (2026-11-22T10:00, -2h) or an offset.")
-@click.option("--shift", type=int, metavar="RECORDS", help="So many records on; negative for back.")
+@click.option("--shift", type=int, metavar="RECORDS", help="By this many records; negative to go back.")
 @click.option(
     "--topic",
     "topics",
@@ -71,7 +71,7 @@ def reset(
     out: Output,
     consent: Consent,
 ) -> None:
-    """Let GROUP go on reading elsewhere. It must have no members. A time without a zone is UTC.
+    """Set the offsets of GROUP. It must have no members. A time without a zone is UTC.
 
     An offset that the log does not have becomes the nearest that it has, and the note says so.
 
@@ -98,7 +98,7 @@ def reset(
 @prints
 @changes
 def copy(group: str, to: str, undo_file: Path | None, kafka: Settings, out: Output, consent: Consent) -> None:
-    """Put group TO where GROUP is: a service under a new name goes on where the old one stopped.
+    """Copy the offsets of GROUP to group TO, for a service with a new group name.
 
     \b
     Examples:
@@ -116,7 +116,7 @@ def copy(group: str, to: str, undo_file: Path | None, kafka: Settings, out: Outp
 @prints
 @changes
 def restore(file: Path, undo_file: Path | None, kafka: Settings, out: Output, consent: Consent) -> None:
-    """Put a group back where it was when FILE was written, by reset, copy, delete or forget.
+    """Restore the offsets in FILE, which reset, copy, delete or forget wrote.
 
     \b
     Examples:

@@ -20,7 +20,7 @@ from ottla.cli.shared.groups import CommandGroup
 
 @click.group(cls=CommandGroup)
 def plan() -> None:
-    """Placement: plan by bytes where replicas should be, and carry it out.
+    """Plan the placement of replicas by bytes, and execute plans.
 
     A plan is Kafka's own reassignment JSON. Nothing moves before `ottla plan run`.
 

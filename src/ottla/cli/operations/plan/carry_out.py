@@ -45,7 +45,7 @@ _EVERY_S = 10.0
 @click.command()
 @_FILE
 @click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker, as 50MB. Or --no-throttle.")
-@click.option("--no-throttle", is_flag=True, help="Copy as fast as it goes; needed above 1 GiB without --throttle.")
+@click.option("--no-throttle", is_flag=True, help="Copy without a limit. Above 1 GiB, this or --throttle is required.")
 @click.option(
     "--moves-per-broker",
     type=click.IntRange(1),
@@ -86,7 +86,7 @@ def run(
     kafka: Settings,
     consent: Consent,
 ) -> None:
-    """Carry a plan out, or go on with one: the same command, after Ctrl-C or a kill.
+    """Execute a plan. After Ctrl-C or a kill, the same command continues it.
 
     FILE.journal says what was begun, FILE.rollback.json leads back. Throttles are as before when it ends. Ctrl-C leaves
     what is under way to the brokers; a second one within five seconds cancels it. The exit code is 1 where something
@@ -210,7 +210,7 @@ def rates_of_run(file: Path, rate: str) -> list[Setting]:
 @reaches_a_cluster
 @prints
 def status(file: Path, kafka: Settings, out: Output) -> None:
-    """Say how far a plan is, and what each move waits for. It changes nothing.
+    """Show the progress of a plan, and what each move waits for. It changes nothing.
 
     \b
     Examples:

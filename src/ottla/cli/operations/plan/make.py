@@ -31,7 +31,7 @@ _TO = click.option(
 @plans
 @prints
 def rebalance(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Bring the fullest broker down with as few bytes as possible.
+    """Balance brokers by bytes, and move as few as possible.
 
     Lost replicas and racks come first. Leaders are spread by what is written, disks within a broker by bytes.
 
@@ -52,7 +52,7 @@ def rebalance(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> 
 @plans
 @prints
 def add_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Fill brokers that joined: Kafka moves nothing to them by itself.
+    """Fill new brokers: Kafka moves nothing to them by itself.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def add_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, 
 @plans
 @prints
 def remove_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Empty brokers, so that they can be stopped; also brokers that are gone.
+    """Move all replicas off brokers, so that they can be stopped; also off brokers that are gone.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def remove_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Setting
 @plans
 @prints
 def replication_factor(topic: str, factor: int, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Give every partition of TOPIC so many replicas. Nothing else moves.
+    """Set the number of replicas of TOPIC. Nothing else moves.
 
     \b
     Examples:
@@ -113,7 +113,7 @@ def replication_factor(topic: str, factor: int, to: Path | None, wishes: Wishes,
 @plans
 @prints
 def dirs(brokers: str | None, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Even the disks within brokers, of all or of these. No replica changes its broker.
+    """Balance the disks within brokers, of all or of these. No replica changes its broker.
 
     \b
     Examples:

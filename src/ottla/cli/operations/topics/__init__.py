@@ -12,7 +12,7 @@ from ottla.cli.shared.groups import CommandGroup
 
 @click.group(cls=CommandGroup, late={"copy": "ottla.cli.records.copy:copy"})
 def topics() -> None:
-    """Topics: see them, create, change, copy, empty and delete them.
+    """Show, create, change, copy, trim and delete topics.
 
     \b
     Examples:

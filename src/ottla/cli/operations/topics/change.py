@@ -85,7 +85,7 @@ def create(
 @prints
 @changes
 def set_settings(topic: str, pairs: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Set settings of TOPIC; those that are not named stay.
+    """Set settings of TOPIC. Others stay.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ def set_settings(topic: str, pairs: tuple[str, ...], kafka: Settings, out: Outpu
 @prints
 @changes
 def unset_settings(topic: str, names: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Let settings of TOPIC be what they are for the cluster.
+    """Remove settings of TOPIC, so that the cluster's apply.
 
     \b
     Examples:
@@ -123,7 +123,7 @@ def unset_settings(topic: str, names: tuple[str, ...], kafka: Settings, out: Out
 @reaches_a_cluster
 @changes
 def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) -> None:
-    """Give TOPIC more partitions: TOTAL in all. They cannot be taken away again.
+    """Add partitions to TOPIC, to TOTAL in all. They cannot be removed again.
 
     Records of one key go to another partition from then on, and are not in order with those before.
 
@@ -156,7 +156,7 @@ def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) ->
 @prints
 @changes
 def set_replicas(topic: str, factor: int, wait: bool, kafka: Settings, out: Output, consent: Consent) -> None:
-    """Give each partition of TOPIC so many replicas.
+    """Set the number of replicas of TOPIC.
 
     Those that stay do not move. New ones go to brokers with the fewest replicas, in other racks first.
 

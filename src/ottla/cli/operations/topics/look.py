@@ -43,7 +43,7 @@ _SORTS = ("name", "partitions", "records", "bytes", "rate")
     help="How long --sort rate measures.",
 )
 def list_topics(kafka: Settings, out: Output, pattern: str | None, internal: bool, sort: str, seconds: float) -> None:
-    """Show topics, all of them or those that PATTERN matches, as 'orders*'.
+    """List topics: all, or those that match PATTERN, as 'orders*'.
 
     PROBLEMS says how many partitions have no leader, or fewer replicas in sync than they should.
 
