@@ -7,14 +7,19 @@ takes such a commit (generation -1, no member) as long as the group has no membe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from ottla.errors import OttlaError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.coordinators import MOVED, Coordinates, with_coordinator
 from ottla.wire_client.errors import BrokerRefused
+from ottla.wire_client.membership import goodbye
+from ottla.wire_client.settings import connection_settings
 from ottla_wire.protocol import ApiKey, ErrorCode
+
+_GOODBYE_MS: Final = 2_000
 
 _HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
 
@@ -46,6 +51,32 @@ def commit_group_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
         for code in codes - MOVED - {ErrorCode.NONE}:
             raise refused(f"offsets of group {group}", code)
         return "the coordinator moved or is loading" if codes & MOVED else None
+
+    with_coordinator(cluster, Coordinates.GROUP, group, attempt)
+
+
+def say_goodbye(settings: Mapping[str, Any], *, group: str, member_id: str) -> None:
+    """Take a dynamic member out of its classic group, as well as it can be done, on a connection beside its client's.
+
+    A broker answers the requests of a connection in their order. A client whose JoinGroup waits for the others is heard
+    only when they have come, and says its own goodbye too late.
+    """
+    try:
+        wire = connection_settings(settings, request_timeout_ms=_GOODBYE_MS, api_timeout_ms=_GOODBYE_MS)
+        with Cluster(wire) as cluster:
+            _leave(cluster, group, member_id)
+    except OttlaError:
+        pass  # the session ends by itself
+
+
+def _leave(cluster: Cluster, group: str, member_id: str) -> None:
+    def attempt(connection: Connection) -> str | None:
+        code = ErrorCode.of(connection.call(ApiKey.LEAVE_GROUP, goodbye(group, member_id)).error_code)
+        if code in MOVED:
+            return code.name
+        if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+            raise refused(f"group {group}", code)
+        return None
 
     with_coordinator(cluster, Coordinates.GROUP, group, attempt)
 

@@ -196,8 +196,7 @@ class Membership:
         was_member, self.phase = bool(self.member_id), Phase.OVER
         if not was_member or self.instance_id is not None:
             return None
-        member = {"member_id": self.member_id, "group_instance_id": None, "reason": "the consumer is being closed"}
-        return Ask(ApiKey.LEAVE_GROUP, {"group_id": self.group, "member_id": self.member_id, "members": [member]})
+        return Ask(ApiKey.LEAVE_GROUP, goodbye(self.group, self.member_id))
 
     # What happened
 
@@ -433,6 +432,12 @@ class Membership:
             f"another member runs with the same group.instance.id: {self.instance_id!r} was taken in group {self.group}"
         )
         return [Lost(tuple(sorted(lost))), Failed(error)] if lost else [Failed(error)]
+
+
+def goodbye(group: str, member_id: str) -> dict[str, Any]:
+    """The LeaveGroup request of a dynamic member of a classic group."""
+    member = {"member_id": member_id, "group_instance_id": None, "reason": "the consumer is being closed"}
+    return {"group_id": group, "member_id": member_id, "members": [member]}
 
 
 def _subscriber(member_id: str, instance_id: str | None, metadata: Any) -> Subscriber:

@@ -16,7 +16,6 @@ from dead_members import forget_members
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, CommitPolicy, FencedError, Json
-from ottla.columnar import consume
 from ottla.sync.admin.topic_writer import write_all
 from ottla.sync.admin.topics import create_topic
 from ottla.testing.waiting import wait_until
@@ -121,49 +120,6 @@ def test_a_storm_of_members_that_come_and_go_loses_nothing(
         count += 200
         stop()
     wait_until(lambda: seen.has(count), timeout_s=60)
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_member_that_stops_while_it_is_let_in_keeps_nobody_waiting(kafka_group: str, run: Any, protocol: str) -> None:
-    """Nobody else may wait for it until its session ends, which is three quarters of a minute."""
-    new: dict[str, Any] = {"group.protocol": "consumer"} if protocol == "consumer" else BRISK
-    config = {
-        "offsets.topic.num.partitions": 1,
-        "group.consumer.heartbeat.interval.ms": 200,
-        "group.consumer.min.heartbeat.interval.ms": 200,
-    }
-    with EmbeddedCluster(config=config) as cluster:
-        servers = cluster.bootstrap_servers
-        create_topic(servers, "orders", partitions=4, replication_factor=1)
-        seen = Seen()
-        stop_first = run(of_columns(servers, kafka_group, "orders", seen, "first", **new))
-        sent(servers, "orders", range(4), partitions=4)
-        wait_until(lambda: seen.has(4), timeout_s=30)
-
-        api = "CONSUMER_GROUP_HEARTBEAT" if protocol == "consumer" else "JOIN_GROUP"
-        with cluster.faults.add(api=api, client_id="leaves", hold=True, count=1) as held:
-            settings = {**new, "client.id": "leaves"}
-            leaves = consume("orders", group=kafka_group, bootstrap_servers=servers, settings=settings).start()
-            held.wait()
-            closing = threading.Thread(target=leaves.close)
-            closing.start()
-            wait_until(lambda: leaves._engine._is_closing)
-        closing.join(30)
-        assert not closing.is_alive()
-
-        stop_second = run(of_columns(servers, kafka_group, "orders", seen, "second", **new))
-        count = 4
-
-        def second_has_its_share() -> bool:
-            nonlocal count
-            sent(servers, "orders", range(count, count + 4), partitions=4)
-            count += 4
-            return seen.by["second"] > 0
-
-        wait_until(second_has_its_share, timeout_s=30, interval_s=0.1)
-        wait_until(lambda: seen.has(count), timeout_s=30)
-        stop_first()
-        stop_second()
 
 
 def test_brokers_that_die_one_after_the_other_cost_no_record(kafka_group: str, run: Any) -> None:

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -52,11 +53,14 @@ from ottla.processes import forks, lookups
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
 from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.groups import say_goodbye
 
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
 _TICK_S: Final = 0.02
 _LEAVE_S: Final = 5.0
+_HINDERED_S: Final = 0.5
+"""A stop of the client that takes longer waits for something."""
 
 
 class Engine(Member):
@@ -320,11 +324,24 @@ class Engine(Member):
             self._no_more_is_told()
             try:
                 async with asyncio.timeout(_LEAVE_S):
-                    await self._client.stop()
+                    await self._leave()
             except TimeoutError:
                 log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": _LEAVE_S})
             except Exception as error:
                 self.error = self.error or error
+
+    async def _leave(self) -> None:
+        """Stop the client. It waits for the answer to its JoinGroup, and that for the slowest member of the group."""
+        stopping = asyncio.ensure_future(self._client.stop())
+        try:
+            await asyncio.wait([stopping], timeout=_HINDERED_S)
+            name = str(getattr(getattr(self._client, "_coordinator", None), "member_id", ""))
+            if not stopping.done() and name and not self.settings.get("group.instance.id"):
+                goodbye = partial(say_goodbye, self.settings, group=self.group, member_id=name)
+                await asyncio.to_thread(goodbye)
+            await stopping
+        finally:
+            stopping.cancel()
 
     # The client's listener
 

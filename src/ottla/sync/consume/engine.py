@@ -45,7 +45,8 @@ from ottla.sync.client.throttled import on_throttle
 from ottla.sync.consume.client_work import ClientWork
 from ottla.sync.consume.dead_letters import DeadLetterSink
 from ottla.sync.consume.group_metadata import generation_of
-from ottla.sync.consume.lookups import check_reachable, close_client, committed_offsets, offset_at_time
+from ottla.sync.consume.leaving import close_client
+from ottla.sync.consume.lookups import check_reachable, committed_offsets, offset_at_time
 from ottla.sync.consume.messages import to_batches
 from ottla.sync.consume.poll_calls import PollCalls
 from ottla.sync.consume.subscribed_topics import await_topics
@@ -293,7 +294,7 @@ class Engine(ThreadedMember):
             self._step(events.Closed())
             self._work.serve()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
-            close_client(self._client, group=self.group, is_static=bool(self.settings.get("group.instance.id")))
+            close_client(self._client, group=self.group, settings=self.settings)
             self._headers.close()
         except BaseException as error:
             self.error = self.error or error

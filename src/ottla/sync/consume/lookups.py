@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,7 +14,6 @@ from ottla.sync.client.reachable import metadata_of
 from ottla.telemetry import log_event
 
 _ANSWER_S: Final = 5.0
-_LEAVE_S: Final = 5.0
 
 
 def check_reachable(client: Any, servers: str, timeout_s: float) -> None:
@@ -65,35 +62,6 @@ def retry_positions(
     except KafkaException as error:
         on_error(error)
     return positions
-
-
-def close_client(client: Any, *, group: str, is_static: bool) -> None:
-    """Leave the group. Without a broker librdkafka takes half a minute for that, longer than a supervisor waits before
-    it kills: then it is left to itself."""
-    leave = client.close if is_static else lambda: _unsubscribe_and_close(client)
-    closing = threading.Thread(target=leave, name=f"ottla-{group}-close", daemon=True)
-    closing.start()
-    closing.join(_LEAVE_S)
-    if closing.is_alive():
-        log_event("client_close_abandoned", "warning", {"group": group, "after_s": _LEAVE_S})
-
-
-def _unsubscribe_and_close(client: Any) -> None:
-    """End the subscription first, so that no rebalance is pending when the client closes.
-
-    An assignment that librdkafka delivers after its group handler has terminated is confirmed to a queue that nobody
-    serves (librdkafka issue 4884). confluent-kafka confirms it with the interpreter's lock held, so the whole process
-    stands still, signal handlers included. A static member must not unsubscribe: that would end its membership
-    (KIP-345).
-    """
-    try:
-        client.unsubscribe()
-        deadline = time.monotonic() + _LEAVE_S / 2
-        while (client.poll(0.001) is not None or client.assignment()) and time.monotonic() < deadline:
-            pass  # what was fetched is dropped: it was not handled, so it is not committed
-    except (KafkaException, RuntimeError):
-        pass  # closing is what remains to be done
-    client.close()
 
 
 def client_partitions(partitions: Sequence[TopicPartition]) -> list[ClientPartition]:
