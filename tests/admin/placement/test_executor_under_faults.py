@@ -27,7 +27,9 @@ from ottla.admin import Admin, Part
 from ottla.admin.placement.deciding import State
 from ottla.admin.placement.executor import Executor, Progress
 from ottla.admin.placement.journal import BEGIN, SUBMIT, Journal
+from ottla.admin.placement.throttling import RATES
 from ottla.errors import InputError
+from ottla.records import TopicPartition
 from ottla.testing import wait_until
 
 _numbers = count(1)
@@ -120,6 +122,30 @@ def test_a_source_that_dies_is_copied_from_its_other_replica(
     cluster.start_broker(1)
     wait_until(lambda: not any(broker.is_fenced for broker in admin.facts((Part.TOPICS,)).brokers), 60)
     assert run(admin, planned, path).is_complete
+
+
+def test_a_cancel_that_would_leave_nobody_in_sync_is_shown_as_refused_and_the_move_ends_later(tmp_path: Path) -> None:
+    with EmbeddedCluster(brokers=5) as cluster, Admin(cluster.bootstrap_servers, timeout_s=20) as admin:
+        topic = filled_topic(admin, cluster.bootstrap_servers, "grows", on=(1,), partitions=1, records=750)
+        place = TopicPartition(topic, 0)
+        planned = moves(admin, topic, (3, 4), numbers=[0])
+        path = tmp_path / "journal"
+        interrupt_when(admin, planned, path, lambda progress: moving(progress) == 1, throttle=1)
+        cluster.kill(4)
+        for broker in (1, 3):
+            admin.alter_broker_settings(broker, dict.fromkeys(RATES))
+        wait_until(lambda: 3 in admin.facts((Part.TOPICS,)).by_partition[place].in_sync, 60)
+        cluster.kill(1)
+        wait_until(lambda: admin.facts((Part.TOPICS,)).by_partition[place].leader == 3, 60)
+        with Journal(path) as book:
+            outcome = Executor(admin.carry_out, planned, book, options(patience_s=1)).cancel()
+        assert len(outcome.refused) == 1, outcome
+        assert outcome.refused[0].startswith("grows-0: cannot be cancelled: ")
+        for broker in (1, 4):
+            cluster.start_broker(broker)
+        wait_until(lambda: not any(broker.is_fenced for broker in admin.facts((Part.TOPICS,)).brokers), 60)
+        assert run(admin, planned, path).is_complete
+        assert replicas(admin, topic) == {(3, 4)}
 
 
 def test_a_journal_that_cannot_be_written_stops_the_tool_before_it_acts(
