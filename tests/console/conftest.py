@@ -130,9 +130,9 @@ def controlled() -> Iterator[tuple[str, str]]:
             process.communicate()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A Chromium."""
+    """A Chromium. Not for the session: while it runs, no other test of the process can have an event loop."""
     from console_browser import started  # without Playwright only what needs this is skipped
 
     with started() as running:

@@ -21,6 +21,7 @@ NAMELESS = """(html) => {
     || (each.tagName === "TABLE" ? each.caption : /^(BUTTON|A)$/.test(each.tagName) && each.textContent.trim());
   return [...html.querySelectorAll(wanted)].filter((each) => !named(each)).map((each) => each.outerHTML.slice(0, 200));
 }"""
+PERMISSIONS = ["clipboard-read", "clipboard-write"]
 LEVELS = """(html) => [...html.querySelectorAll("h1, h2, h3, h4")].map((each) => Number(each.tagName[1]))"""
 LOADING = re.compile("(Reading|Asking|Looking|Examining).* …|Searching …|Loading …")
 
@@ -148,3 +149,19 @@ def test_a_tab_that_nobody_sees_follows_nothing(console: Running, opened: Opened
         with page.expect_request(is_tail):
             page.locator("html").evaluate(told, False)
         shows(page, "following")
+
+
+def test_values_and_commands_are_copied_whole(console: Running, opened: Opened, orders: str) -> None:
+    def is_copied(wanted: str) -> None:
+        for _ in range(600):
+            if page.locator("html").evaluate("() => navigator.clipboard.readText()") == wanted:
+                return
+            page.wait_for_timeout(100)
+        raise AssertionError(f"never copied: {wanted}")
+
+    with opened(console, f"/topic?name={orders}&partitions=1&from=1:0&limit=20", permissions=PERMISSIONS) as page:
+        page.locator("button.record").first.click()
+        page.get_by_role("heading", name="Value").get_by_role("button", name="Copy").click()
+        is_copied(console.get("record", topic=orders, partition=1, offset=0)["record"]["value"])
+        page.get_by_role("button", name="Copy as command").click()
+        is_copied(f"ottla consume {orders} --from 1:0 -n 1")

@@ -53,6 +53,8 @@ def test_a_record_that_hangs_is_seen(cluster: EmbeddedCluster, served: str, tmp_
         )
         (stuck,) = [each for each in found["partitions"] if each["oldest_unfinished_offset"] is not None]
         assert stuck["partition"] == 0
+        (handler,) = wait_for(ask, lambda state: any(each["runs"] for each in state["handlers"]))["handlers"]
+        assert (handler["handler"], handler["runs"]) == ("on_record", 1)
         assert ask("POST", "service/pause", {})[0] == 403, "without --console-write it only shows"
         assert ask("GET", "service", None, Host="evil.example")[0] == 400
         assert ask("GET", "service", None, Authorization="Bearer wrong")[0] == 401

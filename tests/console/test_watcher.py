@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from ottla.admin import ClusterFacts
+from ottla.admin.facts import BrokerFact, LogDirFact
+from ottla.cli.operations.cluster.look import disk_items
 from ottla.console.watcher import MOST_SHARE, Watcher, pause_after
 from ottla.errors import BrokerUnavailable
 from ottla.testing import wait_until
@@ -49,6 +52,31 @@ def test_nothing_is_read_while_nobody_looks_and_a_failure_leaves_the_last_facts(
         assert (seen.problem, seen.age_ms) == ("nobody answers", 5_000 - seen.facts.at_ms)
         now[0] += 1_000  # nobody has looked for long: a read that is under way is the last
         wait_until(lambda: quiet(reads), 60)
+    finally:
+        watcher.close()
+
+
+@pytest.mark.parametrize("every_ms", [1_000, 3_000, 20_000])
+def test_a_disk_is_forecast_over_ten_seconds_or_more_however_often_facts_are_read(every_ms: int) -> None:
+    """A disk loses a megabyte a second."""
+    read = [0]
+
+    def read_next() -> ClusterFacts:
+        read[0] += 1
+        at_ms = read[0] * every_ms
+        disk = LogDirFact(path="/data", total_bytes=10**9, usable_bytes=10**9 - at_ms * 1_000)
+        return replace(facts(at_ms), brokers=(BrokerFact(id=1, host="one", port=9092, log_dirs=(disk,)),))
+
+    watcher = Watcher(read_next, every_s=3_600, now_ms=lambda: 0, monotonic=lambda: 0.0, first_s=60)
+    try:
+        seen = watcher.seen()
+        assert seen.long_before is None
+        while seen.facts.at_ms < 60_000:
+            seen = watcher.seen(fresh=True)
+        assert seen.long_before is not None
+        assert 10_000 <= seen.facts.at_ms - seen.long_before.at_ms <= 20_000 + every_ms
+        (disk,) = disk_items(seen.facts, seen.long_before)
+        assert disk["full_in_ms"] == 1_000_000 - seen.facts.at_ms
     finally:
         watcher.close()
 

@@ -19,10 +19,11 @@ SERVICE_TOKEN = "the-token-of-a-service"
 SERVICE = """
 import os
 import time
-from ottla import App, RetryPolicy
+from ottla import App, DeadLetterBudget, RetryPolicy
 app = App(os.environ["GROUP"], dead_letter_topic="served.dead-letters")
+later = RetryPolicy(initial_s=600, max_s=600, jitter=0)
 
-@app.handler(os.environ["TOPIC"], retry=RetryPolicy(initial_s=600, max_s=600, jitter=0))
+@app.handler(os.environ["TOPIC"], retry=later, budget=DeadLetterBudget(burst=7))
 def on_record(record) -> None:
     if record.value == b"poison":
         time.sleep(600)

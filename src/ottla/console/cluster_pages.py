@@ -7,7 +7,6 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from ottla.admin.doctor import Limits
 from ottla.admin.facts import ClusterFacts
 from ottla.cli.operations.cluster.look import broker_items, cluster_item, disk_items
 from ottla.cli.operations.topics.look import group_items, partition_item, setting_items, topic_detail, topic_item
@@ -45,7 +44,7 @@ def cluster(desk: Desk, query: Query) -> dict[str, Any]:
         "cluster": cluster_item(facts),
         "bootstrap_servers": desk.kafka.get("bootstrap.servers"),
         "brokers": brokers,
-        "disks": disk_items(facts, _long_before(seen)),
+        "disks": disk_items(facts, seen.long_before),
         "moves": len(facts.moves),
     }
 
@@ -137,12 +136,6 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
         return lambda name: fnmatchcase(name, pattern)
     part = pattern.casefold()
     return lambda name: part in name.casefold()
-
-
-def _long_before(seen: Seen) -> ClusterFacts | None:
-    """A sample old enough to say when a disk is full: in a few seconds one fills by chance."""
-    before = seen.before
-    return before if before is not None and seen.facts.at_ms - before.at_ms >= Limits().forecast_ms else None
 
 
 def _topic_rates(seen: Seen) -> dict[str, float] | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.admin.doctor import Limits
 from ottla.admin.facts import ClusterFacts
 from ottla.admin.rates import Rates, rates_between
 from ottla.errors import BrokerUnavailable, InputError, OttlaError
@@ -24,6 +25,7 @@ MOST_SHARE: Final = 0.05
 """Of the time that looking may take: those who work with the cluster must not feel that somebody looks."""
 
 MOST_SAMPLES: Final = 120
+_LONG_MS: Final = Limits().forecast_ms
 _RATES_OVER: Final = 5
 """Samples that a rate is taken over: one alone jumps."""
 
@@ -45,10 +47,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What is known now. `problem` is why the last read failed, None if it did not."""
+    """What is known now. `problem` is why the last read failed, None if it did not.
+
+    `before` is a few reads older than `facts`; `long_before` is old enough to say when a disk is full.
+    """
 
     facts: ClusterFacts
     before: ClusterFacts | None
+    long_before: ClusterFacts | None
     rates: Rates | None
     samples: tuple[Sample, ...]
     age_ms: int
@@ -72,6 +78,8 @@ class Watcher:
         self._now_ms, self._monotonic = now_ms, monotonic
         self._changed = threading.Condition()
         self._facts: deque[ClusterFacts] = deque(maxlen=_RATES_OVER)
+        self._older: deque[ClusterFacts] = deque()
+        """The first of them is `long_before` when it is old enough; each is as much younger than the one before it."""
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._rates: Rates | None = None
         self._problem: OttlaError | None = None
@@ -97,6 +105,7 @@ class Watcher:
             return Seen(
                 facts=now,
                 before=self._facts[0] if len(self._facts) > 1 else None,
+                long_before=self._older[0] if now.at_ms - self._older[0].at_ms >= _LONG_MS else None,
                 rates=self._rates,
                 samples=tuple(self._samples),
                 age_ms=max(0, self._now_ms() - now.at_ms),
@@ -142,8 +151,10 @@ class Watcher:
     def _take(self, facts: ClusterFacts) -> None:
         if self._facts and self._facts[-1].cluster_id != facts.cluster_id:
             self._facts.clear()  # another cluster is at the address now
+            self._older.clear()
             self._samples.clear()
         self._facts.append(facts)
+        self._remember(facts)
         self._rates = None
         if len(self._facts) > 1:
             try:
@@ -151,9 +162,17 @@ class Watcher:
             except InputError:  # the clock was set back
                 self._facts.clear()
                 self._facts.append(facts)
+                self._older.clear()
+                self._remember(facts)
         if self._rates is not None:
             by_topic: dict[str, float] = {}
             for place, rate in self._rates.bytes_in.items():
                 by_topic[place.topic] = by_topic.get(place.topic, 0.0) + rate
             by_broker = self._rates.leader_bytes_in(facts)
             self._samples.append(Sample(at_ms=facts.at_ms, by_broker=by_broker, by_topic=by_topic))
+
+    def _remember(self, facts: ClusterFacts) -> None:
+        if not self._older or facts.at_ms - self._older[-1].at_ms >= _LONG_MS:
+            self._older.append(facts)
+        while len(self._older) > 1 and facts.at_ms - self._older[1].at_ms >= _LONG_MS:
+            self._older.popleft()
