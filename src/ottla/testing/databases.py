@@ -44,23 +44,25 @@ class PostgresServer:
         self.conninfo = f"host={folder} user=postgres dbname=postgres"
         self._fsync = "on" if fsync else "off"
         self._process: subprocess.Popen[bytes] | None = None
+        self._logged_before = 0
+        """Bytes of the log that are of earlier starts."""
 
     def start(self) -> None:
         """Start it, or start it again after `kill`."""
-        options = [
-            *("-D", str(self.folder / "data"), "-k", str(self.folder)),
-            *("-c", "listen_addresses=", "-c", f"fsync={self._fsync}", "-c", "max_connections=100"),
-        ]
-        with (self.folder / "log").open("ab") as log:
-            self._process = _popen([str(self._binaries / "postgres"), *options], log)
         deadline_s = time.monotonic() + _START_S
+        self._launch()
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
-                raise NoServer(f"PostgreSQL did not start: {(self.folder / 'log').read_text()[-2_000:]}")
+            has_ended = self._process is None or self._process.poll() is not None
+            if time.monotonic() > deadline_s or (has_ended and not self._is_still_in_use()):
+                raise NoServer(f"PostgreSQL did not start: {self._log.read_text()[-2_000:]}")
+            if has_ended:
+                self._launch()
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """As a power failure of the server: SIGKILL, with all its processes."""
+        """As a power failure of the server: SIGKILL. Processes of connections, which are in groups of their own, see
+        that it is gone and end; `start` waits for them.
+        """
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -73,6 +75,23 @@ class PostgresServer:
                 self._process.wait(10)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "log"
+
+    def _launch(self) -> None:
+        options = [
+            *("-D", str(self.folder / "data"), "-k", str(self.folder)),
+            *("-c", "listen_addresses=", "-c", f"fsync={self._fsync}", "-c", "max_connections=100"),
+        ]
+        with self._log.open("ab") as log:
+            self._logged_before = log.tell()
+            self._process = _popen([str(self._binaries / "postgres"), *options], log)
+
+    def _is_still_in_use(self) -> bool:
+        """Whether it refused to start beside a process of its killed predecessor that has not ended yet."""
+        return b"pre-existing shared memory block" in self._log.read_bytes()[self._logged_before :]
 
     def _answers(self) -> bool:
         ready = subprocess.run(
