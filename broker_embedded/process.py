@@ -15,11 +15,10 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker_embedded.cluster.cluster import Cluster
-from broker_embedded.cluster.time import VirtualClock, new_event_loop
+from broker_embedded.cluster.time import new_event_loop
 from broker_embedded.common.descriptors import raise_soft_limit
 from broker_embedded.common.errors import StartupError
 from broker_embedded.common.filesystem import FileSystem
@@ -29,6 +28,7 @@ from broker_embedded.storage.file_pool import OpenFiles
 
 if TYPE_CHECKING:
     from broker_embedded.cluster.control import ControlServer
+    from broker_embedded.cluster.time import VirtualClock
     from broker_embedded.security.settings import Security
 
 log = logging.getLogger("broker_embedded")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files: FileSystem | None = None
         if options.control_port is None and options.log_dir_bytes is None:  # no disk can fail, and none has a limit
             files = OsFileSystem(fsync=options.data_dir is not None, make_room=open_files.make_room)
-        clock = None if options.virtual_clock is None else VirtualClock(speed=options.virtual_clock)
+        clock = None if options.virtual_clock is None else _clock(options.virtual_clock)
         cluster = Cluster(
             brokers=options.brokers,
             port=options.port,
@@ -80,6 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_OK
     return EXIT_OK
+
+
+def _clock(speed: float) -> VirtualClock:
+    """Loaded only if it is wanted, as the control API is."""
+    from broker_embedded.cluster.time import VirtualClock
+
+    return VirtualClock(speed=speed)
 
 
 def _control(cluster: Cluster, port: int) -> ControlServer:
@@ -211,6 +218,8 @@ def _security(options: argparse.Namespace) -> Security | None:
     if options.certificates is not None:
         if options.certificate is not None or options.client_ca is not None:
             raise StartupError("--certificates has the files that --certificate and --client-ca would name")
+        from pathlib import Path
+
         from broker_embedded.cluster.certificates import found_or_made
 
         found = found_or_made(Path(options.certificates))

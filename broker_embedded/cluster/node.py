@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,7 @@ class Surroundings:
 
     cluster_id: str
     voters: Sequence[int]
-    data_dir: Path
+    data_dir: str
     network: Network
     links: Links
     addresses: MutableMapping[int, Address]
@@ -106,7 +105,7 @@ class Node:
             self._internal = self._listen(settings.internal_port)
             around.addresses[self.node_id] = (self._internal.host, self._internal.port)
         self._metadata_logs = self._open_logs(
-            [str(around.data_dir / f"controller-{self.node_id}")], None, must_be_whole=True
+            [f"{around.data_dir}/controller-{self.node_id}"], None, must_be_whole=True
         )
         self.peers = PeerConnections(
             node_id=self.node_id,
@@ -301,7 +300,7 @@ class Node:
             await self.internal_server.stop()
 
 
-def log_dirs(data_dir: Path, node_id: int, count: int) -> list[str]:
+def log_dirs(data_dir: str, node_id: int, count: int) -> list[str]:
     """Where a node keeps its partitions."""
-    directory = data_dir / f"broker-{node_id}"
-    return [str(directory)] if count == 1 else [str(directory / f"dir-{number}") for number in range(count)]
+    directory = f"{data_dir}/broker-{node_id}"
+    return [directory] if count == 1 else [f"{directory}/dir-{number}" for number in range(count)]

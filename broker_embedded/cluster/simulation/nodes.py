@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from random import Random
 
 from broker_embedded.cluster.cluster import SEVERAL_NODES, VOTERS
@@ -110,7 +109,7 @@ class SimulatedNode:
         around = Surroundings(
             cluster_id=CLUSTER_ID,
             voters=tuple(range(1, VOTERS + 1)) if self._brokers >= VOTERS else (1,),
-            data_dir=Path("/"),
+            data_dir="",
             network=self._network.host(self.name),
             links=GoodLinks(),
             addresses={each: (f"node-{each}", INTERNAL_PORT) for each in range(1, self._brokers + 1)},

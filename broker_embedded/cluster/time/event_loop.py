@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
 
-from broker_embedded.cluster.time.virtual_clock import VirtualClock
-from broker_embedded.cluster.time.virtual_loop import VirtualTimeLoop
 from broker_embedded.common.clock import Clock
 
 
@@ -15,6 +13,11 @@ def new_event_loop(clock: Clock | None) -> asyncio.AbstractEventLoop:
 
     Any other clock moves what is decided by the clock (retention, expiry), while timers run in real time.
     """
+    if clock is None:
+        return asyncio.SelectorEventLoop()
+    from broker_embedded.cluster.time.virtual_clock import VirtualClock
+    from broker_embedded.cluster.time.virtual_loop import VirtualTimeLoop
+
     return VirtualTimeLoop(clock) if isinstance(clock, VirtualClock) else asyncio.SelectorEventLoop()
 
 
@@ -23,10 +26,14 @@ SETTLE_MS = 250
 
 def time_passing(clock: Clock) -> AbstractContextManager[None]:
     """Around a wait for the cluster itself (its start, an election): a frozen clock runs meanwhile."""
+    from broker_embedded.cluster.time.virtual_clock import VirtualClock
+
     return clock.passing() if isinstance(clock, VirtualClock) else nullcontext()
 
 
 def settle(clock: Clock, *, brokers: int) -> None:
     """After a change of a cluster on a frozen clock: nodes that were told to come again in a moment do so now."""
+    from broker_embedded.cluster.time.virtual_clock import VirtualClock
+
     if brokers > 1 and isinstance(clock, VirtualClock) and not clock.speed:
         clock.advance(SETTLE_MS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from broker_embedded.common.clock import Clock
@@ -19,20 +20,24 @@ from ottla_wire.protocol import ErrorCode
 
 from ..runtime.reply import Reply
 from ..runtime.runtime import CoordinatorRuntime
-from .enlistment import Enlistment, OnChecked
-from .marker_writer import MarkerWriter, OffsetsOfTransactions
-from .markers import MarkerSender
-from .requests import AddPartitions, InitProducer, PartitionsChecked
 
 if TYPE_CHECKING:
     from ..runtime.shard import ShardContext
     from .config import TransactionConfig
+    from .enlistment import Enlistment, OnChecked
+    from .marker_writer import MarkerWriter, OffsetsOfTransactions
+    from .markers import MarkerSender
+    from .requests import AddPartitions, InitProducer, PartitionsChecked
     from .shard import OnProducerId, TransactionShard
     from .transaction import Transaction
 
 
 class TransactionCoordinator:
-    """Make one per broker, call `start` before clients are let in, `stop` when the broker stops."""
+    """Make one per broker, call `start` before clients are let in, `stop` when the broker stops.
+
+    What works on transactions is loaded with the first of them, as the state machines of groups are with the first
+    group: the parts below, and the shards.
+    """
 
     def __init__(
         self,
@@ -52,13 +57,12 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._replicas = replicas
         self._metadata = metadata
-        self.marker_writer = MarkerWriter(replicas=replicas, clock=clock, offsets=offsets)
-        self._markers = MarkerSender(
-            node_id=node_id, metadata=metadata, writer=self.marker_writer, loop=loop, peers=peers
-        )
-        self.enlistment = Enlistment(
-            node_id=node_id, leader_of=self._leader_of, verify=self._verify, add=self._add, peers=peers
-        )
+        self._node_id = node_id
+        self._clock = clock
+        self._loop = loop
+        self._offsets = offsets
+        self._peers = peers
+        self._markers: MarkerSender | None = None
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
             make_shard=self._make_shard,
@@ -68,13 +72,30 @@ class TransactionCoordinator:
             loop=loop,
         )
 
+    @cached_property
+    def marker_writer(self) -> MarkerWriter:
+        """Writes how transactions end where this broker leads."""
+        from .marker_writer import MarkerWriter
+
+        return MarkerWriter(replicas=self._replicas, clock=self._clock, offsets=self._offsets)
+
+    @cached_property
+    def enlistment(self) -> Enlistment:
+        """Asks whether a partition is in a transaction, or adds it, where its coordinator is."""
+        from .enlistment import Enlistment
+
+        return Enlistment(
+            node_id=self._node_id, leader_of=self._leader_of, verify=self._verify, add=self._add, peers=self._peers
+        )
+
     def start(self) -> None:
         self._replicas.add_leadership_listener(self.runtime)
         self._metadata.add_listener(self._on_metadata)
 
     def stop(self) -> None:
         self.runtime.close()
-        self._markers.close()
+        if self._markers is not None:
+            self._markers.close()
 
     def config(self) -> TransactionConfig:
         """The settings as they are now."""
@@ -83,9 +104,17 @@ class TransactionCoordinator:
         return TransactionConfig.of(self._broker_config())
 
     def _make_shard(self, partition: int, context: ShardContext) -> TransactionShard:
-        """The state machine is loaded with the first shard, as that of groups is."""
+        from .markers import MarkerSender
         from .shard import TransactionShard
 
+        if self._markers is None:
+            self._markers = MarkerSender(
+                node_id=self._node_id,
+                metadata=self._metadata,
+                writer=self.marker_writer,
+                loop=self._loop,
+                peers=self._peers,
+            )
         return TransactionShard(
             partition, context, config=self.config, markers=self._markers, new_producer_id=self._new_producer_id
         )
@@ -135,21 +164,28 @@ class TransactionCoordinator:
         try:
             return self.shard_of(request.transactional_id).verify_partitions(request)
         except BrokerError as error:
-            return PartitionsChecked(error=error.code)
+            return _unchecked(error)
 
     def _add(self, request: AddPartitions, on_done: OnChecked) -> None:
         try:
             shard = self.shard_of(request.transactional_id)
         except BrokerError as error:
-            on_done(PartitionsChecked(error=error.code))
+            on_done(_unchecked(error))
             return
         shard.add_partitions(request, _Listening(on_done))
 
     def _on_metadata(self, delta: MetadataDelta, image: ClusterImage) -> None:
-        self._markers.on_metadata()
+        if self._markers is not None:
+            self._markers.on_metadata()
 
 
-class _Listening(Reply[PartitionsChecked]):
+def _unchecked(error: BrokerError) -> PartitionsChecked:
+    from .requests import PartitionsChecked
+
+    return PartitionsChecked(error=error.code)
+
+
+class _Listening(Reply["PartitionsChecked"]):
     """A reply to this broker itself: nothing to convert into a response."""
 
     __slots__ = ("_on_done",)
