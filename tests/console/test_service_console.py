@@ -75,3 +75,6 @@ def test_a_retry_that_waits_is_shown_with_its_time(
         assert retry["due"].endswith("Z")
         assert found["retries_waiting"] == 1
         assert [each["retries_waiting"] for each in found["partitions"]] == [0, 1]
+        write(served, [(b"k", b"fine", ())], partition=0)
+        found = wait_for(ask, lambda state: any(each["budget"] is not None for each in state["handlers"]))
+        assert [each["budget"] for each in found["handlers"]] == [7]
