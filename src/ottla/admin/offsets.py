@@ -73,8 +73,12 @@ def ask_leaders(
     read: Callable[[Any], Iterable[tuple[TopicPartition, int, T]]],
     *,
     what: str,
+    passing: Collection[ErrorCode] = (),
 ) -> Asking[dict[TopicPartition, T]]:
-    """Ask the leader of each partition, and again where it has moved. For what may be asked twice."""
+    """Ask the leader of each partition, and again where it has moved. For what may be asked twice.
+
+    `passing` are further codes that a later try may not meet.
+    """
     wanted = dict.fromkeys(places)
     found: dict[TopicPartition, T] = {}
 
@@ -106,8 +110,8 @@ def ask_leaders(
                 if place not in wanted:
                     continue
                 problem = problem_of(f"{what} {place}", code)
-                is_moving = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a leader that has not heard of it yet
-                if is_moving or isinstance(problem, RetriableError):
+                is_passing = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or code in passing  # not heard of it yet
+                if is_passing or isinstance(problem, RetriableError):
                     later = PartitionUnavailable(str(problem))
                 elif problem is not None:
                     raise problem

@@ -128,6 +128,9 @@ def delete_records(before: Mapping[TopicPartition, int]) -> Asking[dict[TopicPar
                 for each in topic.partitions
             ),
             what="records of",
+            passing={
+                ErrorCode.OFFSET_OUT_OF_RANGE
+            },  # a new leader learns the high watermark after its followers' fetch
         )
     )
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 from command_output import Run, document, rows
+from dead_letters_of_hours import starts, write_letters
 
 from ottla.cli import main
-from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 from ottla.testing import Kafka
 
 
@@ -23,35 +23,8 @@ def ottla(kafka: Kafka) -> Run:
 def dead(kafka: Kafka, make_topic: Callable[..., str]) -> str:
     """Six letters in each of two partitions, one an hour, from 1970 on."""
     topic = make_topic("dead-letters", partitions=2, config={"retention.ms": -1})
-    for number in range(12):
-        letter = build_dead_letter(
-            topic="orders",
-            partition=0,
-            offset=number,
-            timestamp_ms=number * 3_600_000,
-            key=None,
-            value=b"x",
-            headers=[],
-            reason=DeadLetterReason(
-                kind="failed" if number % 2 else "malformed",
-                error_type="ValueError",
-                message="wrong",
-                stack_trace="",
-                attempts=1,
-                group="billing",
-                dead_lettered_ms=number * 3_600_000,
-            ),
-        )
-        kafka.produce(topic, [letter.value], headers=letter.headers, partition=number % 2)
+    write_letters(kafka, topic, count=12)
     return topic
-
-
-def starts(kafka: Kafka, topic: str) -> list[int]:
-    from ottla.admin import Admin, Part
-
-    with Admin(kafka.bootstrap_servers) as admin:
-        (fact,) = admin.describe_topics(topic, parts=[Part.OFFSETS])
-    return [each.log_start or 0 for each in fact.partitions]
 
 
 def test_a_dry_run_counts_by_cause_and_deletes_nothing(ottla: Run, kafka: Kafka, dead: str) -> None:
