@@ -21,6 +21,7 @@ import yaml
 
 pytest.importorskip("zensical", reason="pip install 'ottla[docs]'")
 from docs_site import links
+from docs_site.api_pages import api_pages
 from docs_site.navigation import completed, paths_in
 from docs_site.public_api import PUBLIC_MODULES, public_names
 from docs_site.spelling import misspelt
@@ -94,6 +95,18 @@ def test_every_public_name_has_an_entry_with_words(site: Path, module: str) -> N
     described = {re.match(r'[^"]*\.(\w+)"', entry)[1]: "<p>" in entry for entry in entries}
     assert [name for name in wanted if name not in described] == []
     assert [name for name in wanted if not described[name]] == []
+
+
+def test_an_entry_says_where_its_source_is() -> None:
+    for module in PUBLIC_MODULES:
+        page = api_pages()[f"reference/api/{module}.md"]
+        assert page.count("\n::: ") == len(
+            re.findall(r"is defined in `[\w/]+\.py`, line \d+\.$", page, re.MULTILINE)
+        ), module
+    path, line = re.search(
+        r"`RetryPolicy` is defined in `([^`]+)`, line (\d+)", api_pages()["reference/api/ottla.md"]
+    ).groups()
+    assert (ROOT / path).read_text(encoding="utf-8").splitlines()[int(line) - 1].startswith("class RetryPolicy")
 
 
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:

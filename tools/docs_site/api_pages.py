@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterable
 
 from docs_site.public_api import PUBLIC_MODULES, PublicName, public_names
+from docs_site.sources import defined_in
 
 
 def api_pages() -> dict[str, str]:
@@ -48,6 +49,7 @@ def _entry(each: PublicName) -> str:
     return (
         f"\n::: {_defined_in(each)}.{each.name}\n    options:\n"
         f"      heading: {each.module}.{each.name}\n      toc_label: {each.name}\n"
+        f"\n`{each.name}` is defined in {defined_in(_defined_in(each), each.name)}.\n"
     )
 
 
