@@ -83,7 +83,7 @@ def confirm(promises: Sequence[Any], exceptions: ExceptionTable) -> Failure | No
         error: BaseException | None
         if not _has_exception(promise):
             error = TypeError(
-                f"the handler returned {promise!r}, which nobody awaits: declare the handler with async def"
+                f"the handler returned {promise!r}, which nothing awaits: declare the handler with async def"
             )
             if inspect.iscoroutine(promise):
                 promise.close()

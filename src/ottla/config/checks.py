@@ -108,7 +108,7 @@ def _offsets_are_ours(settings: Settings) -> None:
         raise _broken(
             settings,
             "enable.auto.commit",
-            "false: the client would commit records that nobody has handled yet. Offsets are committed when their "
+            "false: the client would commit records that are not handled yet. Offsets are committed when their "
             "records are done; to commit before handling, declare commit=AtMostOnce()",
         )
     if settings["enable.auto.offset.store"]:

@@ -159,7 +159,8 @@ class Connection:
             raw.close()
             raise AuthenticationRefused(
                 f"{self.address}: its certificate is not trusted: {error.verify_message}"
-                " (ssl.ca.location says who is, ssl.endpoint.identification.algorithm whether its name counts)"
+                " (ssl.ca.location names the trusted authorities, ssl.endpoint.identification.algorithm whether the"
+                " name is checked)"
             ) from error
         except ssl.SSLError as error:
             raw.close()

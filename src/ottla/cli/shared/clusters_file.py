@@ -204,7 +204,7 @@ def _check_mode(path: Path, found: os.stat_result) -> None:
     if os.name != "posix":
         return
     if found.st_uid not in (os.getuid(), 0):
-        raise ConfigError(f"{path}: it is owned by somebody else, and names commands that would be run")
+        raise ConfigError(f"{path}: another user owns it, and it names commands that would be run")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(
             f"{path}: others may write it (mode {stat.S_IMODE(found.st_mode):o}), and it names commands that would be"

@@ -43,7 +43,9 @@ def read_start(text: str, location: str) -> Offsets:
     try:
         return from_json_dict(json.loads(text))[0]
     except ValueError as error:
-        raise ConfigError(f"{location}: not starting offsets ({error}); remove the file to start anew") from None
+        raise ConfigError(
+            f"{location}: not starting offsets ({error}); remove the file to choose starting offsets again"
+        ) from None
 
 
 def is_local(location: str) -> bool:
