@@ -19,6 +19,7 @@ from release_check.packages import (
     NEEDED_IN_SDIST,
     NEEDED_TO_PUBLISH,
     PACKAGES,
+    has_section,
     metadata_of,
     missing_addresses,
     problems_of_sdist,
@@ -200,6 +201,14 @@ def test_an_address_that_is_missing_is_named() -> None:
     fields = {"Project-URL": [f"{label}, https://forge.example/{label}" for label in NEEDED_TO_PUBLISH[1:]]}
     assert missing_addresses(fields) == [NEEDED_TO_PUBLISH[0]]
     assert missing_addresses({}) == list(NEEDED_TO_PUBLISH)
+
+
+def test_the_changelog_of_a_version_is_found_by_its_heading() -> None:
+    changelog = "# Changelog\n\n## 1.10.0 (2026-11-24)\n\n## The story until 0.1.0\n\n1.1.0 is no heading\n"
+    assert [version for version in ("1.10.0", "0.1.0", "1.1.0", "10.0", "1.10") if has_section(changelog, version)] == [
+        "1.10.0",
+        "0.1.0",
+    ]
 
 
 def test_the_packages_are_those_that_the_project_declares() -> None:

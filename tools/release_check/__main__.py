@@ -17,6 +17,7 @@ from docs_site.public_api import PUBLIC_MODULES
 from release_check.environments import WITHOUT_EXTRAS, CheckFailed, Environment, interpreter_of, run
 from release_check.packages import (
     Package,
+    has_section,
     metadata_of,
     missing_addresses,
     problems_of_sdist,
@@ -79,6 +80,12 @@ def check(out: Path, scratch: Path, versions: list[str] | None, *, is_to_publish
         return report
     if missing := missing_addresses(fields):
         remarks.append(f"publishing: pyproject.toml has no project URL {', '.join(missing)}")
+    if not has_section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), report.version):
+        remarks.append(f"publishing: CHANGELOG.md has no section of {report.version}")
+    with step("changelog of what is new") as said:
+        drafting = ["build", "--draft", "--version", report.version, "--dir", ROOT]
+        draft = run(tools.bin / "towncrier", *drafting, cwd=scratch)
+        said[:] = [f"{sum(line.startswith('- ') for line in draft.splitlines())} changes"]
     with step("twine check --strict"):
         run(tools.bin / "twine", "check", "--strict", wheel.path, sdist.path, cwd=scratch)
     with step("check-wheel-contents"):  # several top-level packages are meant

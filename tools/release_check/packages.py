@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 import zipfile
 from dataclasses import dataclass
@@ -83,3 +84,8 @@ def missing_addresses(fields: dict[str, list[str]]) -> list[str]:
     """Project URLs without which a package must not be published: pages that it names would lead nowhere."""
     found = {label.strip() for label, _, _ in (each.partition(",") for each in fields.get("Project-URL", []))}
     return [label for label in NEEDED_TO_PUBLISH if label not in found]
+
+
+def has_section(changelog: str, version: str) -> bool:
+    """Whether a heading of the changelog names the version."""
+    return re.search(rf"^## .*(?<![\d.]){re.escape(version)}(?![\d.])", changelog, re.MULTILINE) is not None
