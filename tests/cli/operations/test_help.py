@@ -175,6 +175,8 @@ def test_the_examples_run(
         assert in_a_shell.returncode == 0, in_a_shell.stderr
         return
     line = re.sub(r" >+ [^ ']+$", "", example)
+    if line.startswith("ottla plan run "):
+        line += " --sample 1s --poll 0.05"  # in place of 10 s and 2 s
     if any(parameter.name in ("output_format", "form") for parameter in command_of(path).params):
         prints_what_its_schema_says(run, path, line)
     ended = run(line)

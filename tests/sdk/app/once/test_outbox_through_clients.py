@@ -227,6 +227,10 @@ def test_a_refused_row_is_relayed_before_those_behind_it_when_it_is_tried_again(
     assert [record.value for record in kafka.consume_all(topic, value=Json())] == ["far", "behind"]
 
 
+AT_ONCE = {"topic.metadata.propagation.max.ms": 0}
+"""A topic that is not there is not waited for, as if it had just been created."""
+
+
 @pytest.fixture
 def strict(store: Any, make_cluster: Any) -> Iterator[tuple[Service, Any]]:
     """On a cluster that creates no topics by itself."""
@@ -241,7 +245,7 @@ def test_a_missing_topic_holds_up_its_own_rows_only(strict: Any, wait: Any) -> N
     cluster.create_topic("there", partitions=1)
     service.add("missing", "first", "second")
     service.add("there", *range(20))
-    relay = service.relay()
+    relay = service.relay(settings=AT_ONCE)
     wait(lambda: relay.relayed == 20, timeout_s=60)
     wait(lambda: "missing" in relay._relaying.problems, timeout_s=60)
     lag = service.session.lag()
@@ -325,7 +329,7 @@ def test_lag_is_measured_and_makes_an_app_unready(strict: Any, wait: Any) -> Non
             measured.append((fields["waiting"], fields["parked"]))
 
     service.add("never-made", 1, 2)
-    relay = service.relay(hooks=Own(), unready_after_s=0.01)
+    relay = service.relay(hooks=Own(), unready_after_s=0.01, settings=AT_ONCE)
     wait(lambda: not relay.health().is_ready, timeout_s=60)
     wait(lambda: any("UnknownTopic" in problem for problem in relay.health().problems), timeout_s=60)
     assert measured[0] == (2, 0)
