@@ -81,14 +81,22 @@ def test_a_graceful_stop_loses_nothing(shell: Any, kafka: Any, kafka_topic: str,
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_kill_repeats_nothing_and_loses_no_more_than_one_run(
-    shell: Any, kafka: Any, kafka_topic: str, tmp_path: Path, wait: Any
+    shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, tmp_path: Path, wait: Any
 ) -> None:
     kafka.produce(kafka_topic, range(600), value=Json())
     journal = tmp_path / "journal"
     journal.touch()
     log = (tmp_path / "log").open("wb")
-    group = f"g-{shell.name}"
-    command = [sys.executable, "-c", SERVICE, shell.name, kafka.bootstrap_servers, group, kafka_topic, str(journal)]
+    command = [
+        sys.executable,
+        "-c",
+        SERVICE,
+        shell.name,
+        kafka.bootstrap_servers,
+        kafka_group,
+        kafka_topic,
+        str(journal),
+    ]
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
@@ -102,7 +110,7 @@ def test_a_kill_repeats_nothing_and_loses_no_more_than_one_run(
             wait(lambda least=enough: len(handled()) >= least, timeout_s=60)
             process.send_signal(signal.SIGKILL)
             process.wait()
-            forget_members(kafka.bootstrap_servers, group)
+            forget_members(kafka.bootstrap_servers, kafka_group)
             process = start()
         kafka.produce(kafka_topic, [600], value=Json())  # nobody is killed any more: this one is not lost
         wait(lambda: 600 in handled(), timeout_s=90)

@@ -44,7 +44,7 @@ else:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_kill_loses_nothing_that_waits_in_a_retry_topic_and_keeps_every_keys_order(
-    shell: Any, kafka: Any, make_topic: Any, tmp_path: Path, wait: Any
+    shell: Any, kafka: Any, kafka_group: str, make_topic: Any, tmp_path: Path, wait: Any
 ) -> None:
     topic = make_topic("orders", partitions=2)
     journal = tmp_path / "journal"
@@ -56,7 +56,7 @@ def test_a_kill_loses_nothing_that_waits_in_a_retry_topic_and_keeps_every_keys_o
         SERVICE,
         shell.name,
         kafka.bootstrap_servers,
-        f"g-{shell.name}",
+        kafka_group,
         topic,
         str(journal),
     ]
@@ -80,7 +80,7 @@ def test_a_kill_loses_nothing_that_waits_in_a_retry_topic_and_keeps_every_keys_o
             wait(lambda least=enough: len(handled()) >= least, timeout_s=60)
             process.send_signal(signal.SIGKILL)
             process.wait()
-            forget_members(kafka.bootstrap_servers, f"g-{shell.name}")
+            forget_members(kafka.bootstrap_servers, kafka_group)
             process = start()
         wait(lambda: len(set(handled())) == 160, timeout_s=90)
     finally:
