@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dead_members import forget_members
+from killed_services import KilledService
 
 from ottla import App, AtMostOnce, Json
 
@@ -84,40 +80,19 @@ def test_a_kill_repeats_nothing_and_loses_no_more_than_one_run(
     shell: Any, kafka: Any, kafka_topic: str, kafka_group: str, tmp_path: Path, wait: Any
 ) -> None:
     kafka.produce(kafka_topic, range(600), value=Json())
-    journal = tmp_path / "journal"
-    journal.touch()
-    log = (tmp_path / "log").open("wb")
-    command = [
-        sys.executable,
-        "-c",
-        SERVICE,
-        shell.name,
-        kafka.bootstrap_servers,
-        kafka_group,
-        kafka_topic,
-        str(journal),
-    ]
+    place = {"bootstrap_servers": kafka.bootstrap_servers, "group": kafka_group, "folder": tmp_path}
+    arguments = (shell.name, kafka.bootstrap_servers, kafka_group, kafka_topic)
+    with KilledService(SERVICE, *arguments, **place) as service:
 
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
+        def handled() -> list[int]:
+            return [int(line) for line in service.lines()]
 
-    def handled() -> list[int]:
-        return [int(line) for line in journal.read_text().splitlines()]
-
-    process = start()
-    try:
         for enough in (50, 200):
             wait(lambda least=enough: len(handled()) >= least, timeout_s=60)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            forget_members(kafka.bootstrap_servers, kafka_group)
-            process = start()
+            service.kill()
+            service.start()
         kafka.produce(kafka_topic, [600], value=Json())  # nobody is killed any more: this one is not lost
         wait(lambda: 600 in handled(), timeout_s=90)
-    finally:
-        process.kill()
-        process.wait()
-        log.close()
 
     assert [number for number, times in Counter(handled()).items() if times > 1] == []
     assert len(set(range(600)) - set(handled())) <= 2 * 16

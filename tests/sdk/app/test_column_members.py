@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from pathlib import Path
@@ -12,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from dead_members import forget_members
+from killed_services import KilledService
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, CommitPolicy, FencedError, Json
@@ -197,28 +194,23 @@ def test_kills_lose_nothing_and_keep_the_order_of_each_partition(
     kafka: Any, make_topic: Any, kafka_group: str, tmp_path: Path
 ) -> None:
     topic = make_topic("orders", partitions=2)
-    servers, journal = kafka.bootstrap_servers, tmp_path / "journal"
-    journal.touch()
-    log = (tmp_path / "log").open("wb")
-    command = [sys.executable, "-c", SERVICE, servers, kafka_group, topic, str(journal)]
+    servers = kafka.bootstrap_servers
+    place = {"bootstrap_servers": servers, "group": kafka_group, "folder": tmp_path}
+    with KilledService(SERVICE, servers, kafka_group, topic, **place) as service:
 
-    def handled() -> list[int]:
-        return [int(line) for line in journal.read_text().splitlines()]
+        def handled() -> list[int]:
+            return [int(line) for line in service.lines()]
 
-    count = 0
-    for turn in range(4):
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
-        try:
+        count = 0
+        for turn in range(4):
+            if turn:
+                service.kill()
+                service.start()
             sent(servers, topic, range(count, count + 1_000), partitions=2)
             count += 1_000
             # The last one is left to finish; the others die amid their work, wherever they are.
             wanted = count if turn == 3 else count - 600
             wait_until(lambda wanted=wanted: len(set(handled())) >= wanted, timeout_s=60)  # type: ignore[misc]
-        finally:
-            process.kill()
-            process.wait(30)
-            forget_members(servers, kafka_group)
-    log.close()
 
     values = handled()
     assert set(values) == set(range(count))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dead_members import forget_members
+from killed_services import KilledService
 
 from ottla import Json
 
@@ -47,46 +43,24 @@ def test_a_kill_loses_nothing_that_waits_in_a_retry_topic_and_keeps_every_keys_o
     shell: Any, kafka: Any, kafka_group: str, make_topic: Any, tmp_path: Path, wait: Any
 ) -> None:
     topic = make_topic("orders", partitions=2)
-    journal = tmp_path / "journal"
-    journal.touch()
-    log = (tmp_path / "log").open("wb")
-    command = [
-        sys.executable,
-        "-c",
-        SERVICE,
-        shell.name,
-        kafka.bootstrap_servers,
-        kafka_group,
-        topic,
-        str(journal),
-    ]
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
-
-    def handled() -> list[tuple[str, int]]:
-        lines = [line.split() for line in journal.read_text().splitlines()]
-        return [(key, int(number)) for key, number in lines]
-
     sent: dict[str, list[int]] = defaultdict(list)
     for partition in (0, 1):
         keys = [f"{partition}-{number % 4}" for number in range(80)]
         kafka.produce(topic, range(80), value=Json(), keys=keys, key=str, partition=partition)
         for number, key in enumerate(keys):
             sent[key].append(number)
-    process = start()
-    try:
+    place = {"bootstrap_servers": kafka.bootstrap_servers, "group": kafka_group, "folder": tmp_path}
+    with KilledService(SERVICE, shell.name, kafka.bootstrap_servers, kafka_group, topic, **place) as service:
+
+        def handled() -> list[tuple[str, int]]:
+            lines = [line.split() for line in service.lines()]
+            return [(key, int(number)) for key, number in lines]
+
         for enough in (20, 60):
             wait(lambda least=enough: len(handled()) >= least, timeout_s=60)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            forget_members(kafka.bootstrap_servers, kafka_group)
-            process = start()
+            service.kill()
+            service.start()
         wait(lambda: len(set(handled())) == 160, timeout_s=90)
-    finally:
-        process.kill()
-        process.wait()
-        log.close()
 
     firsts: dict[str, list[int]] = defaultdict(list)
     for key, number in dict.fromkeys(handled()):

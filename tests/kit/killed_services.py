@@ -1,0 +1,53 @@
+"""Services in processes of their own that are killed amid their work. A journal has a line for all they handle."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+from dead_members import forget_members
+
+
+class KilledService:
+    """`script` gets `arguments`, and last the path of the journal, to which it appends a line for what it handles.
+
+    It is a member of `group`, which forgets it with each kill. Leaving the block kills it too.
+    """
+
+    def __init__(self, script: str, *arguments: str, bootstrap_servers: str, group: str, folder: Path) -> None:
+        self._journal = folder / "journal"
+        self._journal.touch()
+        self._log = (folder / "log").open("wb")
+        self._command = [sys.executable, "-c", script, *arguments, str(self._journal)]
+        self._bootstrap_servers = bootstrap_servers
+        self._group = group
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, for the first time or after a kill."""
+        self._process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log, env=os.environ)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it is gone, and is no member any more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+            self._process = None
+            forget_members(self._bootstrap_servers, self._group)
+
+    def lines(self) -> list[str]:
+        """What was handled so far, in its order; what was handled twice stands there twice."""
+        return self._journal.read_text().splitlines()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.kill()
+        finally:
+            self._log.close()
