@@ -25,11 +25,10 @@ from results import FOLDER, Results
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kit"))
 
-import confluent_kafka
 from kafka_placement import placed_anew
 from placement_bounds import leaders_at_least, least_bytes
 from placement_models import grown_model
-from plan_runs import PARTS, filled_topic
+from plan_runs import PARTS, fill, filled_topic
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
@@ -139,13 +138,8 @@ def ten_thousand(results: Results) -> None:
         TemporaryDirectory() as folder,
     ):
         admin.create_topics(topics)
-        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
         for topic in topics:
-            for number in range(1_000):
-                producer.produce(topic, b"x" * 2_000, partition=number)
-                producer.poll(0)
-        assert producer.flush(120) == 0
-        del producer  # it would look for brokers after their end
+            fill(cluster.bootstrap_servers, topic, partitions=1_000, records=1, size=2_000)
         joined = cluster.add_broker()
         began = time.perf_counter()
         facts = admin.facts(PARTS)

@@ -49,12 +49,12 @@ def filled_topic(
     return name
 
 
-def fill(bootstrap_servers: str, topic: str, *, partitions: int = 4, records: int = 50) -> None:
-    """Append records of 4,000 bytes to each partition."""
+def fill(bootstrap_servers: str, topic: str, *, partitions: int = 4, records: int = 50, size: int = 4_000) -> None:
+    """Append records of `size` bytes to each partition."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "linger.ms": 5})
     for number in range(partitions):
         for _ in range(records):
-            producer.produce(topic, b"x" * 4_000, partition=number)
+            producer.produce(topic, b"x" * size, partition=number)
             producer.poll(0)
     assert producer.flush(120) == 0
 

@@ -6,11 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 from click.testing import CliRunner, Result
 from placement_models import check_plan, facts_of, grown_model
-from plan_runs import PARTS
+from plan_runs import PARTS, fill
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, ClusterFacts, TopicSpec, dump_facts
@@ -109,13 +108,8 @@ def test_a_broker_that_joins_a_cluster_of_many_partitions_gets_its_part(tmp_path
         Admin(cluster.bootstrap_servers, timeout_s=60) as admin,
     ):
         admin.create_topics(topics)
-        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
         for topic in topics:
-            for number in range(400):
-                producer.produce(topic, b"x" * 2_000, partition=number)
-            producer.poll(0)
-        assert producer.flush(120) == 0
-        del producer  # it would look for brokers after their end
+            fill(cluster.bootstrap_servers, topic, partitions=400, records=1, size=2_000)
         joined = cluster.add_broker()
         plan = add_brokers(model_of(admin.facts(PARTS)), [joined])
         with Journal(tmp_path / "journal") as book:
