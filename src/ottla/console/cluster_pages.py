@@ -15,8 +15,6 @@ from ottla.console.query import Query
 from ottla.console.watcher import Seen
 from ottla.errors import InputError, UnknownTopic
 
-PAGE: Final = 100
-_MOST_PAGE: Final = 1_000
 _SORTS: Final = ("name", "partitions", "records", "bytes", "rate", "problems")
 _FIELD: Final = {"rate": "bytes_per_second", "name": "topic"}
 _MOST_GROUPS: Final = 500
@@ -55,8 +53,7 @@ def topics(desk: Desk, query: Query) -> dict[str, Any]:
     sort = query.one_of("sort", _SORTS, "name")
     is_reversed = query.flag("reverse")
     with_internal = query.flag("internal")
-    page = query.number("page", 0, least=0, most=1_000_000) or 0
-    size = query.number("size", PAGE, least=1, most=_MOST_PAGE) or PAGE
+    page, size = query.paging()
     query.done()
     seen = desk.seen()
     rates = _topic_rates(seen)
@@ -79,8 +76,7 @@ def topics(desk: Desk, query: Query) -> dict[str, Any]:
 def topic(desk: Desk, query: Query) -> dict[str, Any]:
     """One topic: settings with their origins, partitions, what flows in."""
     name = query.needed("name")
-    page = query.number("page", 0, least=0, most=1_000_000) or 0
-    size = query.number("size", PAGE, least=1, most=_MOST_PAGE) or PAGE
+    page, size = query.paging()
     query.done()
     seen = desk.seen()
     if name not in seen.facts.by_topic:

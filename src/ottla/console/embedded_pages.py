@@ -9,8 +9,6 @@ from ottla.console.desk import Desk, page_of
 from ottla.console.query import Query
 from ottla.errors import InputError
 
-PAGE: Final = 100
-_MOST_PAGE: Final = 1_000
 _BROKERS: Final = ("kill", "stop", "start", "pause", "resume")
 _LINKS: Final = ("cut", "slow", "isolate", "heal")
 _DISKS: Final = ("full", "slow", "fsync-error", "torn-write", "offline", "heal")
@@ -19,8 +17,7 @@ _SHORT_S: Final = 15.0
 
 def state(desk: Desk, query: Query) -> dict[str, Any]:
     """Brokers, a page of partitions, faults, links and disks, as the control API tells them."""
-    page = query.number("page", 0, least=0, most=1_000_000) or 0
-    size = query.number("size", PAGE, least=1, most=_MOST_PAGE) or PAGE
+    page, size = query.paging()
     query.done()
     control = _control(desk)
     found = {

@@ -44,8 +44,7 @@ def groups(desk: Desk, query: Query) -> dict[str, Any]:
     state = query.text("state", most=50)
     sort = query.one_of("sort", _SORTS, "name")
     is_reversed = query.flag("reverse")
-    page = query.number("page", 0, least=0, most=1_000_000) or 0
-    size = query.number("size", PAGE, least=1, most=_MOST_PAGE) or PAGE
+    page, size = query.paging(size=PAGE, most=_MOST_PAGE)
     query.done()
 
     def found() -> list[GroupFact]:

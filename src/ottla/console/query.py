@@ -56,6 +56,11 @@ class Query:
             raise InputError(f"{name}: found {str(value)[:30]!r}, wanted a whole number of {least:,} to {most:,}")
         return value
 
+    def paging(self, *, size: int = 100, most: int = 1_000) -> tuple[int, int]:
+        """(`page`, from 0, and `size`): which part of a list, `size` entries unless something else is asked for."""
+        page = self.number("page", 0, least=0, most=1_000_000) or 0
+        return page, self.number("size", size, least=1, most=most) or size
+
     def flag(self, name: str) -> bool:
         """Whether it is said."""
         value = self._take(name)
