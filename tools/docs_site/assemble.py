@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from docs_site.api_pages import api_pages
 from docs_site.cli_pages import cli_pages
 from docs_site.error_pages import error_pages
 from docs_site.navigation import completed, title_of
+from docs_site.project import ROOT, address
 from docs_site.settings_page import settings_pages
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 LEFT_OUT = {"changes"}
 """Folders of `docs/` that are no pages: fragments of the changelog."""
@@ -69,8 +68,8 @@ def write_config(build: Path, target: Path, *, has_versions: bool = False) -> Pa
     titles = {page: title_of(target / page) for page in pages}
     config["nav"] = completed(config["nav"], pages, titles)
     config["docs_dir"], config["site_dir"] = "docs", "site"
-    if address := project_address():
-        config["site_url"] = address
+    if found := address("Documentation"):
+        config["site_url"] = found
     if has_versions:
         config["extra"] = {**config.get("extra", {}), "version": {"provider": "mike", "default": "latest"}}
     for path in _search_paths(config):
@@ -78,13 +77,6 @@ def write_config(build: Path, target: Path, *, has_versions: bool = False) -> Pa
     written = build / "mkdocs.yml"
     written.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return written
-
-
-def project_address() -> str | None:
-    """The project URL `Documentation`, which stands in `pyproject.toml` alone; None while there is none."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    address: str | None = project.get("urls", {}).get("Documentation")
-    return address
 
 
 def _search_paths(config: dict[str, list[object]]) -> Iterable[list[str]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from docs_site.project import ROOT, address, project
 
 
 def defined_in(module: str, name: str) -> str:
@@ -18,8 +17,10 @@ def defined_in(module: str, name: str) -> str:
         return defined_in(*imported[name])
     line = lines.get(name)
     words = f"`{path}`" + (f", line {line}" if line else "")
-    repository, version = _project()
-    return f"[{words}]({repository}/blob/v{version}/{path}{f'#L{line}' if line else ''})" if repository else words
+    repository = address("Repository")
+    if repository is None:
+        return words
+    return f"[{words}]({repository.rstrip('/')}/blob/v{project()['version']}/{path}{f'#L{line}' if line else ''})"
 
 
 @functools.cache
@@ -41,11 +42,3 @@ def _definitions(module: str) -> tuple[str, dict[str, int], dict[str, tuple[str,
         elif isinstance(node, ast.ImportFrom) and node.module:
             imported |= {each.asname or each.name: (node.module, each.name) for each in node.names}
     return path.relative_to(ROOT).as_posix(), lines, imported
-
-
-@functools.cache
-def _project() -> tuple[str | None, str]:
-    """The project URL `Repository`, which `pyproject.toml` alone has, and the version."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    repository: str | None = project.get("urls", {}).get("Repository")
-    return repository and repository.rstrip("/"), project["version"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from docs_site.project import ROOT, project
 from docs_site.public_api import PUBLIC_MODULES
 
 from release_check.environments import WITHOUT_EXTRAS, CheckFailed, Environment, interpreter_of, run
@@ -27,7 +28,6 @@ from release_check.packages import (
 )
 from release_check.report import Report, megabytes
 
-ROOT = Path(__file__).resolve().parents[2]
 NOT_FOR_USERS = {"dev", "docs", "release", "demo"}
 FIRST_STEPS = ("tests/docs/test_readme_first_run.py", "tests/examples/test_examples.py")
 _QUIETLY = ("-q", "-p", "no:cacheprovider")
@@ -140,10 +140,7 @@ def _unpacked(sdist: Package, scratch: Path) -> Path:
 
 
 def _requirements(extra: str) -> list[str]:
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return list(project["optional-dependencies"][extra])
+    return list(project()["optional-dependencies"][extra])
 
 
 def _roots(names: tuple[str, ...]) -> list[str]:
