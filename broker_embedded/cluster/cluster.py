@@ -530,7 +530,7 @@ class Cluster:
 
 
 def _tidy(directory: str | Path) -> str:
-    """As pathlib writes it. That is loaded only here: a broker whose files are temporary starts 4 ms sooner without."""
+    """As pathlib writes it. That is loaded only here: a broker whose files are temporary starts without it."""
     from pathlib import Path
 
     return str(Path(directory))

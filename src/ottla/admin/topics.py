@@ -128,9 +128,8 @@ def delete_records(before: Mapping[TopicPartition, int]) -> Asking[dict[TopicPar
                 for each in topic.partitions
             ),
             what="records of",
-            passing={
-                ErrorCode.OFFSET_OUT_OF_RANGE
-            },  # a new leader learns the high watermark after its followers' fetch
+            # A new leader does not know yet how far its followers are.
+            passing=(ErrorCode.OFFSET_OUT_OF_RANGE,),
         )
     )
 

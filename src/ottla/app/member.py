@@ -69,6 +69,12 @@ START_TIMEOUT_S = 10.0
 ANSWER_S: Final = 10.0
 """How long what listens there may take to answer, and not longer than `start_timeout_s`."""
 
+LEAVE_S: Final = 5.0
+"""How long a client may take to leave its group; then it is left to itself."""
+
+HINDERED_S: Final = 0.5
+"""A client that takes longer to leave waits for something."""
+
 _LEAST_ANSWER_S: Final = 3.0
 
 

@@ -41,7 +41,7 @@ from ottla.aio.consume.subscribed_topics import await_topics, create_no_topics, 
 from ottla.aio.consume.transactions import Transactions
 from ottla.aio.consume.unreadable import Unreadable
 from ottla.aio.consume.workers import Execute, Workers
-from ottla.app.member import Member, MemberOptions
+from ottla.app.member import HINDERED_S, LEAVE_S, Member, MemberOptions
 from ottla.consumer.commit.commits import InTransactions
 from ottla.consumer.member.static_members import SharedInstanceId
 from ottla.consumer.model import events
@@ -58,9 +58,6 @@ from ottla.wire_client.groups import say_goodbye
 _FETCH_S: Final = 0.1
 _HOLD_S: Final = 0.001
 _TICK_S: Final = 0.02
-_LEAVE_S: Final = 5.0
-_HINDERED_S: Final = 0.5
-"""A stop of the client that takes longer waits for something."""
 
 
 class Engine(Member):
@@ -323,10 +320,10 @@ class Engine(Member):
                 self._calls.end()
             self._no_more_is_told()
             try:
-                async with asyncio.timeout(_LEAVE_S):
+                async with asyncio.timeout(LEAVE_S):
                     await self._leave()
             except TimeoutError:
-                log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": _LEAVE_S})
+                log_event("client_close_abandoned", "warning", {"group": self.group, "after_s": LEAVE_S})
             except Exception as error:
                 self.error = self.error or error
 
@@ -334,7 +331,7 @@ class Engine(Member):
         """Stop the client. It waits for the answer to its JoinGroup, and that for the slowest member of the group."""
         stopping = asyncio.ensure_future(self._client.stop())
         try:
-            await asyncio.wait([stopping], timeout=_HINDERED_S)
+            await asyncio.wait([stopping], timeout=HINDERED_S)
             name = str(getattr(getattr(self._client, "_coordinator", None), "member_id", ""))
             if not stopping.done() and name and not self.settings.get("group.instance.id"):
                 goodbye = partial(say_goodbye, self.settings, group=self.group, member_id=name)

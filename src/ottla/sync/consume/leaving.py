@@ -9,15 +9,12 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
+from ottla.app.member import HINDERED_S, LEAVE_S
 from ottla.telemetry import log_event
 from ottla.wire_client.groups import say_goodbye
 
-_LEAVE_S: Final = 5.0
 _NAME_S: Final = 1.0
 """How long the name is waited for that a coordinator gives at once (KIP-394)."""
-
-_HINDERED_S: Final = 0.5
-"""A close that takes longer waits for something."""
 
 
 def close_client(client: Any, *, group: str, settings: Mapping[str, Any]) -> None:
@@ -34,12 +31,12 @@ def close_client(client: Any, *, group: str, settings: Mapping[str, Any]) -> Non
     member_id = None if is_static or not is_classic else _name_of(client)
     leave = client.close if is_static else lambda: _unsubscribe_and_close(client)
     closing = _begin(leave, name=f"ottla-{group}-close")
-    closing.join(_HINDERED_S)
+    closing.join(HINDERED_S)
     if closing.is_alive() and member_id:
         _begin(lambda: say_goodbye(settings, group=group, member_id=member_id), name=f"ottla-{group}-goodbye")
-    closing.join(_LEAVE_S - _HINDERED_S)
+    closing.join(LEAVE_S - HINDERED_S)
     if closing.is_alive():
-        log_event("client_close_abandoned", "warning", {"group": group, "after_s": _LEAVE_S})
+        log_event("client_close_abandoned", "warning", {"group": group, "after_s": LEAVE_S})
 
 
 def _begin(target: Any, *, name: str) -> threading.Thread:
@@ -69,7 +66,7 @@ def _unsubscribe_and_close(client: Any) -> None:
     """
     try:
         client.unsubscribe()
-        deadline = time.monotonic() + _LEAVE_S / 2
+        deadline = time.monotonic() + LEAVE_S / 2
         while (client.poll(0.001) is not None or client.assignment()) and time.monotonic() < deadline:
             pass  # what was fetched is dropped: it was not handled, so it is not committed
     except (KafkaException, RuntimeError):
