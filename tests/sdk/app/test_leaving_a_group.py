@@ -9,17 +9,20 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from structlog.testing import capture_logs
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import App, AsyncConsumer, CommitPolicy, Consumer
 from ottla.admin import Admin
 from ottla.columnar import consume
 from ottla.sync.admin.topics import create_topic
+from ottla.sync.consume import engine, leaving
 from ottla.testing import Kafka
 from ottla.testing.waiting import wait_until
 
 BROKER = {
     "offsets.topic.num.partitions": 1,
+    "group.min.session.timeout.ms": 1_000,
     "group.consumer.heartbeat.interval.ms": 200,
     "group.consumer.min.heartbeat.interval.ms": 200,
 }
@@ -137,3 +140,25 @@ def test_a_member_that_stops_while_it_waits_for_another_is_gone(kafka: Kafka, ki
         leaves.close()
         wait_until(lambda: members() == 1, timeout_s=30)
     sleeper.close()
+
+
+def test_a_client_that_is_left_to_itself_tells_nobody_how_it_ended(
+    kafka: Kafka, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka gives up its last commit a session later, in the middle of whatever the process does by then."""
+    monkeypatch.setattr(leaving, "LEAVE_S", 0.2)
+    monkeypatch.setattr(engine, "_LAST_COMMIT_MS", 200)
+    seen: list[bytes] = []
+    settings = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}
+    app = App("shop", bootstrap_servers=kafka.bootstrap_servers, drain_s=0.2, settings=settings)
+    app.handler("orders")(seen.append)
+    stop = run(app)
+    kafka.produce("orders", [b"1"], partition=0)
+    wait_until(lambda: seen == [b"1"], timeout_s=30)
+    with capture_logs() as logs:
+        kafka.cluster.stop()
+        stop()
+        said = [each["event"] for each in logs]
+        assert said[-2:] == ["client_close_abandoned", "app_stopped"]
+        wait_until(lambda: "ottla-shop-close" not in {each.name for each in threading.enumerate()}, timeout_s=60)
+        assert [each["event"] for each in logs] == said

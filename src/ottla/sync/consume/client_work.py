@@ -35,6 +35,8 @@ class ClientWork(ClientCalls):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
+        self.is_over: Callable[[], bool] = lambda: False
+        """Whether the member has ended, and its client was left to itself."""
         self.commits_sent = 0
         self.commits_answered = 0
         self._waiting: deque[Effect] = deque()
@@ -103,9 +105,11 @@ class ClientWork(ClientCalls):
         try:
             self.client.commit(offsets=client_offsets(offsets), asynchronous=False)
         except KafkaException as error:
+            if self.is_over():
+                return
             problem: KafkaError = error.args[0]
             fenced = is_fenced(problem)
-            fields = {"group": self._group, "error": problem.str(), "is_fenced": is_fenced(problem)}
+            fields = {"group": self._group, "error": problem.str(), "is_fenced": fenced}
             log_event("final_commit_failed", "warning", fields)
         now_ms = self._clock.monotonic_ms()
         self._watch.committed(partitions=len(offsets), sent_ms=sent_ms, now_ms=now_ms, is_fenced=fenced)

@@ -91,6 +91,7 @@ class Engine(ThreadedMember):
         self._unread: dict[TopicPartition, int] = {}
         """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
         self._work = self._calls_of(ClientWork)
+        self._work.is_over = self._is_stopped.is_set
         self._transactions: Transactions | None = self._transactions_of(
             Transactions, options, check=self._check_still_has
         )
@@ -104,8 +105,8 @@ class Engine(ThreadedMember):
         config = guarded(
             with_statistics({"log_level": 0, **self.settings.to_confluent()}, self._hooks),
             stats_cb=on_statistics(self._hooks, self.client_name),
-            on_commit=self._work.on_commit,
-            error_cb=self._on_client_error,
+            on_commit=self._until_stopped(self._work.on_commit),
+            error_cb=self._until_stopped(self._on_client_error),
             throttle_cb=on_throttle(self.throttling),
         )
         try:
@@ -126,7 +127,10 @@ class Engine(ThreadedMember):
             if self._transactions is not None:
                 self._transactions.start()
             self._client.subscribe(
-                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+                self._topics,
+                on_assign=self._until_stopped(self._on_assign),
+                on_revoke=self._until_stopped(self._on_revoke),
+                on_lost=self._until_stopped(self._on_lost),
             )
         except BaseException:
             if self._transactions is not None:
@@ -321,6 +325,16 @@ class Engine(ThreadedMember):
             self._client.poll(_REJOIN_S)
 
     # The client's callbacks, on the poll thread
+
+    def _until_stopped(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """A client that is left to itself because no broker answers calls back for half a minute yet. By then its
+        member has said how it ended, and its hooks and logs may be gone."""
+
+        def call(*arguments: Any) -> None:
+            if not self._is_stopped.is_set():
+                callback(*arguments)
+
+        return call
 
     def _on_assign(self, _client: Any, partitions: list[ClientPartition]) -> None:
         if self._transactions is not None:
