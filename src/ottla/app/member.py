@@ -306,7 +306,13 @@ class Member(ABC):
         """What commits in transactions, if handlers have them."""
         if options.transactions is None:
             return None
-        return make(options.transactions, holds=self._holds, tell=self._tell_of_transactions, end=self._end, **parts)
+        return make(
+            options.transactions,
+            holds=self._holds,
+            tell=self._tell_of_transactions,
+            end=self._cannot_commit,
+            **parts,
+        )
 
     def _workers_of(
         self, make: Callable[..., W], options: MemberOptions, execute: Mapping[str, Callable[[Run], Any]], **parts: Any
@@ -432,6 +438,12 @@ class Member(ABC):
         """Something cannot go on: stop, and let `error` be what the member ended with."""
         self.error = self.error or error
         self.stop()
+
+    def _cannot_commit(self, error: BaseException) -> None:
+        """What commits runs has ended. Nothing more is handed out, so that a run that is let go is not handled again.
+        What is being handled ends after the record it is at."""
+        self._end(error)
+        self._step(events.CloseRequested())
 
     def _failed(self, error: BaseException) -> None:
         """The loop that fetches raised."""

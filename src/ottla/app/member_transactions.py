@@ -189,6 +189,9 @@ class MemberTransactions(ABC):
     def _settling(self, works: Sequence[Work]) -> Steps[None]:
         return self._committing.settle_all(works, results=self._results, letters=self._letters)
 
+    def _unanswered(self) -> Sequence[Work]:
+        return self._committing.unanswered
+
     def _closing(self) -> Steps[None]:
         yield from self._results.closing()
         yield from self._letters.closing()

@@ -18,7 +18,7 @@ from ottla.stepping import Steps, run
 
 
 class WorkThread(ABC):
-    """See the module. `end` stops the member."""
+    """See the module. `end` stops the member, which hands out nothing from then on."""
 
     def __init__(self, name: str, *, end: Callable[[BaseException], None]) -> None:
         self._is_over = threading.Event()
@@ -34,6 +34,10 @@ class WorkThread(ABC):
     @abstractmethod
     def _settling(self, works: Sequence[Work]) -> Steps[None]:
         """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
+
+    @abstractmethod
+    def _unanswered(self) -> Sequence[Work]:
+        """After `_settling` raised: the works that were told nothing."""
 
     @abstractmethod
     def _closing(self) -> Steps[None]:
@@ -62,8 +66,16 @@ class WorkThread(ABC):
                 run(self._settling(works))
         except BaseException as error:
             self._end(error)
+            self._let_go(self._unanswered())
         finally:
             run(self._closing())
+
+    def _let_go(self, works: Sequence[Work] | None) -> None:
+        """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
+        while works is not None:
+            for work in works:
+                work.let_go()
+            works = self._next()
 
     def _next(self) -> list[Work] | None:
         """All that waits, as soon as something does; None at the end."""

@@ -15,8 +15,10 @@ shared by what waited for it. The code is a generator of calls, so that threads 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from ottla.errors import (
@@ -93,23 +95,32 @@ class Committing:
         self._holds = holds
         self._event = tell
         self._passed: dict[TopicPartition, tuple[int, int]] = {}
+        self.unanswered: list[Work] = []
+        """After an error that the member cannot go on after: the works that were told nothing."""
 
     def settle_all(self, works: Sequence[Work], *, results: Transactional, letters: Transactional) -> Steps[None]:
         """Commit what waits, in as few transactions as may be. A letter that is alone has a client of its own."""
-        for group in together(works):
-            yield from self.settle(group, letters if group[0].is_alone else results)
+        groups = deque(together(works))
+        while groups:
+            group = groups.popleft()
+            try:
+                yield from self.settle(group, letters if group[0].is_alone else results)
+            except BaseException:
+                self.unanswered += chain.from_iterable(groups)
+                raise
 
     def settle(self, works: Sequence[Work], client: Transactional) -> Steps[None]:
         """Commit them. Raises what the member cannot go on after; else each of them has its answer."""
+        self.unanswered = list(works)
         is_careful, wait_s = False, _FIRST_WAIT_S
-        left = list(works)
-        while left := self._wanted(left):
+        while left := self._wanted(self.unanswered):
+            self.unanswered = left
             try:
                 yield from self._transaction(left, client, is_careful=is_careful)
             except Refusal as refusal:
                 rest = refusal.work.refused(refusal.at, refusal.error)
                 others = [work for work in left if work is not refusal.work]
-                left = others if rest is None else [rest, *others]
+                self.unanswered = others if rest is None else [rest, *others]
                 continue
             except OutcomeUnknown:
                 raise
@@ -134,6 +145,7 @@ class Committing:
                 for work in left:
                     self._passed[work.name] = (work.epoch, work.next_offset)
                     work.committed()
+                self.unanswered = []
                 return
             self._event("transaction_failed", "warning", {"error": f"{type(problem).__name__}: {problem}"})
             if not (yield partial(client.pause, wait_s)):

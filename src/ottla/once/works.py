@@ -37,7 +37,7 @@ class Work(Protocol):
         """The output with this number cannot be written. Returns what is left to commit, if anything is."""
 
     def let_go(self) -> None:
-        """The partition is somebody else's by now: nothing of it was written."""
+        """Nothing of it is committed here: the partition is somebody else's by now, or the member ends."""
 
 
 class RunWork:
@@ -159,7 +159,7 @@ class LetterWork:
         return self
 
     def let_go(self) -> None:
-        self._on_written(self._letter, "the partition was given to another member")
+        self._on_written(self._letter, "its partition was given to another member, or this one ends")
 
     def _output(self, value: bytes | None, key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Output:
         target, partition = self._letter.target, self._letter.target_partition

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.aio.client.driving import run
@@ -68,8 +69,16 @@ class Transactions(MemberTransactions):
             raise
         except BaseException as error:
             self._end(error)
+            await self._let_go(self._unanswered())
         finally:
             await run(self._closing())
+
+    async def _let_go(self, works: Sequence[Work] | None) -> None:
+        """Tell these and all that come that nothing is committed any more: the member ends, and waits for no commit."""
+        while works is not None:
+            for work in works:
+                work.let_go()
+            works = await self._next()
 
     async def _next(self) -> list[Work] | None:
         """All that waits, as soon as something does; None at the end."""

@@ -117,7 +117,7 @@ class ColumnEngine(ThreadedMember):
         self._results: ResultWriting | None = None
         if options.results is not None:
             self._results = ResultWriting(
-                options.results, holds=self._holds, tell=self._tell_of_transactions, end=self._end
+                options.results, holds=self._holds, tell=self._tell_of_transactions, end=self._cannot_commit
             )
             for handler in options.results.handlers:
                 handler.submit = self._results.submit

@@ -105,6 +105,9 @@ class ResultWriting(WorkThread):
     def _settling(self, works: Sequence[Work]) -> Steps[None]:
         return self._committing.settle_all(works, results=self._results, letters=self._letters)
 
+    def _unanswered(self) -> Sequence[Work]:
+        return self._committing.unanswered
+
     def _closing(self) -> Steps[None]:
         yield self._results.close
         yield self._letters.close

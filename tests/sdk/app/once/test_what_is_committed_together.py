@@ -78,7 +78,12 @@ class Delivered:
 def settle(client: Scripted, *works: Told, holds: Callable[..., bool] = lambda *_: True) -> list[str]:
     events: list[str] = []
     committing = Committing(holds=holds, tell=lambda event, *_: events.append(event))
-    steps = committing.settle(list(works), client)
+    drive(committing.settle(list(works), client))
+    return events
+
+
+def drive(steps: Any) -> None:
+    """Make the calls, as a shell does."""
     call = next(steps, None)
     while call is not None:
         try:
@@ -93,7 +98,6 @@ def settle(client: Scripted, *works: Told, holds: Callable[..., bool] = lambda *
                 call = steps.send(answer)
             except StopIteration:
                 break
-    return events
 
 
 def test_a_lost_answer_is_asked_for_until_it_comes() -> None:
@@ -179,3 +183,30 @@ def test_an_offset_that_a_later_commit_has_passed_is_not_put_back() -> None:
 def test_letters_go_alone_and_transactions_have_a_bound() -> None:
     works = [Told(), Told(), Told(is_alone=True), Told(), Told(outputs=MOST_OUTPUTS), Told()]
     assert [len(group) for group in together(works)] == [2, 1, 1, 1, 1]
+
+
+def test_of_works_that_come_to_an_end_together_those_without_an_answer_are_known() -> None:
+    """The member lets them go then. One that has its answer must not get a second."""
+    committing = Committing(holds=lambda *_: True, tell=lambda *_: None)
+    first, letter, fenced, behind = Told(), Told(is_alone=True), Told(), Told(is_alone=True)
+    results = Scripted(has_name=True, commit=[None, FencedError("a newer one")])
+    steps = committing.settle_all([first, letter, fenced, behind], results=results, letters=Scripted())
+    with pytest.raises(FencedError):
+        drive(steps)
+    assert committing.unanswered == [fenced, behind]
+    assert [work.told for work in (first, letter, fenced, behind)] == [["committed"], ["committed"], [], []]
+
+
+def test_a_work_of_which_a_part_was_refused_is_still_without_an_answer() -> None:
+    committing = Committing(holds=lambda *_: True, tell=lambda *_: None)
+    whole, part = Told(name=TopicPartition("orders", 1)), Told(outputs=2)
+    refused = RecordTooLarge(topic="out", size_bytes=9, limit_bytes=8, setting="max.message.bytes")
+    client = Scripted(
+        has_name=True,
+        commit=[DeliveryError([], total=1), DeliveryError([], total=1), FencedError("a newer one")],
+        send=[Delivered(), Delivered(), Delivered(refused), Delivered(), Delivered()],
+    )
+    with pytest.raises(FencedError):
+        drive(committing.settle([whole, part], client))
+    assert [work.told for work in (whole, part)] == [[], ["refused 1"]]
+    assert set(committing.unanswered) == {whole, part}
