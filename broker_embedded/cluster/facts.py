@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Any
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 NO_NODE = -1
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.faults import NO_FAULTS, FaultHook
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
@@ -33,6 +32,7 @@ from broker_embedded.storage.file_pool import OpenFiles
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_config import LogConfig
 from broker_embedded.storage.log_manager import Intervals, LogManager
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.primitives import uuid_from_text
 

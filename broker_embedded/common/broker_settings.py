@@ -25,8 +25,8 @@ from broker_embedded.common.config_definition import (
     string,
     words,
 )
-from broker_embedded.common.facts import fact
 from broker_embedded.common.topic_settings import TOPIC_SETTINGS
+from ottla_wire.facts import fact
 
 _CLUSTER = UpdateMode.CLUSTER_WIDE
 _BROKER = UpdateMode.PER_BROKER

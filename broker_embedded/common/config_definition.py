@@ -12,7 +12,7 @@ from enum import Enum, IntEnum
 from functools import partial
 from typing import Any
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1

@@ -19,7 +19,7 @@ from broker_embedded.common.config_definition import (
     string,
     words,
 )
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 _ISO_DURATION = re.compile(r"\+?P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.IGNORECASE)
 _ASSIGNORS_OF_STREAMS = ("sticky",)

@@ -19,7 +19,7 @@ from broker_embedded.common.config_definition import (
     string,
     words,
 )
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.features import NETWORKS_IN_ACLS, has_networks_in_acls
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.acls import (
@@ -21,6 +20,7 @@ from broker_embedded.metadata.acls import (
 )
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import AccessControlEntry, MetadataRecord, RemoveAccessControlEntry
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 MAX_DELETED = 10_000

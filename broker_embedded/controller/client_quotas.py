@@ -6,11 +6,11 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord, QuotaEntity, SetClientQuota
 from broker_embedded.quotas.names import CLIENT_ID, IP, OF_ADDRESSES, OF_CLIENTS, USER
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 _KINDS = (USER, CLIENT_ID, IP)

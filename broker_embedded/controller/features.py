@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord, RegisterBroker, SetFeatureLevel, SupportedFeature
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 METADATA_VERSION = "metadata.version"

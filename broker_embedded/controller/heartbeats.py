@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from broker_embedded.common.facts import fact
 from broker_embedded.metadata.image import BrokerImage
+from ottla_wire.facts import fact
 
 
 class ControlState(Enum):

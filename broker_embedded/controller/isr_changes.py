@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.common.facts import fact
 from broker_embedded.controller import elections
 from broker_embedded.controller.partition_change import Target, change_partition
 from broker_embedded.metadata.delta import changed_partition
 from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.metadata.records import LeaderRecoveryState, MetadataRecord
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 UNKNOWN_EPOCH = -1

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import NO_LEADER
 from broker_embedded.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionImage
 from broker_embedded.metadata.records import ChangePartition, LeaderRecoveryState
+from ottla_wire.facts import fact
 
 
 class Election(Enum):

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller import brokers, elections, isr_changes, reassignment
 from broker_embedded.controller.change_queue import ChangeQueue, Decision
@@ -21,6 +20,7 @@ from broker_embedded.controller.reassignment import Reassignment
 from broker_embedded.metadata.delta import image_after
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import ChangePartition, MetadataRecord
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 Outcome = BrokerError | None

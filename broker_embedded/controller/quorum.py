@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.commits import CommitFeed, CommittedBatch, Subscriber
 from broker_embedded.controller.raft import wire
 from broker_embedded.controller.raft.answers import answer_fetch, refuse_request
@@ -25,6 +24,7 @@ from broker_embedded.controller.raft.messages import (
 from broker_embedded.controller.raft.stored_log import StoredLog, encode_records
 from broker_embedded.metadata.records import MetadataRecord
 from broker_embedded.storage.log import Log
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from broker_embedded.common.config import BrokerConfig
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.controller import elections
 from broker_embedded.controller.partition_change import Election, Target, change_partition
 from broker_embedded.controller.topics import check_replicas
 from broker_embedded.metadata.image import ClusterImage, PartitionImage
 from broker_embedded.metadata.records import MetadataRecord
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 

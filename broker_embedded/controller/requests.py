@@ -7,8 +7,8 @@ from dataclasses import field
 from enum import IntEnum
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.metadata.records import ResourceType
+from ottla_wire.facts import fact
 
 UNSET = -1
 

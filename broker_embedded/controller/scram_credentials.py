@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.partition_requests import Outcome
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.metadata.records import MetadataRecord, RemoveUserScramCredential, ScramMechanism
 from broker_embedded.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, credential_of_salted
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 UNKNOWN = 0
 ANY = 1

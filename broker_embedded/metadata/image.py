@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.metadata.records import (
     LeaderRecoveryState,
@@ -20,6 +19,7 @@ from broker_embedded.metadata.records import (
     SupportedFeature,
     UserScramCredential,
 )
+from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
     from broker_embedded.metadata.acls import Acl

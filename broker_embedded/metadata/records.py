@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
     from broker_embedded.metadata.acls import Acl  # few clusters have any

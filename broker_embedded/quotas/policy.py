@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from broker_embedded.common.facts import fact
 from broker_embedded.quotas import names
 from broker_embedded.quotas.limits import ClientQuotas, Limits
 from broker_embedded.quotas.mutations import UNLIMITED, LimitedMutations, MutationQuota
 from broker_embedded.quotas.rate import WindowedRate
 from broker_embedded.quotas.token_bucket import TokenBucket
+from ottla_wire.facts import fact
 
 M = TypeVar("M")
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from broker_embedded.common.facts import fact
 from broker_embedded.metadata.image import PartitionImage
 from broker_embedded.replication.follower_state import UNKNOWN_EPOCH, FollowerState
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 IsEligible = Callable[[int, int], bool]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import TopicPartition
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from broker_embedded.common.config import TopicConfig
 from broker_embedded.common.config_definition import LONG_MAX
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 NO_DECOMPRESSED_LIMIT = 2_147_483_639
 """Kafka's default of `max.decompressed.message.bytes`: what an array of Java's can hold."""

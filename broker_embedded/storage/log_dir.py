@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Mapping
 
 from broker_embedded.common.errors import StartupError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.filesystem import FileSystem, Lock, write_whole
 from broker_embedded.common.types import TopicPartition
 from broker_embedded.storage import checkpoints
 from broker_embedded.storage.checkpoints import CorruptCheckpointError
 from broker_embedded.storage.faults import storage_error
 from broker_embedded.storage.future_logs import FUTURE_DIR_SUFFIX
+from ottla_wire.facts import fact
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from broker_embedded.common.errors import BrokerError, StartupError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.filesystem import FileSystem, parent
 from broker_embedded.storage.faults import storage_error, takes_dir_offline
 from broker_embedded.storage.log import Log
 from broker_embedded.storage.log_dir import LogDir
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from typing import Any
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.filesystem import FileSystem
 from broker_embedded.storage.append import AbortedTransaction, TimestampOffset
 from broker_embedded.storage.faults import offline_error, storage_error
@@ -22,6 +21,7 @@ from broker_embedded.storage.log_loader import LoadedLog
 from broker_embedded.storage.log_slice import LogSlice
 from broker_embedded.storage.time_lookup import first_record_from, newest_record
 from broker_embedded.storage.transaction_index import AbortedTransactionEntry
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 _EMPTY = LogSlice(None, 0, 0, -1)

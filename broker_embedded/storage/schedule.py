@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 
 @fact

@@ -16,8 +16,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from ottla_wire.facts import fact
 
 __all__ = [
     "AuthenticationError",
@@ -122,7 +123,7 @@ class StoreUnavailable(RetriableError, ConnectionError):
     """Wait and retry: the store of an inbox or of offsets did not answer. Nothing of the run was handled twice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class UndeliveredRecord:
     """One record that was not acknowledged, and why. `key` is the encoded key."""
 

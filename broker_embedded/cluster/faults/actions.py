@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from broker_embedded.cluster.faults.selector import InvalidFault
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 

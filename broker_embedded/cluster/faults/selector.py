@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from broker_embedded.cluster.faults.subject import Subject
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey
 from ottla_wire.protocol.message import Message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 TOPIC = "orders"
 COPIES = "invoices"

@@ -23,10 +23,10 @@ from broker_embedded.cluster.simulation.scenario import COPIES, TOPIC, Scenario
 from broker_embedded.cluster.simulation.transcript import Transcript, TranscriptHandler
 from broker_embedded.cluster.simulation.violation import InvariantViolated
 from broker_embedded.cluster.simulation.workload import Progress
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, NO_LEADER, TopicPartition
 from broker_embedded.coordinator.runtime.partitioner import partition_for
 from broker_embedded.metadata.image import newest
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 RECOVERY_S = 180.0

@@ -16,7 +16,7 @@ Pure: no loop, no clock. Times are nanoseconds.
 
 from __future__ import annotations
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 SECOND_NS = 1_000_000_000
 WALK_NS = 60 * SECOND_NS

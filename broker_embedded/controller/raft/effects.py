@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.raft.messages import EpochResponse, FetchAnswer, Request, VoteResponse
+from ottla_wire.facts import fact
 
 
 @fact

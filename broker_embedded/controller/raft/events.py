@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.raft.messages import EpochResponse, FetchResponse, Request, VoteResponse
+from ottla_wire.facts import fact
 
 
 @fact

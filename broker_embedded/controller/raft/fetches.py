@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import CLUSTER_METADATA_TOPIC
 from broker_embedded.controller.raft.messages import KNOWS_ALL, FetchAnswer, FetchRequest
 from broker_embedded.storage.log import Log
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.protocol.message import Message
 

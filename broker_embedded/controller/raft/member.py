@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from random import Random
 
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.raft.effects import AppendLeaderChange, Effect, ElectionState, SaveState
 from broker_embedded.controller.raft.log_view import LogView, last_epoch
 from broker_embedded.controller.raft.messages import NO_LEADER
 from broker_embedded.controller.raft.outbox import Outbox
 from broker_embedded.controller.raft.progress import LeaderProgress
 from broker_embedded.controller.raft.roles import VALID_PREVIOUS, Role
+from ottla_wire.facts import fact
 
 NOBODY = -1
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker_embedded.common.facts import fact
 from broker_embedded.controller.raft.log_view import EpochEnd
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 NO_LEADER = -1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.common.facts import fact
 from broker_embedded.common.group_bounds import group_settings
+from ottla_wire.facts import fact
 
 from .classic.group import ClassicGroupConfig
 from .consumer.heartbeat import ConsumerGroupConfig

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import codec
 
 from ..runtime.shard import CoordinatorRecord

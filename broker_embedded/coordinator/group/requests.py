@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from .offsets.committed import NO_LEADER_EPOCH, NO_OFFSET, OffsetKey

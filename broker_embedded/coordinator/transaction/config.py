@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_embedded.common.config import BrokerConfig
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 
 @fact

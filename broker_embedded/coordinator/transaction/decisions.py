@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import TopicPartition
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from .states import AT_REST, PREPARED, TransactionState

@@ -12,11 +12,11 @@ from typing import Protocol
 
 from broker_embedded.common.clock import Clock
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from broker_embedded.replication.partition import Partition
 from broker_embedded.replication.replica_manager import AppendResult, ReplicaManager
 from broker_embedded.storage.producer_entry import NO_OFFSET, ProducerEntry
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 from ottla_wire.records.control import ControlType, encode_end_txn_marker
 from ottla_wire.records.record import RecordData, encode_batch

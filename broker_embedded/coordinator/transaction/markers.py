@@ -15,10 +15,10 @@ from enum import Enum
 from functools import partial
 from typing import Any, Protocol
 
-from broker_embedded.common.facts import fact
 from broker_embedded.common.peers import Peers
 from broker_embedded.common.types import NO_LEADER, TopicPartition
 from broker_embedded.metadata.cache import MetadataCache
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 

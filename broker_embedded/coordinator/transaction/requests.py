@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import TopicPartition
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from .transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from broker_embedded.common.facts import fact
 from broker_embedded.common.types import TopicPartition
+from ottla_wire.facts import fact
 
 from .states import VALID_PREVIOUS, TransactionState
 

@@ -9,9 +9,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from broker_embedded.common.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, ConfigType, UpdateMode
-from broker_embedded.common.facts import fact
 from broker_embedded.common.group_settings import INTERNAL_GROUP_SETTINGS
 from broker_embedded.metadata.records import ResourceType
+from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
     from broker_embedded.server.requests.services import HasLogs, HasMetadata, HasNodeId, HasStaticConfig

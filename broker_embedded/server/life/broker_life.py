@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 MAX_REGISTRATION_BACKOFF_MS = 200

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_embedded.common.facts import fact
 from broker_embedded.storage.log import Log
+from ottla_wire.facts import fact
 
 
 @fact

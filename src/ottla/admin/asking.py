@@ -8,17 +8,17 @@ raises the error of it when the time for the whole operation is over. `ottla.adm
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ottla.errors import OttlaError, RetriableError
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Ask:
     """One question. `broker` is whom it is for (None: any of them will do).
 
@@ -31,7 +31,7 @@ class Ask:
     newest: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Again:
     """Nothing can be done now: wait, then go on. `reason` is raised if there is no time left."""
 

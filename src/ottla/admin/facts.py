@@ -7,7 +7,7 @@ Everything that looks at a cluster (commands, the doctor) looks at these. `parts
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from ottla.records import TopicPartition
+from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ class Part(StrEnum):
     ACLS = "acls"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class NotRead:
     """A part of the facts that was asked for and not got. `subject` is what it is about: a broker, a topic, a group."""
 
@@ -63,7 +64,7 @@ class NotRead:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class SettingFact:
     """A setting as a broker says it holds. `source` is Kafka's name for where it comes from.
 
@@ -80,7 +81,7 @@ class SettingFact:
         return self.source == "DEFAULT_CONFIG"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ReplicaFact:
     """One replica in a log directory. `is_future`: a copy that is being moved here from another directory."""
 
@@ -91,7 +92,7 @@ class ReplicaFact:
     is_future: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class LogDirFact:
     """A log directory of a broker. Totals are those of its disk: directories on one disk report the same."""
 
@@ -107,7 +108,7 @@ class LogDirFact:
         return sum(replica.bytes for replica in self.replicas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class BrokerFact:
     """A broker that is registered. `answers_as` is the id of the cluster that answers at its address.
 
@@ -126,7 +127,7 @@ class BrokerFact:
     features: Mapping[str, tuple[Int64, Int64]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class PartitionFact:
     """One partition. `replicas[0]` is the preferred leader; `leader` is None while there is none.
 
@@ -158,7 +159,7 @@ class PartitionFact:
         return self.high_watermark - self.log_start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class TopicFact:
     """A topic with its partitions in their order. `settings` are those that were asked for, whatever their source."""
 
@@ -178,7 +179,7 @@ class TopicFact:
         return whole_number(self.settings.get(setting))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class MemberFact:
     """A member of a group, with what is assigned to it."""
 
@@ -190,7 +191,7 @@ class MemberFact:
     subscribed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class CommittedOffset:
     """What a group has committed for a partition: the offset of the next record it wants."""
 
@@ -202,7 +203,7 @@ class CommittedOffset:
     """From when offsets.retention.minutes counts, for an empty group; None where it was not read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class GroupFact:
     """A group. `type` is Classic, Consumer or Share, `state` Kafka's word for it.
 
@@ -219,7 +220,7 @@ class GroupFact:
     offsets: tuple[CommittedOffset, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class TransactionFact:
     """A transaction of a coordinator. `started_ms` is None while none is open."""
 
@@ -231,7 +232,7 @@ class TransactionFact:
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class MoveFact:
     """A reassignment under way."""
 
@@ -242,7 +243,7 @@ class MoveFact:
     removing: tuple[Int64, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class VoterFact:
     """A voter or observer of the metadata quorum. Times are milliseconds since the epoch, None where not told."""
 
@@ -252,7 +253,7 @@ class VoterFact:
     caught_up_ms: Int64 | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class QuorumFact:
     """The metadata quorum (KRaft)."""
 
@@ -266,7 +267,7 @@ class QuorumFact:
         return tuple(node for node in self.nodes if node.is_voter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class AclFact:
     """One ACL, in Kafka's words."""
 
@@ -279,7 +280,7 @@ class AclFact:
     permission: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@fact
 class ClusterFacts:
     """A cluster as it was read at `at_ms` (milliseconds since the epoch, by the reader's clock)."""
 

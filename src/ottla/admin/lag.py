@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ottla.admin.facts import ClusterFacts, GroupFact
 from ottla.records import TopicPartition
+from ottla_wire.facts import fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class PartitionLag:
     """One partition of a group. Offsets are of the next record; what is None is not known, or is not there.
 
@@ -30,7 +29,7 @@ class PartitionLag:
     client_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class GroupLag:
     """The lag of a group by partition. `total` leaves out what is not known."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.admin.facts import ClusterFacts, PartitionFact
 from ottla.errors import InputError
 from ottla.records import TopicPartition
+from ottla_wire.facts import fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Rates:
     """Per second, between two samples `seconds` apart. What cannot be told is left out, and is not zero.
 

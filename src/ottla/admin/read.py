@@ -40,6 +40,7 @@ from ottla.admin.names import (
 from ottla.errors import BrokerUnavailable, OttlaError, RetriableError
 from ottla.records import TopicPartition
 from ottla.wire_client.errors import ApiNotServed
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ _NEEDED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Wanted:
     """What to read. `topics` and `groups` are names; None means all, internal ones included.
 

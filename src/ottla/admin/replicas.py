@@ -6,7 +6,6 @@ Where a new replica goes is decided by counts, rack by rack; what is there alrea
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ottla.admin.asking import Again, Ask, Asking, changing, problem_of, reading
@@ -17,13 +16,14 @@ from ottla.admin.read import Wanted, read_facts
 from ottla.errors import InputError, OttlaError, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.wire_client.errors import PartitionUnavailable
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _TIMEOUT_MS: Final = 30_000
 _PREFERRED: Final = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ReplicaMove:
     """The replicas of one partition before and after; the first of them is the preferred leader."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.admin.asking import Ask, Asking, problem_of, until
@@ -23,6 +22,7 @@ from ottla.admin.read import Wanted, read_facts
 from ottla.errors import InputError, OttlaError, RetriableError, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 SCHEMA: Final = "ottla.group-offsets/1"
@@ -30,7 +30,7 @@ SCHEMA: Final = "ottla.group-offsets/1"
 _MOST_NAMED: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class OffsetMove:
     """One partition of a reset. `committed` and `new` are offsets of the next record; None is nothing committed.
 
@@ -59,7 +59,7 @@ class OffsetMove:
         return self.committed != self.new
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ResetPlan:
     """What a reset of a group's offsets would do. `members` are those that must stop before."""
 
@@ -70,7 +70,7 @@ class ResetPlan:
     members: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class SavedOffset:
     """What was committed for a partition of a topic; None is nothing."""
 
@@ -80,7 +80,7 @@ class SavedOffset:
     offset: Int64 | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class SavedOffsets:
     """The offsets of a group as they were, in a file."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.admin.asking import Again, Ask, Asking, changing, problem_of, reading
@@ -12,6 +12,7 @@ from ottla.admin.messages import settings_of
 from ottla.admin.names import BROKER, SOURCES, TOPIC
 from ottla.errors import InputError, OttlaError, UnknownTopic
 from ottla.wire_client.errors import PartitionUnavailable
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _SET, _DELETE = 0, 1
@@ -23,7 +24,7 @@ ALL_BROKERS: Final = ""
 """Kafka's name for the defaults of all brokers of a cluster."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class SettingChange:
     """One setting before and after. `new_source` is Kafka's name for where the new value comes from.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.errors import AuthenticationError, ConfigError
+from ottla_wire.facts import fact
 
 
 def principal_of(settings: Mapping[str, Any]) -> str:
@@ -15,7 +15,7 @@ def principal_of(settings: Mapping[str, Any]) -> str:
     return f"User:{user}" if user else "this client"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Asking:
     """Who asks the cluster, and for what. `writes`: as a producer."""
 

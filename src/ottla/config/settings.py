@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +16,7 @@ from ottla.config import values
 from ottla.config.catalog import ALIASES, ASYNCIO_ONLY, SECRET_NAMES, THREADS_ONLY, Role, known_names
 from ottla.config.defaults import Default
 from ottla.errors import ConfigError
+from ottla_wire.facts import fact
 
 __all__ = ["Setting", "Settings", "Shell", "Source", "resolve"]
 
@@ -39,7 +39,7 @@ class Source(Enum):
     ARGUMENT = "argument"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Setting:
     """One effective setting. `origin` is the source in words: ``profile high_throughput``, ``OTTLA_PRODUCER_ACKS``."""
 

@@ -18,6 +18,7 @@ from ottla.records import TopicPartition
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla.wire_client.settings import WireSettings
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ class _Lent:
     borrower: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class TopicMetadata:
     """One topic as a broker described it. `leaders[partition]` is a broker id, or -1 while there is none."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ottla.errors import ConfigError
+from ottla_wire.facts import fact
 from ottla_wire.records import MAX_DECOMPRESSED_BYTES
 
 LARGEST_BATCH_BYTES = 1 << 30
 """Arrow's binary columns count bytes with 32 bits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class DecodeLimits:
     """What a record batch may hold, and how much is inflated at a time.
 

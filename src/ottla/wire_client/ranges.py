@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from ottla.records import TopicPartition
+from ottla_wire.facts import fact
 
 
 class Isolation(Enum):
@@ -35,7 +35,7 @@ LossRule: TypeAlias = OnDataLoss | Callable[[TopicPartition], OnDataLoss]
 """One policy for all partitions, or a function that knows the policy of each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class OffsetRange:
     """Offsets of one partition: `start` is the first one wanted, `end` the first one not wanted.
 
@@ -61,7 +61,7 @@ class OffsetRange:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class DataLoss:
     """Offsets that were wanted and are gone."""
 

@@ -5,7 +5,6 @@ batch that it takes for corrupt. Record by record, checked, without its speed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.errors import OttlaError
@@ -13,6 +12,7 @@ from ottla.records import Header, Record, TimestampType, TopicPartition
 from ottla.wire_client.aborted import AbortedFilter, AbortedTransaction
 from ottla.wire_client.cluster import LEADER_MOVED, Cluster, refused
 from ottla.wire_client.errors import CorruptBatch, PartitionUnavailable
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode, ProtocolError
 from ottla_wire.records import TimestampType as BatchTime
 from ottla_wire.records import check_crc, decode_rows, iter_batches, shown_key
@@ -29,7 +29,7 @@ _BY_NAME = 12
 """The last version of Fetch that names topics instead of their ids (KIP-516)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Chunk:
     """Records of one partition in offset order, and where the next chunk begins.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey
 from ottla_wire.records import CompressionType
 
@@ -23,7 +24,7 @@ OnExchange: TypeAlias = Callable[[str, ApiKey, float], None]
 """Called with the address of a broker, what was asked there, and after how many seconds it answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class WireSettings:
     """What the client needs to know. Times are milliseconds, sizes bytes. Hashable: it is a cache key."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 from .answers import AnyAnswer
 from .events import Ticket

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import field
 from typing import TypeAlias
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 Ticket: TypeAlias = Hashable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from ..subscription import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE

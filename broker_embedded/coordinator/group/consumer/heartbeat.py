@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from broker_embedded.common.errors import BrokerError
-from broker_embedded.common.facts import fact
 from broker_embedded.metadata.image import ClusterImage
+from ottla_wire.facts import fact
 from ottla_wire.protocol import ErrorCode
 
 from .assignment import NOTHING, Assignment

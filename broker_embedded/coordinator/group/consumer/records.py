@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 from ottla_wire.protocol import codec
 
 from ...runtime.shard import CoordinatorRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 from .committed import CommittedOffset, OffsetKey
 from .store import Offsets

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ottla.admin.doctor.finding import Report
 from ottla.admin.facts_file import from_json, to_json
 from ottla.errors import InputError
+from ottla_wire.facts import fact
 
 SCHEMA: Final = "ottla.doctor.baseline/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Accepted:
     """One finding that is accepted until the end of a day (`2027-01-31`, UTC). `subject` "*" accepts all of an id."""
 
@@ -23,7 +24,7 @@ class Accepted:
     until: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Baseline:
     """All that is accepted."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 
 from ottla.admin.facts import BrokerFact, ClusterFacts, SettingFact
 from ottla.admin.rates import Rates, rates_between
+from ottla_wire.facts import fact
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -28,7 +29,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Finding:
     """One thing that is wrong. `message` is one sentence with what was found; `fix` is what to do, a command where
     there is one. (id, subject) is what a baseline accepts."""
@@ -40,7 +41,7 @@ class Finding:
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class NotChecked:
     """A check, or a part of one, that could not be made. That is not a good result."""
 
@@ -48,7 +49,7 @@ class NotChecked:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Report:
     """What the doctor found. `checked` are the ids of the checks that were made, in part at least."""
 
@@ -63,7 +64,7 @@ class Report:
         return tuple(each for each in self.findings if each.severity.rank <= severity.rank)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Limits:
     """From which size on something is worth a finding. Bytes, bytes per second, records, milliseconds."""
 
@@ -88,7 +89,7 @@ class Limits:
     """Between samples closer than this a disk fills by chance: a log that was rotated would be a full disk in hours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class AppTopic:
     """A topic that a service uses, and what for: `reads`, `writes`, `dead letters` or `retries`.
 
@@ -100,7 +101,7 @@ class AppTopic:
     of: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class AppDeclaration:
     """What a service says of itself. `concurrency` is the records that one process handles at the same time."""
 
@@ -115,7 +116,7 @@ class AppDeclaration:
     processes: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@fact
 class Evidence:
     """What the checks look at: facts, samples before them (oldest first), and a service that uses the cluster."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from ottla.admin.doctor.finding import Evidence, Finding, NotChecked, Report, Severity
 from ottla.admin.facts import Part
 from ottla.errors import ConfigError
+from ottla_wire.facts import fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Found:
     """What a check yields. `severity` and `fix` are those of the check unless it says otherwise."""
 
@@ -21,7 +21,7 @@ class Found:
     severity: Severity | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class Check:
     """One check, with its page."""
 

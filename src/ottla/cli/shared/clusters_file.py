@@ -26,13 +26,13 @@ import stat
 import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.cli.shared.groups import suggestion
 from ottla.config.catalog import ALIASES, SECRET_NAMES
 from ottla.errors import ConfigError
+from ottla_wire.facts import fact
 
 VARIABLE: Final = "OTTLA_CLUSTERS"
 _MOST_BYTES: Final = 1024 * 1024
@@ -41,7 +41,7 @@ _COMMAND: Final = "_command"
 _ENVIRONMENT: Final = "_env"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class NamedCluster:
     """One cluster of the file. `settings` has no secrets; `secrets` says where each comes from."""
 
@@ -68,7 +68,7 @@ class NamedCluster:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ClustersFile:
     """The whole file. `use` is the cluster of commands that name none."""
 

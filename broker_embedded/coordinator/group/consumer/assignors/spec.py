@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 from ..assignment import NOTHING, Assignment
 

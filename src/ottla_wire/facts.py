@@ -1,11 +1,12 @@
 """`@fact`: a frozen, slotted, keyword-only dataclass, made twenty times faster than the standard library makes one.
 
-The broker has about a hundred and fifty such classes, and `dataclasses.dataclass` compiles seven functions for each:
-80 ms of a process that shall be ready in 100. Here only `__init__` is compiled, when the first fact of its class is
-made (most are of requests that a process may never see); the fields are described when somebody asks for them; the
-other methods are shared.
-`dataclasses.replace` and `dataclasses.fields` work on a fact as on any dataclass. Not supported, because nobody here
-needs it: inheritance between facts, `init=False`, ordering.
+The broker has about a hundred and fifty such classes and a command some forty, and `dataclasses.dataclass` compiles
+seven functions for each: 80 ms of a broker's process that shall be ready in 100. Here only `__init__` is compiled, when
+the first fact of its class is made (most are of requests that a process may never see); the fields are described when
+somebody asks for them; the other methods are shared.
+`dataclasses.replace` and `dataclasses.fields` work on a fact as on any dataclass, `field(repr=False)` and
+`field(compare=False)` mean the same, and a class with a `cached_property` has room for it. Not supported, because
+nobody here needs it: inheritance between facts, `init=False`, ordering.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
@@ -30,8 +32,11 @@ def fact(cls: type[T]) -> type[T]:
         name: value for name, value in cls.__dict__.items() if name not in kinds and name not in _OF_A_CLASS_WITH_DICT
     }
     names = tuple(kinds)
+    compared = tuple(name for name in names if _is_compared(defaults.get(name)))
+    has_cached = any(isinstance(value, cached_property) for value in namespace.values())
     namespace.update(
-        __slots__=names,
+        __slots__=(*names, "__dict__") if has_cached else names,
+        __signature__=_Signature(),
         __match_args__=(),
         __dataclass_fields__=_Fields(kinds, defaults),
         __dataclass_params__=_PARAMS,
@@ -44,10 +49,15 @@ def fact(cls: type[T]) -> type[T]:
         __hash__=_hash,
         __getstate__=_getstate,
         __setstate__=_setstate,
-        _fact_values=staticmethod(attrgetter(*names) if names else lambda _: ()),
+        _fact_names=names,
+        _fact_values=staticmethod(attrgetter(*compared) if compared else lambda _: ()),
     )
     metaclass: Any = type(cls)
     return metaclass(cls.__name__, cls.__bases__, namespace)  # type: ignore[no-any-return]
+
+
+def _is_compared(default: object) -> bool:
+    return default.compare if isinstance(default, dataclasses.Field) else True
 
 
 _OF_A_CLASS_WITH_DICT = ("__dict__", "__weakref__")
@@ -69,6 +79,14 @@ class _Fields:
         }
         made.__dataclass_fields__ = described
         return described
+
+
+class _Signature:
+    """What `inspect.signature` finds, before the first fact of a class as well as after it."""
+
+    def __get__(self, instance: object, made: Any) -> inspect.Signature:
+        whole = inspect.signature(_compile_init(made, made.__dataclass_fields__))
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
 def _first_init(self: Any, **values: Any) -> None:
@@ -123,7 +141,8 @@ def _refuse_to_change(self: Any, name: str, value: object = None) -> None:
 
 
 def _repr(self: Any) -> str:
-    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+    fields = self.__dataclass_fields__
+    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fact_names if fields[name].repr)
     return f"{type(self).__qualname__}({shown})"
 
 
@@ -134,11 +153,11 @@ def _eq(self: Any, other: Any) -> Any:
 
 
 def _getstate(self: Any) -> list[Any]:
-    return [getattr(self, name) for name in self.__slots__]
+    return [getattr(self, name) for name in self._fact_names]
 
 
 def _setstate(self: Any, state: list[Any]) -> None:
-    for name, value in zip(self.__slots__, state, strict=True):
+    for name, value in zip(self._fact_names, state, strict=True):
         type(self).__dict__[name].__set__(self, value)
 
 

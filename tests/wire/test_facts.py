@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
+from functools import cached_property
+from typing import ClassVar
 
 import pytest
 
-from broker_embedded.common.facts import fact
+from ottla_wire.facts import fact
 
 
 @fact
@@ -36,6 +39,19 @@ class Positive:
     def __post_init__(self) -> None:
         if self.number < 1:
             raise ValueError(f"number: found {self.number}, wanted 1 or more")
+
+
+@fact
+class Login:
+    user: str
+    password: str = dataclasses.field(repr=False)
+    seen_at: int = dataclasses.field(default=0, compare=False)
+    worked_out: ClassVar[int] = 0
+
+    @cached_property
+    def initial(self) -> str:
+        Login.worked_out += 1
+        return self.user[0]
 
 
 @fact
@@ -103,9 +119,37 @@ def test_it_keeps_its_documentation_and_name() -> None:
 
 
 def test_it_is_pickled() -> None:
-    from broker_embedded.common.types import TopicPartition
-    from broker_embedded.metadata.records import RemoveTopic
+    login = Login(user="ann", password="secret", seen_at=1)
+    assert login.initial == "a"
+    again = pickle.loads(pickle.dumps(login))
+    assert (again, again.password, again.seen_at, again.initial) == (login, "secret", 1, "a")
 
-    record = RemoveTopic(topic_id=bytes(16))
-    assert pickle.loads(pickle.dumps(record)) == record
-    assert TopicPartition("t", 1) == ("t", 1)
+
+def test_a_field_that_is_not_shown_or_not_compared_is_not() -> None:
+    assert repr(Login(user="ann", password="secret")) == "Login(user='ann', seen_at=0)"
+    assert Login(user="ann", password="secret", seen_at=1) == Login(user="ann", password="secret", seen_at=2)
+    assert hash(Login(user="ann", password="secret", seen_at=1)) == hash(Login(user="ann", password="secret"))
+    assert Login(user="ann", password="secret") != Login(user="ann", password="other")
+
+
+def test_a_cached_property_is_worked_out_once() -> None:
+    login = Login(user="ann", password="secret")
+    before = Login.worked_out
+    assert (login.initial, login.initial) == ("a", "a")
+    assert Login.worked_out == before + 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        login.user = "bob"  # type: ignore[misc]
+
+
+def test_its_signature_is_known_before_the_first_one_is_made() -> None:
+    @fact
+    class Fresh:
+        x: int
+        names: list[str] = dataclasses.field(default_factory=list)
+        y: int = 2
+
+    before = str(inspect.signature(Fresh))
+    Fresh(x=1)
+    assert before == str(inspect.signature(Fresh))
+    assert list(inspect.signature(Fresh).parameters) == ["x", "names", "y"]
+    assert inspect.signature(Fresh).parameters["y"].default == 2
