@@ -23,7 +23,7 @@ from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
 from ottla.producer.encoded import check_topic
 from ottla.producer.explain import Explain
-from ottla.producer.later import MOST_MORE_BYTES, Later, checked_schedule, later_of, scheduled
+from ottla.producer.later import Later, checked_schedule, later_of, scheduled
 from ottla.producer.message_ids import MessageIds, with_message_id
 from ottla.producer.partitioners import CustomPartitioner, Partitioner
 from ottla.producer.sent_watch import SentWatch
@@ -154,20 +154,18 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         if priority is not None:
             topic = with_priority(topic, priority)
         later = None
+        has_ids = message_id is not None or self.message_ids is not None
         if deliver_after is not None or deliver_at is not None or schedule_id is not None:
-            later = later_of(
-                topic,
-                deliver_after=deliver_after,
-                deliver_at=deliver_at,
-                schedule_id=schedule_id,
-                expires_after=expires_after,
-                schedule=self._schedule,
-            )
+            later = later_of(topic, deliver_after, deliver_at, schedule_id, expires_after, self._schedule)
             expires_after = None  # counts from the due time
+            if not has_ids and expires_at is None:
+                return topic, headers, later
         if expires_after is not None or expires_at is not None:
             now_ms = self._clock.now_ms()
             headers = with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=now_ms)
-        return topic, with_message_id(topic, headers, message_id, self.message_ids), later
+        if has_ids:
+            headers = with_message_id(topic, headers, message_id, self.message_ids)
+        return topic, headers, later
 
     def bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:
         """(the topic, when to deliver them if not now, headers in place of those of the same name) of the records of a
@@ -225,7 +223,7 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         if most_bytes > self._limit_of.get(topic, -1):
             self.check_size(topic, key, value, headers)
         slot, headers = scheduled(later, topic, partition, key, headers, self._clock.now_ms())
-        most_bytes += MOST_MORE_BYTES + len(topic) + len(later.id or b"")  # its key is in a header now
+        most_bytes += later.most_more_bytes  # its key is in a header now
         if most_bytes > self._limit_of.get(later.topic, -1):
             self.check_size(later.topic, later.id, value, headers)
         return slot, headers, most_bytes

@@ -9,7 +9,7 @@ from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, moment_ms, span_ms
 from ottla.records import Header, Headers, topic_problem
 from ottla.schedule.headers import CANCEL_HEADERS, message_facts, schedule_topic, with_facts
-from ottla.schedule.wheel import WHEEL
+from ottla.schedule.wheel import WHEEL, Reach
 
 __all__ = ["MOST_MORE_BYTES", "Later", "cancel_records", "checked_schedule", "later_of", "scheduled"]
 
@@ -31,11 +31,14 @@ class Later(NamedTuple):
     """The schedule topic that it waits in."""
     facts: Header
     """What its record says of it, where it has no partition of its own."""
+    reach: Reach | None
+    """Of a delay: where it goes in the wheel."""
+    most_more_bytes: int
+    """What its record has at most beside its own bytes."""
 
 
 def later_of(
     topic: str,
-    *,
     deliver_after: Span | None,
     deliver_at: Moment | None,
     schedule_id: str | None,
@@ -43,11 +46,13 @@ def later_of(
     schedule: str,
 ) -> Later:
     """What the arguments of a send say. Raises `InputError` with the argument that cannot be."""
-    if schedule_id is None and deliver_at is None:  # nearly all: a delay, or a few, for all messages
+    if deliver_at is None:  # nearly all: a delay, or a few, for all messages
         try:
-            return _after(topic, deliver_after, expires_after, schedule)
+            later = _after(topic, deliver_after, expires_after, schedule)
         except TypeError:
             pass  # not hashable, so no duration: the error says what is wanted
+        else:
+            return later if schedule_id is None else _with_id(later, checked_id(schedule_id))
     return _later(topic, deliver_after, deliver_at, schedule_id, expires_after, schedule)
 
 
@@ -67,7 +72,15 @@ def _later(
     ttl_ms = None if expires_after is None else span_ms(topic, "expires_after", expires_after)
     id = None if schedule_id is None else checked_id(schedule_id)
     facts = message_facts(topic=topic, partition=None, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
-    return Later(due_ms, delay_ms, ttl_ms, id, schedule_topic(schedule), facts)
+    reach = None if delay_ms is None else WHEEL.reach_of(delay_ms)
+    later = Later(due_ms, delay_ms, ttl_ms, None, schedule_topic(schedule), facts, reach, MOST_MORE_BYTES + len(topic))
+    return later if id is None else _with_id(later, id)
+
+
+def _with_id(later: Later, id: bytes) -> Later:
+    # Terse: it is called for each send with an id, and `_replace` takes three times as long.
+    due_ms, delay_ms, ttl_ms, _, schedule, facts, reach, most_more_bytes = later
+    return Later(due_ms, delay_ms, ttl_ms, id, schedule, facts, reach, most_more_bytes + len(id))
 
 
 @lru_cache(maxsize=1_024, typed=True)  # True is no number of seconds, although it equals 1
@@ -79,10 +92,18 @@ def scheduled(
     later: Later, topic: str, partition: int | None, key: bytes | None, headers: Headers, now_ms: int
 ) -> tuple[int, list[Header]]:
     """(the slot, the headers) of the record that waits. Its key is the id, its value that of the message."""
-    due_ms, delay_ms, ttl_ms, _, _, facts = later
+    # Terse: it is called for each send.
+    due_ms, delay_ms, ttl_ms, _, _, facts, reach, _ = later
     if partition is not None:
         facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
-    slot = WHEEL.slot_for(now_ms + (delay_ms or 0) if due_ms is None else due_ms, now_ms)
+    if reach is not None:
+        first, slots, width_ms, ahead_ms = reach
+        slot = first + (now_ms + ahead_ms) // width_ms % slots
+    else:
+        assert due_ms is not None
+        slot = WHEEL.slot_for(due_ms, now_ms)
+    if not headers and key is None:
+        return slot, [facts]
     return slot, with_facts(headers, facts, key)
 
 

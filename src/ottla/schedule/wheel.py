@@ -33,6 +33,16 @@ class Level(NamedTuple):
         return (self.slots - _BEHIND) * self.width_ms
 
 
+class Reach(NamedTuple):
+    """The level for a delay, and how far ahead in it: the slot of now is
+    `first + (now_ms + ahead_ms) // width_ms % slots`."""
+
+    first: int
+    slots: int
+    width_ms: int
+    ahead_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Wheel:
     """The geometry of a schedule topic, the same for all who write and read it."""
@@ -53,6 +63,13 @@ class Wheel:
             if in_ms <= (slots - _BEHIND) * width_ms:
                 return first + due_ms // width_ms % slots
         return _slot(self.levels[-1], now_ms + self.levels[-1].horizon_ms)
+
+    def reach_of(self, delay_ms: int) -> Reach:
+        """Where every record with this delay goes, whenever it is sent."""
+        for level in self.levels:
+            if delay_ms <= level.horizon_ms:
+                return Reach(*level, delay_ms)
+        return Reach(*self.levels[-1], self.levels[-1].horizon_ms)
 
     def closes_ms(self, partition: int, now_ms: int) -> int | None:
         """Until when the slot is open; None when it is closed."""

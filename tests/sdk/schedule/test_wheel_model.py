@@ -303,3 +303,12 @@ def test_a_record_is_put_where_it_is_read_in_time(now_ms: int, in_ms: int) -> No
     looked_ms = max(now_ms, min(now_ms + in_ms, now_ms + WHEEL.levels[-1].horizon_ms))
     assert WHEEL.closes_ms(partition, looked_ms) is not None
     assert in_ms <= 0 or in_ms > WHEEL.levels[-1].horizon_ms or WHEEL.belongs(partition, now_ms + in_ms, now_ms)
+
+
+@given(now_ms=st.integers(START_MS, START_MS + 30 * DAY), delay_ms=st.integers(0, 20 * DAY), is_small=st.booleans())
+def test_a_delay_reaches_the_slot_of_its_due_time_whenever_it_is_sent(
+    now_ms: int, delay_ms: int, is_small: bool
+) -> None:
+    wheel = SMALL if is_small else WHEEL
+    first, slots, width_ms, ahead_ms = wheel.reach_of(delay_ms)
+    assert first + (now_ms + ahead_ms) // width_ms % slots == wheel.slot_for(now_ms + delay_ms, now_ms)

@@ -64,6 +64,10 @@ class SlotWork:
         self._writer: BatchTransactions | None = None
         self._turn = 0
         """Messages without a key go to the target's partitions in turns, one for each transaction."""
+        self._keyless: dict[str, int] = {}
+        """Topic → the partition of this transaction's messages without a key."""
+        self._counts: dict[str, int] = {}
+        """Topic → how many partitions it has, for this transaction."""
         self.slot = Slot(WHEEL, place.partition)
 
     def tick(self, now_ms: int) -> None:
@@ -141,6 +145,8 @@ class SlotWork:
         return refused
 
     def _batches(self) -> Batches:
+        self._keyless.clear()
+        self._counts.clear()
         # The time of the tick is never ahead of the brokers': they refuse records of the future.
         return Batches(now_ms=self._tick_ms or self._now_ms(), place_of=self._partition_of)
 
@@ -186,13 +192,20 @@ class SlotWork:
         return None
 
     def _partition_of(self, topic: str, partition: int | None, key: bytes | None) -> int:
+        # Terse: it is called for each message.
         if partition is not None:
             return partition
-        leaders = self._cluster.topic(topic).leaders
         if key is not None:
-            return partition_of(key, len(leaders))
-        able = [number for number, leader in leaders.items() if leader >= 0] or list(leaders)
-        return able[self._turn % len(able)]
+            count = self._counts.get(topic)
+            if count is None:
+                count = self._counts[topic] = len(self._cluster.topic(topic).leaders)
+            return partition_of(key, count)
+        place = self._keyless.get(topic)
+        if place is None:
+            leaders = self._cluster.topic(topic).leaders
+            able = [number for number, leader in leaders.items() if leader >= 0] or list(leaders)
+            place = self._keyless[topic] = able[self._turn % len(able)]
+        return place
 
     def _dead_letter(self, message: Waiting, error: str) -> Outgoing:
         kind, _, text = error.partition(": ")
