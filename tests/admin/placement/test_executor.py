@@ -26,13 +26,14 @@ from plan_runs import (
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, Part, ReplicaMove
-from ottla.admin.placement import journal
+from ottla.admin.placement import asks, journal
 from ottla.admin.placement.deciding import State
 from ottla.admin.placement.executor import Executor, Progress
 from ottla.admin.placement.journal import Journal
 from ottla.admin.placement.throttling import FOLLOWERS, LEADERS, RATES
 from ottla.cli.operations.plan.carry_out import progress_line
 from ottla.errors import InputError
+from ottla.records import TopicPartition
 from ottla.testing import wait_until
 
 _numbers = count(1)
@@ -241,3 +242,24 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone(admin: Admin, topic:
     outcome = run(admin, planned, tmp_path / "journal")
     assert [(status.move.partition, status.state) for status in outcome.not_done] == [(1, State.CHANGED)]
     assert "2, 4" in outcome.not_done[0].why
+
+
+def test_a_move_that_somebody_cancels_is_not_begun_again(admin: Admin, topic: str, tmp_path: Path) -> None:
+    before = throttles(admin, topic)
+    planned = moves(admin, topic)
+    cancelled: set[TopicPartition] = set()
+
+    def report(progress: Progress) -> None:
+        under_way = {each.move.place for each in progress.statuses if each.state is State.MOVING}
+        assert not under_way & cancelled, "it was begun again"
+        assert not admin.carry_out(asks.cancel(under_way))
+        cancelled.update(under_way)
+
+    with Journal(tmp_path / "journal") as book:
+        outcome = Executor(admin.carry_out, planned, book, options(throttle=1_000), report=report).run()
+    assert {status.state for status in outcome.statuses} == {State.CANCELLED}
+    assert "1, 2 again" in outcome.statuses[0].why
+    assert replicas(admin, topic) == {(1, 2)}
+    assert throttles(admin, topic) == before
+    assert run(admin, planned, tmp_path / "journal").is_complete, "the same command begins it again"
+    assert replicas(admin, topic) == {(3, 2)}

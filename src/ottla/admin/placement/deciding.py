@@ -33,12 +33,13 @@ class State(Enum):
     FOREIGN = "is moved by somebody else"
     CHANGED = "was changed by somebody else"
     GONE = "was deleted"
+    CANCELLED = "was cancelled by somebody else"
     GIVEN_UP = "was given up"
 
     @property
     def is_final(self) -> bool:
         """Whether this run does nothing more about it."""
-        return self in (State.DONE, State.CHANGED, State.GONE, State.GIVEN_UP)
+        return self in (State.DONE, State.CHANGED, State.GONE, State.CANCELLED, State.GIVEN_UP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +82,10 @@ class Run:
     ours: Mapping[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     given_up: frozenset[tuple[str, int]] = frozenset()
     stalled: frozenset[tuple[str, int]] = frozenset()
+    begun: frozenset[tuple[str, int]] = frozenset()
+    """Moves that were seen under way. One that is neither under way nor made any more was cancelled by somebody."""
     settled: frozenset[tuple[str, int]] = frozenset()
-    """Partitions that were seen with replicas of neither before nor after, several times in turn."""
+    """Partitions that were seen several times in turn with replicas that no move of ours explains."""
     pace: Pace = field(default_factory=Pace)
     max_fill: float = 0.85
     dirs_are_disks: bool = False
@@ -166,6 +169,9 @@ class _Looking:
             return Status(move=move, state=State.CHANGED if settled else State.WAITING, copied=copied, why=why)
         if key in self.run.given_up:
             return Status(move=move, state=State.GIVEN_UP, why="it stood still for too long")
+        if key in self.run.begun:
+            why = f"its replicas are {_ids(now.replicas)} again"
+            return Status(move=move, state=State.CANCELLED if key in self.run.settled else State.WAITING, why=why)
         return Status(move=move, state=State.WAITING, why=self._away(move))
 
     def _arrived(self, move: Move, now: PartitionFact) -> Status:
@@ -213,7 +219,8 @@ class _Looking:
     def back_in_order(self, status: Status) -> Move | None:
         """A cancel leaves the replicas in the order of the target, so that another one leads then."""
         now = self.facts.by_partition.get(status.move.place)
-        if status.state is not State.GIVEN_UP or now is None or now.replicas == status.move.old:
+        is_undone = status.state in (State.GIVEN_UP, State.CANCELLED)
+        if not is_undone or now is None or now.replicas == status.move.old:
             return None
         if set(now.replicas) != set(status.move.old):
             return None

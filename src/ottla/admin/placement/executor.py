@@ -26,7 +26,7 @@ from ottla.records import TopicPartition
 T = TypeVar("T")
 
 _LOOKS = 4
-"""How often a partition must be seen with replicas of neither before nor after, until it is believed."""
+"""How often a partition must be seen with replicas that no move of ours explains, until it is believed."""
 _STILL_S = 60.0
 """From when on a move that gains no byte says so."""
 _PARTS = frozenset({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
@@ -101,6 +101,7 @@ class Executor:
         self._still: dict[tuple[str, int], float] = {}
         self._refused: dict[TopicPartition, str] = {}
         self._elected: dict[TopicPartition, int] = {}
+        self._begun: set[tuple[str, int]] = set()
         self._strange: dict[tuple[str, int], int] = {}
         self._samples: list[tuple[float, int]] = []
         self._gained: dict[tuple[str, int], tuple[int, float]] = {}
@@ -162,6 +163,7 @@ class Executor:
             pace=self._options.pace,
             max_fill=self._options.max_fill,
             dirs_are_disks=self._options.dirs_are_disks,
+            begun=frozenset(self._begun),
             settled=frozenset(key for key, looks in self._strange.items() if looks >= _LOOKS),
             begins_nothing=begins_nothing,
         )
@@ -235,6 +237,8 @@ class Executor:
         is_waiting = not any(status.state in (State.MOVING, State.BETWEEN_DISKS) for status in statuses)
         for status in statuses:
             key = self._key(status)
+            if status.state is State.MOVING:
+                self._begun.add(key)
             if status.why.startswith("its replicas are"):
                 self._strange[key] = self._strange.get(key, 0) + 1
             else:
