@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from console_browser import FOREIGN, PATIENCE_MS, Opened, expect, shows
 from console_kit import HOSTILE, TOKEN, Running, Write, running_console
-from plan_runs import filled_topic, replicas
+from plan_runs import filled_topic, interrupt_when, moves, moving, replicas
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, TopicSpec
@@ -280,10 +280,38 @@ def test_a_plan_is_carried_out_throttled_and_cancelled(opened: Opened, tmp_path:
             page.get_by_label(re.compile("^Throttle of")).fill("2kB")
             page.get_by_role("button", name="Throttle", exact=True).click()
             shows(page, "at most 2.0 KiB/s a broker")
-            page.get_by_role("button", name="Cancel").click()
+            page.get_by_role("button", name="Cancel", exact=True).click()
             expect(page.locator(".job .badge")).to_have_text("stopped", timeout=PATIENCE_MS)
             shows(page, "Nothing moves.")
         assert replicas(admin, "heavy") == {(2,)}
+
+
+def test_moves_that_a_command_began_are_throttled_and_cancelled(opened: Opened, tmp_path: Path) -> None:
+    with EmbeddedCluster(brokers=3) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        topic = filled_topic(admin, cluster.bootstrap_servers, "heavy", partitions=2)
+        journal = tmp_path / "journal"
+        interrupt_when(
+            admin, moves(admin, topic, numbers=range(2)), journal, lambda seen: moving(seen) == 2, throttle=1
+        )
+        kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
+        with running_console(kafka, Choices(folder=tmp_path)) as reads, opened(reads, "/moves") as page:
+            shows(page, "heavy-1")
+            assert page.get_by_role("button", name=re.compile("Cancel|Throttle")).count() == 0
+        choices = Choices(may_write=True, folder=tmp_path, every_s=0.5, name="prod", asks_name=True)
+        with running_console(kafka, choices) as console, opened(console, "/moves") as page:
+            page.get_by_label("Rate, bytes a second for each broker").fill("1kB")
+            page.get_by_label("Type prod to agree").fill("prod")
+            page.get_by_role("button", name="Throttle all").click()
+            shows(page, "All moves are throttled to 1000 B/s for each broker")
+            page.get_by_role("button", name="Remove the throttle").click()
+            expect(page.locator("main")).not_to_contain_text("All moves are throttled", timeout=PATIENCE_MS)
+            page.get_by_role("button", name="Cancel heavy-0 …").click()
+            shows(page, re.compile("heavy-0 stays on (1, 2|2, 1)"))
+            page.get_by_role("button", name="Keep them").click()
+            page.get_by_role("button", name="Cancel all …").click()
+            page.get_by_role("button", name="Cancel 2 moves").click()
+            shows(page, "Nothing moves.")
+        assert {frozenset(each) for each in replicas(admin, topic)} == {frozenset({1, 2})}
 
 
 def test_a_console_that_only_reads_draws_no_buttons_of_changes(

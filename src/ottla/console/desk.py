@@ -25,6 +25,7 @@ from ottla.console.answers import Answers
 from ottla.console.doctor_pages import Looks
 from ottla.console.jobs import Jobs
 from ottla.console.masks import Masks
+from ottla.console.moves_under_way import HeldThrottle
 from ottla.console.watcher import Seen, Watcher
 from ottla.errors import InputError
 from ottla.wire_client.cluster import Cluster
@@ -100,6 +101,7 @@ class Desk:
         self.choices = choices
         self.plans = Kept()
         self.jobs = Jobs(self.now_ms)
+        self.held_throttle = HeldThrottle()
         self.looks = Looks()
         self.answers = Answers(self.now_ms)
         self.files = threading.Lock()

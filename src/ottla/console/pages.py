@@ -14,6 +14,7 @@ from ottla.console import (
     group_pages,
     letter_pages,
     move_pages,
+    moves_under_way,
     produce_pages,
     record_pages,
 )
@@ -57,6 +58,8 @@ WRITES: dict[str, Answer] = {
     "group/restore": group_pages.plan_restore,
     "letters/redrive": letter_pages.redrive,
     "doctor/accept": doctor_pages.accept,
+    "moves/cancel": moves_under_way.cancel,
+    "moves/throttle": moves_under_way.throttle,
     "plan/run": move_pages.run,
     "plan/throttle": move_pages.throttle,
     "jobs/stop": move_pages.stop_job,

@@ -2,6 +2,9 @@
 
 Functions of pages block, so each runs in a thread. What they raise becomes an answer that says what was found and what
 was wanted; only a mistake of ours is a 500, and tells no more than its type.
+
+Pages poll, and only a tail is a stream. Facts are read once for all pages, so a stream could not bring them sooner; it
+would keep on the server what each page shows, and hold one of the six connections that a browser opens to an address.
 """
 
 from __future__ import annotations

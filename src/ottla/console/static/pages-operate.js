@@ -56,7 +56,9 @@ export function movesPage(context) {
   let problem = null;
   let busy = false;
   let written = null;
-  const wish = { kind: "rebalance", brokers: "", topics: "", throttle: "", rate: "", confirm: "" };
+  let ending = null; // moves that somebody is about to cancel
+  const wish = { kind: "rebalance", brokers: "", topics: "", throttle: "", rate: "", all: "", confirm: "" };
+  const nameOf = (each) => `${each.topic}-${each.partition}`;
   const run = async (act) => {
     busy = true;
     problem = null;
@@ -78,7 +80,39 @@ export function movesPage(context) {
     say("The throttle is changed.");
     await context.reload();
   });
+  const cancelMoves = () => run(async () => {
+    const { cancelled, refused } = await post("moves/cancel", { moves: ending.map((each) => [each.topic, each.partition]), confirm: wish.confirm });
+    ending = null;
+    if (refused.length) throw new Problem(200, "Refused", refused.join("; "));
+    say(`${number(cancelled.length)} ${cancelled.length === 1 ? "move is" : "moves are"} cancelled.`);
+    await context.reload();
+  });
+  const throttleAll = () => run(async () => {
+    await post("moves/throttle", { throttle: wish.all, confirm: wish.confirm });
+    say("The throttle is set.");
+    await context.reload();
+  });
   const input = (name, title, placeholder) => h("label", null, title, h("input", { type: "text", value: wish[name], placeholder, maxlength: "1000", autocomplete: "off", spellcheck: "false", oninput: (event) => { wish[name] = event.target.value; } }));
+  const typed = () => (context.session.asks_name ? input("confirm", `Type ${context.session.name} to agree`, "") : null);
+  const goesBack = (each) => h("li", { key: nameOf(each) }, `${nameOf(each)} stays on ${each.replicas.filter((broker) => !each.adding.includes(broker)).join(", ")}`);
+  // What is done with moves, whoever began them.
+  const underWay = (throttled) => h("section", { class: "panel", "aria-label": "All moves" },
+    h("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); throttleAll(); } },
+      h("label", null, "Rate, bytes a second for each broker", h("input", { type: "text", placeholder: "50MB", maxlength: "30", required: true, autocomplete: "off", value: wish.all, oninput: (event) => { wish.all = event.target.value; } })),
+      ending ? null : typed(),
+      h("div", { class: "buttons" },
+        h("button", { type: "submit", disabled: busy }, "Throttle all"),
+        throttled ? h("button", { type: "button", disabled: busy || throttled.stopping, onclick: () => run(async () => { await post("jobs/stop", { id: throttled.id }); await context.reload(); }) }, "Remove the throttle") : null,
+        h("button", { type: "button", disabled: busy, onclick: () => { ending = found.items.slice(); context.draw(); } }, "Cancel all …"))));
+  const agreed = () => h("section", { class: "panel", role: "group", "aria-label": "Cancel moves" },
+    h("p", null, ending.length === 1 ? "This move would be cancelled:" : `These ${number(ending.length)} moves would be cancelled:`),
+    h("ul", null, ending.slice(0, 20).map(goesBack)),
+    ending.length > 20 ? h("p", { class: "quiet" }, `${number(ending.length - 20)} more are not shown.`) : null,
+    h("p", { class: "quiet" }, "The brokers delete what they copied. If `ottla plan run` began these moves, it does not begin them again."),
+    h("div", { class: "fields" }, typed(),
+      h("div", { class: "buttons" },
+        h("button", { type: "button", class: "main danger", disabled: busy, onclick: cancelMoves }, ending.length === 1 ? "Cancel 1 move" : `Cancel ${number(ending.length)} moves`),
+        h("button", { type: "button", onclick: () => { ending = null; context.draw(); } }, "Keep them"))));
   const jobRow = (job) => h("div", { class: "job", key: job.id },
     h("p", null, h("strong", null, job.subject), " ", h("span", { class: `badge ${job.state === "failed" ? "sev-error" : ""}` }, job.stopping ? "cancelling" : job.state),
       job.progress.moves !== undefined ? ` ${number(job.progress.done)} of ${number(job.progress.moves)} partitions, ${bytes(job.progress.copied)} of ${bytes(job.progress.bytes)}` : "",
@@ -100,6 +134,8 @@ export function movesPage(context) {
     view: () => {
       const most = plan ? Math.max(1, ...plan.brokers.flatMap((each) => [each.bytes_before, each.bytes_after])) : 1;
       const plans = found ? found.jobs.filter((each) => each.kind === "plan") : [];
+      const throttled = found ? found.jobs.find((each) => each.kind === "throttle" && each.state === "running") : null;
+      const failed = found ? found.jobs.find((each) => each.kind === "throttle") : null;
       return [
         h("h1", null, "Moves"),
         plans.length ? [h("h2", null, "Plans carried out here"), plans.map(jobRow)] : null,
@@ -111,8 +147,13 @@ export function movesPage(context) {
             { title: "From", cell: (each) => each.removing.join(", ") || "–" },
             { title: "To", cell: (each) => each.adding.join(", ") || "–" },
             { title: "Copied", cell: (each) => h("span", { class: "barred" }, bar(each.bytes ? each.copied / each.bytes : 0, "copied"), `${bytes(each.copied)} of ${bytes(each.bytes)}`) },
-            { title: "Rate", right: true, cell: (each) => each.bytes_per_second === null ? "–" : `${bytes(each.bytes_per_second)}/s` }],
+            { title: "Rate", right: true, cell: (each) => each.bytes_per_second === null ? "–" : `${bytes(each.bytes_per_second)}/s` },
+            ...(context.session.may_write ? [{ title: "Do", cell: (each) => h("button", { type: "button", class: "small", disabled: busy, "aria-label": `Cancel ${nameOf(each)} …`, onclick: () => { ending = [each]; context.draw(); } }, "Cancel …") }] : [])],
         }) : h("p", { class: "quiet" }, "Asking …"),
+        throttled ? h("p", { role: "status" }, `All moves are throttled to ${bytes(throttled.progress.throttle)}/s for each broker until they are over.`) : null,
+        failed && failed.problem ? h("p", { class: "bad" }, visible(failed.problem)) : null,
+        found && found.items.length && context.session.may_write ? underWay(throttled) : null,
+        ending ? agreed() : null,
         h("section", { class: "panel", "aria-label": "Plan" }, h("h2", null, "Plan"),
           h("p", { class: "quiet" }, "A plan moves nothing. It shows the brokers before and after."),
           h("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); make(); } },

@@ -1,0 +1,191 @@
+"""Moves under way, whoever began them: cancelled, and throttled while they last.
+
+A throttle that is set here is taken away when the moves are over, if it is still as it was set here: a run of a plan
+that ends meanwhile puts back what it found itself. When the console ends first, the throttle stays as the moves do; the
+audit file has the values of before, and the doctor's MOV02 finds what is left.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.admin import ClusterFacts, Part
+from ottla.admin.facts import MoveFact
+from ottla.admin.placement import asks
+from ottla.admin.placement.plan import Move
+from ottla.admin.placement.throttling import RATES, Setting, check_rate, wanted_settings
+from ottla.admin.rates import Rates
+from ottla.cli.shared.amounts import bytes_of
+from ottla.console.jobs import Job, Stopped
+from ottla.console.query import Query
+from ottla.errors import BrokerUnavailable, InputError, RetriableError
+from ottla.records import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.console.desk import Desk
+
+KIND: Final = "throttle"
+_SUBJECT: Final = "moves under way"
+_MOST_MOVES: Final = 1_000
+_LOOK_S: Final = 2.0
+
+
+def cancel(desk: Desk, query: Query) -> dict[str, Any]:
+    """Cancel moves under way that are named. One that is over meanwhile is no error; one that is refused is told."""
+    given = query.anything("moves")
+    typed = query.text("confirm")
+    query.done()
+    places = places_of(given)
+    desk.agree(typed)
+    moving = {_place(each): each for each in desk.seen(fresh=True).facts.moves}
+    chosen = {place: moving[place] for place in places if place in moving}
+    refused: asks.Refused = {}
+    if chosen:
+        desk.audit(
+            "moves.cancel",
+            ", ".join(map(str, chosen)),
+            before={str(place): list(each.replicas) for place, each in chosen.items()},
+            after={str(place): list(_old(each)) for place, each in chosen.items()},
+        )
+        refused = desk.admin.carry_out(asks.cancel(chosen))
+        desk.seen(fresh=True)
+    return {
+        "schema": "ottla.console.moves-cancelled/1",
+        "cancelled": [str(place) for place in chosen if place not in refused],
+        "refused": [f"{place}: {error}" for place, error in refused.items()],
+        "over": [str(place) for place in places if place not in moving],
+    }
+
+
+def throttle(desk: Desk, query: Query) -> dict[str, Any]:
+    """Hold all moves under way to a rate, in bytes per second for each broker, until they are over."""
+    given = query.needed("throttle")
+    typed = query.text("confirm")
+    query.done()
+    desk.agree(typed)
+    rate = bytes_of("throttle", given)
+    seen = desk.seen(fresh=True)
+    moves = moves_of(seen.facts, seen.rates)
+    check_rate(rate, moves)
+    if not moves:
+        raise InputError("throttle: found no move under way, wanted at least one")
+    places = {each.place for each in moves}
+    held = desk.held_throttle
+    with held.lock:
+        found = desk.admin.carry_out(asks.read_settings(wanted_settings(moves, rate)))
+        settings = _with_what_was(found, held.settings, rate)
+        job = held.job
+        if job is None:
+            job = desk.jobs.begin(KIND, _SUBJECT, lambda job: _hold(desk, job))
+        try:
+            desk.audit(
+                "moves.throttle",
+                ", ".join(map(str, sorted(places))),
+                before={_name(each): each.old for each in settings},
+                after={_name(each): each.new for each in settings},
+            )
+        except InputError:
+            if held.job is None:
+                job.stop.set()
+            raise
+        held.settings, held.places, held.job = settings, places, job
+        job.standing = {"throttle": rate}
+        failed = desk.admin.carry_out(asks.set_all(settings, back=False))
+    if failed:
+        raise BrokerUnavailable("; ".join(f"not changed: {what}: {error}" for what, error in failed.items()))
+    return job.item()
+
+
+class HeldThrottle:
+    """The throttle that this console has set: its settings with what was there before, and the moves it is for."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.settings: list[Setting] = []
+        self.places: set[TopicPartition] = set()
+        self.job: Job | None = None
+
+
+def places_of(given: Any) -> list[TopicPartition]:
+    """Partitions as a page names them, `[["orders", 3], ...]`. InputError for anything else."""
+    if not isinstance(given, list) or not 0 < len(given) <= _MOST_MOVES:
+        raise InputError(f"moves: wanted a list of 1 to {_MOST_MOVES:,} pairs of topic and partition")
+    for each in given:
+        is_pair = isinstance(each, list) and len(each) == 2
+        if not is_pair or not isinstance(each[0], str) or type(each[1]) is not int or each[1] < 0:
+            raise InputError(f'moves: found {str(each)[:60]!r}, wanted a topic and a partition, as ["orders", 3]')
+    return list(dict.fromkeys(TopicPartition(topic, partition) for topic, partition in given))
+
+
+def moves_of(facts: ClusterFacts, rates: Rates | None) -> tuple[Move, ...]:
+    """Moves under way as those of a plan."""
+    return tuple(
+        Move(
+            topic=each.topic,
+            partition=each.partition,
+            bytes=facts.partition_bytes.get(_place(each), 0),
+            old=_old(each),
+            new=tuple(broker for broker in each.replicas if broker not in each.removing),
+            rate=0.0 if rates is None else rates.bytes_in.get(_place(each), 0.0),
+        )
+        for each in facts.moves
+    )
+
+
+def _hold(desk: Desk, job: Job) -> None:
+    """Wait for the end of the moves, or until somebody takes the throttle away, and put back what was before."""
+    held = desk.held_throttle
+    while not job.stop.wait(_LOOK_S):
+        try:
+            moving = {_place(each) for each in desk.admin.facts({Part.MOVES}).moves}
+        except RetriableError as error:
+            job.progress = {"problem": str(error)}
+            continue
+        job.progress = {}
+        with held.lock:
+            if not moving & held.places:
+                _put_back(desk, held)
+                return
+    if not job.is_left:
+        with held.lock:
+            _put_back(desk, held)
+    raise Stopped
+
+
+def _put_back(desk: Desk, held: HeldThrottle) -> None:
+    """Settings that somebody changed since are theirs and stay."""
+    wanted = {(each.kind, each.resource, each.name): each for each in held.settings}
+    held.settings, held.job = [], None
+    if not wanted:
+        return
+    now = desk.admin.carry_out(asks.read_settings({key: each.new for key, each in wanted.items()}))
+    ours = [wanted[key] for each in now if each.old == wanted[key := (each.kind, each.resource, each.name)].new]
+    failed = desk.admin.carry_out(asks.set_all(ours, back=True))
+    if failed:
+        raise BrokerUnavailable("; ".join(f"a throttle is left: {what}: {error}" for what, error in failed.items()))
+
+
+def _with_what_was(found: Sequence[Setting], before: Sequence[Setting], rate: int) -> list[Setting]:
+    """Settings to set now. What was there before this console's first throttle is kept, of moves that ended too."""
+    known = {(each.kind, each.resource, each.name): each for each in before}
+    settings = {(each.kind, each.resource, each.name): each for each in found}
+    for key, each in known.items():
+        now = settings.get(key)
+        new = str(rate) if each.name in RATES else (each.new if now is None else now.new)
+        settings[key] = replace(each, new=new)
+    return list(settings.values())
+
+
+def _place(move: MoveFact) -> TopicPartition:
+    return TopicPartition(move.topic, move.partition)
+
+
+def _old(move: MoveFact) -> tuple[int, ...]:
+    return tuple(broker for broker in move.replicas if broker not in move.adding)
+
+
+def _name(setting: Setting) -> str:
+    return f"{setting.kind} {setting.resource} {setting.name}"
