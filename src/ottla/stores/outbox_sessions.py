@@ -77,10 +77,28 @@ class OutboxSession:
             self.close()
             if store.is_outage(error):
                 raise
+            problem = str(error).splitlines()[0]
+            if _is_denied(error):
+                raise ConfigError(f"{store!r}: {problem}. Grant this role select on the table") from error
             raise ConfigError(
-                f"{store!r}: no usable table ottla_outbox ({str(error).splitlines()[0]}). Call create_tables() of the "
-                "outbox once, or put the statements in its .schema into your migrations"
+                f"{store!r}: no usable table ottla_outbox ({problem}). Call create_tables() of the outbox once, or put "
+                "the statements in its .schema into your migrations"
             ) from error
+        self._store = store
+
+    def check_rights(self) -> None:
+        """Raise `ConfigError` unless this role may do all that a relay does.
+
+        A relay that may read rows and not delete them would send the same rows for ever.
+        """
+        if self._sql.missing_rights is None:
+            return
+        missing: dict[str, list[str]] = {}
+        for right, table in self._connection.run_alone(self._sql.missing_rights, {}):
+            missing.setdefault(table, []).append(right)
+        if missing:
+            grants = "; ".join(f"grant {', '.join(rights)} on {table}" for table, rights in missing.items())
+            raise ConfigError(f"{self._store!r}: this role may not do what a relay does. Wanted: {grants}")
 
     def claim(self, owner: str, lease_ms: int) -> bool:
         """Become the relay that works, or go on being it, for `lease_ms`. False while another one is."""
@@ -142,3 +160,8 @@ class OutboxSession:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _is_denied(error: BaseException) -> bool:
+    """PostgreSQL's `insufficient_privilege`, also where SQLAlchemy has wrapped it."""
+    return getattr(getattr(error, "orig", error), "sqlstate", None) == "42501"

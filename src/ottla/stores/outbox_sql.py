@@ -50,6 +50,8 @@ class OutboxDialect:
     unpark: Statement
     drop: Statement
     relay: Statement
+    missing_rights: Statement | None
+    """(right, table) that a relay needs and this role does not have. None where a database has no roles."""
 
     as_list: Callable[[list[object]], object]
 
@@ -130,6 +132,12 @@ create table if not exists ottla_outbox_relay (
     relay=Statement(
         "select owner, cast(extract(epoch from free_at - clock_timestamp()) * 1000 as bigint) from ottla_outbox_relay"
     ),
+    missing_rights=Statement(
+        "select needed, name from (values ('update', 'ottla_outbox'), ('delete', 'ottla_outbox'), "
+        "('insert', 'ottla_outbox_relay'), ('update', 'ottla_outbox_relay')) as wanted (needed, name) "
+        "where not case when needed = 'delete' then has_table_privilege(name, needed) "
+        "else has_any_column_privilege(name, needed) end"
+    ),
     as_list=DIALECTS["postgresql"].as_list,
 )
 
@@ -179,6 +187,7 @@ create table if not exists ottla_outbox_relay (
         "returning id"
     ),
     relay=Statement(f"select owner, free_at - {_NOW_MS} from ottla_outbox_relay"),
+    missing_rights=None,
     as_list=DIALECTS["sqlite"].as_list,
 )
 

@@ -116,6 +116,9 @@ class Postgres:
     def is_outage(self, error: BaseException) -> bool:
         return isinstance(error, _AWAY) and not isinstance(error, _OF_THE_RECORD)
 
+    def __repr__(self) -> str:
+        return f"Postgres({_shown(self._conninfo) if self._conninfo is not None else self._connect!r})"
+
     def _open(self) -> Connection[Any]:
         if self._connect is not None:
             connection = self._connect()
@@ -140,6 +143,15 @@ def _check_committed(answer: str | None) -> None:
             "a statement of the handler failed, and the handler went on: PostgreSQL rolled the transaction back. For a "
             "part that may fail use a savepoint: with transaction.transaction(): ..."
         )
+
+
+def _shown(conninfo: str) -> str:
+    """The connection string, without passwords."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        return "..."  # not a connection string: anything in it may be the password
+    return " ".join(f"{name}={value}" for name, value in parts.items() if "password" not in name)
 
 
 class _Connection:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from ottla.errors import ConfigError
 from ottla.telemetry import log_event
@@ -110,10 +111,19 @@ class Redis:
         # The statements are ours and fixed: whatever Redis refuses, the record is not the reason.
         return isinstance(error, redis.RedisError)
 
+    def __repr__(self) -> str:
+        return f"Redis({_shown(self._url) if self._url is not None else self._client or self._async_client!r})"
+
     def _need_url(self, other: str) -> str:
         if self._url is None:
             raise ConfigError(f"Redis: this handler needs a URL or {other}=")
         return self._url
+
+
+def _shown(url: str) -> str:
+    """The URL, without passwords: they are before the host, or among the options."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _check_policy(found: Mapping[Any, Any]) -> None:

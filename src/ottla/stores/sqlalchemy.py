@@ -86,6 +86,9 @@ class Sql:
         """Execute in the transaction of a session or connection of SQLAlchemy."""
         return transaction.execute(text(statement.text), _named(statement, parameters))
 
+    def __repr__(self) -> str:
+        return f"Sql({self._make_session!r})"
+
     def is_outage(self, error: BaseException) -> bool:
         if self._is_outage is not None:
             return self._is_outage(error)

@@ -99,9 +99,16 @@ class OutboxRelay:
     # Running
 
     def start(self) -> None:
-        """Look at the tables. Raises `ConfigError` if they are missing, and what the database raises if it is away."""
+        """Look at the tables. Raises `ConfigError` if they are missing or this role may not change them, and what the
+        database raises if it is away."""
         if self._session is None:
-            self._session = self.outbox.session()
+            session = self.outbox.session()
+            try:
+                session.check_rights()
+            except BaseException:
+                session.close()
+                raise
+            self._session = session
 
     def run(self) -> None:
         """Relay until `stop`. Raises `ConfigError` at the start only; later whatever happens is waited for."""
@@ -133,6 +140,7 @@ class OutboxRelay:
             self._wait_s, self._problem = 0.0, ""
             self._pause(min(1.0, self._lease_ms / 3_000))
             return
+        self._write_down()  # what was not written while the database was away: those rows are not to be read again
         rows = self._read()
         self._relaying.began()
         for row in rows:

@@ -1,7 +1,7 @@
-"""A relay that ends itself with SIGKILL: `python outbox_relay_to_kill.py BOOTSTRAP STORE [STEP SIDE NTH]`.
+"""A relay that kills or stops itself: `python outbox_relay_to_kill.py BOOTSTRAP STORE [STEP SIDE NTH [SIGNAL]]`.
 
 STEP is a method of the relay (`_read`, `_hand_over`, `_delete`, ...), SIDE ``before`` or ``after`` it,
-NTH which call of it. Without a step it relays until it is killed.
+NTH which call of it, SIGNAL ``SIGKILL`` or ``SIGSTOP``. Without a step it relays until it is killed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from ottla.stores import Postgres, Sqlite
 from ottla.sync.serve.outbox_relay import OutboxRelay
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def main(
+    servers: str, place: str, step: str = "", side: str = "", nth: str = "0", signal_name: str = "SIGKILL"
+) -> None:
+    def die() -> None:
+        os.kill(os.getpid(), signal.Signals[signal_name])
 
-
-def main(servers: str, place: str, step: str = "", side: str = "", nth: str = "0") -> None:
     store: Any = Sqlite(place) if place.endswith(".db") else Postgres(place)
     relay = OutboxRelay(Outbox(store), servers, interval_s=0.02, lease_s=0.3, batch_rows=20)
     if step:

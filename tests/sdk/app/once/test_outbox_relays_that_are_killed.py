@@ -1,10 +1,13 @@
-"""Relays are killed before and after each of their steps: every committed row arrives, in order, under its own id."""
+"""Relays are killed and stopped at each of their steps: every committed row arrives, in order, under its own id."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,3 +115,66 @@ def test_relays_are_killed_at_any_moment_while_transactions_commit(
             process.kill()
             process.wait()
     check(kafka.consume_all(topic, value=Json(), key=Str()), 4, per_key)
+
+
+STOPS = [
+    ("_is_the_one", "after", 2),  # it believes that its lease lasts
+    ("_hand_over", "before", 25),  # it has read rows, and sent a part of them
+    ("_await_reports", "before", 2),  # all of them are on their way
+    ("_delete", "before", 2),  # they are acknowledged
+]
+
+
+def is_stopped(process: subprocess.Popen[bytes]) -> bool:
+    number, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)
+    assert not number or os.WIFSTOPPED(status), f"it ended: {status}"
+    return bool(number)
+
+
+@pytest.mark.timeout(300)
+def test_a_relay_that_stood_still_beyond_its_lease_breaks_no_order_and_copies_once(
+    service: Any, kafka: Any, make_topic: Any, wait: Any
+) -> None:
+    """SIGSTOP at a step, until another relay has taken over and gone on; then SIGCONT."""
+    topic, per_key = make_topic(partitions=2), 0
+
+    def add(rows: int) -> None:
+        nonlocal per_key
+        for _ in range(rows):
+            service.connection.execute("begin")
+            for key in range(4):
+                service.outbox.add(service.connection, topic, per_key, key=f"key-{key}")
+            service.connection.execute("commit")
+            per_key += 1
+
+    def relay_them(rows: int) -> None:
+        add(rows)
+        wait(lambda: drained(service), timeout_s=60)
+
+    processes = [start(service, kafka.bootstrap_servers)]
+    try:
+        relay_them(1)
+        for step, side, nth in STOPS:
+            other = processes[-1]
+            other.send_signal(signal.SIGSTOP)
+            add(15)
+            stopped = start(service, kafka.bootstrap_servers, step, side, str(nth), "SIGSTOP")
+            processes.append(stopped)
+            wait(lambda stopped=stopped: is_stopped(stopped), timeout_s=60)
+            other.send_signal(signal.SIGCONT)
+            relay_them(1)
+            relay_them(5)
+            stopped.send_signal(signal.SIGCONT)
+            relay_them(5)
+            other.kill()
+            other.wait()
+            relay_them(1)  # by the one that had stopped, which is at its end with what it had read
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    records = kafka.consume_all(topic, value=Json(), key=Str())
+    copies = check(records, 4, per_key)
+    assert copies >= 20, "the rows that were acknowledged and not deleted came again"
+    times = Counter(dict(record.headers)[ID_HEADER] for record in records)
+    assert max(times.values()) == 2, "two relays had each row at most"

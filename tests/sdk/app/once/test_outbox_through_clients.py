@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from span_trees import recorded_spans
 
-from ottla import App, ConfigError, Consumer, Inbox, InputError, Json, Outbox, Str
+from ottla import App, ConfigError, Consumer, Inbox, InputError, Json, Outbox, RecordTooLarge, Str
 from ottla.outbox.outbox import ID_HEADER
 from ottla.sync.serve.outbox_relay import OutboxRelay
 from ottla.telemetry.hooks import Hooks
@@ -23,10 +24,11 @@ from .conftest import make_store
 class Service:
     """A database with an outbox, a connection of the user's own, and relays in threads."""
 
-    def __init__(self, store: Any, servers: str) -> None:
+    def __init__(self, store: Any, servers: str, *, makes_tables: bool = True) -> None:
         self.store = store
         self.outbox = Outbox(store, value=Json(), key=Str())
-        self.outbox.create_tables()
+        if makes_tables:
+            self.outbox.create_tables()
         self.connection = self.connect()
         self._servers = servers
         self.session = self.outbox.session()
@@ -335,6 +337,105 @@ def test_lag_is_measured_and_makes_an_app_unready(strict: Any, wait: Any) -> Non
     assert measured[0] == (2, 0)
     service.stop()
     assert measured[-1] == (None, 0)
+
+
+def test_a_row_goes_on_in_the_trace_of_its_transaction(
+    service: Service, shell: Any, make_topic: Any, kafka_group: str, kafka: Any, wait: Any
+) -> None:
+    """The relay sends it later, elsewhere, in no trace of its own."""
+    topic = make_topic()
+    app = App(kafka_group, bootstrap_servers=kafka.bootstrap_servers)
+    handled: list[int] = []
+
+    @app.handler(topic, value=Json(), name="handle")
+    def handle(value: int) -> None:
+        handled.append(value)
+
+    with recorded_spans() as recorder:
+        with recorder.tracer.start_as_current_span("checkout"):
+            service.add(topic, 7)
+        service.relay()
+        shell.start(app)
+        wait(lambda: handled == [7], timeout_s=60)
+        shell.stop(app)
+        service.stop()
+        (checkout,), (process,) = recorder.named("checkout"), recorder.named("process")
+    assert process.context.trace_id == checkout.context.trace_id
+
+
+def test_what_a_topic_does_not_take_fails_in_the_transaction_while_a_relay_knows_its_limit(
+    service: Service, make_topic: Any, kafka: Any, wait: Any
+) -> None:
+    topic, too_large = make_topic(config={"max.message.bytes": 200_000}), os.urandom(150_000).hex()
+    service.relay()
+    service.add(topic, "small")
+    wait(lambda: drained(service), timeout_s=60)
+
+    def is_refused() -> bool:
+        service.connection.execute("begin")
+        try:
+            service.outbox.add(service.connection, topic, too_large, key="k")
+        except RecordTooLarge as error:
+            return (error.topic, error.limit_bytes) == (topic, 200_000)
+        finally:
+            service.connection.execute("rollback")
+        return False
+
+    wait(is_refused, timeout_s=60)
+    service.add(topic, "behind")
+    wait(lambda: drained(service), timeout_s=60)
+    assert [record.value for record in kafka.consume_all(topic, value=Json())] == ["small", "behind"]
+
+
+@pytest.fixture
+def role(postgres: PostgresServer) -> Iterator[tuple[Any, Any]]:
+    """A store that connects as somebody without any right, and a superuser's connection."""
+    psycopg = pytest.importorskip("psycopg")
+    from ottla.stores import Postgres
+
+    Outbox(Postgres(postgres.conninfo)).create_tables()
+    with psycopg.connect(postgres.conninfo, autocommit=True) as superuser:
+        superuser.execute("delete from ottla_outbox")
+        superuser.execute("create role clerk login")
+        yield Postgres(postgres.conninfo.replace("user=postgres", "user=clerk")), superuser
+        superuser.execute("drop owned by clerk")
+        superuser.execute("drop role clerk")
+
+
+def test_a_relay_without_rights_says_which_it_wants(role: Any) -> None:
+    store, superuser = role
+    relay = OutboxRelay(Outbox(store), "localhost:1")
+    with pytest.raises(ConfigError, match=r"permission denied for table ottla_outbox.* Grant this role select"):
+        relay.run()
+    superuser.execute("grant select on ottla_outbox, ottla_outbox_relay to clerk")
+    superuser.execute("grant update (parked_at, reason), insert on ottla_outbox to clerk")
+    wanted = "Wanted: grant delete on ottla_outbox; grant insert, update on ottla_outbox_relay\n"
+    with pytest.raises(ConfigError, match=wanted):
+        relay.run()
+
+
+def test_rights_that_are_taken_away_make_no_copies(role: Any, kafka: Any, make_topic: Any, wait: Any) -> None:
+    """A relay that reads rows and cannot delete them must not send them again and again."""
+    psycopg = pytest.importorskip("psycopg")
+    store, superuser = role
+    superuser.execute("grant all on ottla_outbox, ottla_outbox_relay to clerk")
+    service, topic = Service(store, kafka.bootstrap_servers, makes_tables=False), make_topic()
+    try:
+        relay = service.relay()
+        service.add(topic, 1)
+        wait(lambda: drained(service), timeout_s=60)
+        superuser.execute("revoke delete on ottla_outbox from clerk")
+        service.add(topic, 2)
+        wait(lambda: any("grant delete" in problem for problem in relay.health().problems), timeout_s=60)
+        superuser.execute("grant delete on ottla_outbox to clerk")
+        wait(lambda: drained(service), timeout_s=60)
+        superuser.execute("revoke insert on ottla_outbox from clerk")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for table ottla_outbox"):
+            service.add(topic, 3)
+        service.connection.execute("rollback")
+    finally:
+        service.close()
+    assert [record.value for record in kafka.consume_all(topic, value=Json())] == [1, 2]
 
 
 def test_a_connection_without_a_transaction_is_refused(service: Service) -> None:

@@ -160,3 +160,15 @@ def test_the_schema_is_statements_that_a_migration_can_have() -> None:
         assert dialect.schema.count("create table") == 2
         assert "ottla_inbox" in dialect.schema
         assert "ottla_offsets" in dialect.schema
+
+
+def test_messages_name_a_store_without_its_password() -> None:
+    pytest.importorskip("psycopg")
+    pytest.importorskip("redis")
+    from ottla.stores import Postgres, Redis
+
+    url = "postgresql://clerk:secret@db.local:5433/shop"
+    assert repr(Postgres(url)) == "Postgres('user=clerk dbname=shop host=db.local port=5433')"
+    assert repr(Postgres("host=/run/pg password=secret sslpassword=secret")) == "Postgres('host=/run/pg')"
+    assert repr(Postgres("secret")) == "Postgres('...')"
+    assert repr(Redis("redis://:secret@cache:6380/2?password=secret")) == "Redis('redis://cache:6380/2')"
