@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import subprocess
-import sys
-import time
-
 import pytest
 from command_output import Run
+from terminal import Terminal
 
 from broker_embedded.cluster import EmbeddedCluster
 
 
-def read_until(terminal: int, text: str, *, timeout_s: float = 90.0) -> str:
-    deadline = time.monotonic() + timeout_s
-    shown = ""
-    while text not in shown:
-        assert time.monotonic() < deadline, shown[-500:]
-        if select.select([terminal], [], [], 0.1)[0]:
-            try:
-                shown += os.read(terminal, 65_536).decode()
-            except OSError:  # its end, on Linux
-                break
-    return shown
-
-
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("doctor", "--only", "REP01"), ("cluster", "facts")])
 def test_a_person_sees_that_facts_are_waited_for(cluster: EmbeddedCluster, topic: str, arguments: tuple[str]) -> None:
-    here, there = pty.openpty()
-    command = [sys.executable, "-m", "ottla", *arguments, "-b", cluster.bootstrap_servers, "--timeout", "120"]
     with cluster.faults.add(api="METADATA", client_id="ottla-admin", hold=True) as fault:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=there, stdin=subprocess.DEVNULL)
-        os.close(there)
-        shown = read_until(here, "answers 0 of 2")
+        terminal = Terminal(*arguments, "-b", cluster.bootstrap_servers, "--timeout", "120", of="stderr")
+        terminal.read(lambda shown: "answers 0 of 2" in shown)
         fault.release()
-    printed, _ = process.communicate(timeout=90)
-    shown += read_until(here, "never shown")
-    os.close(here)
-    assert process.returncode in (0, 1)
-    assert "answers" not in shown.rpartition("\r\x1b[K")[2], "the line is removed"
-    assert b"\x1b" not in printed
+    exit_code, printed = terminal.end()
+    assert exit_code in (0, 1)
+    assert "answers" not in terminal.shown.rpartition("\r\x1b[K")[2], "the line is removed"
+    assert "\x1b" not in printed
 
 
 def test_quiet_says_only_what_is_wrong(ottla: Run, topic: str) -> None:

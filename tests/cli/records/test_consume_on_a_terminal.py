@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+
+from terminal import Terminal
 
 from ottla.testing import Kafka
-
-
-class Terminal:
-    """A process whose stdout is a terminal."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._here, there = pty.openpty()
-        command = [sys.executable, "-m", "ottla", *arguments]
-        self.process = subprocess.Popen(command, stdout=there, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        os.close(there)
-        self.shown = ""
-
-    def read(self, until: Callable[[str], bool], *, timeout_s: float = 60.0) -> str:
-        """What is shown when `until` holds of it, or when the process has ended."""
-        deadline_s = time.monotonic() + timeout_s
-        while not until(self.shown):
-            assert time.monotonic() < deadline_s, self.shown[-500:]
-            if select.select([self._here], [], [], 0.1)[0]:
-                try:
-                    data = os.read(self._here, 65_536)
-                except OSError:  # its end, on Linux
-                    break
-                self.shown += data.decode("utf-8", "replace").replace("\r\n", "\n")
-        return self.shown
-
-    def end(self) -> tuple[int, str]:
-        _, err = self.process.communicate(timeout=30)
-        os.close(self._here)
-        return self.process.returncode, err.decode()
 
 
 def test_a_person_sees_a_table_and_no_record_moves_the_cursor(kafka: Kafka, make_topic) -> None:
