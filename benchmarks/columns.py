@@ -1,14 +1,12 @@
 """Handlers of columns beside the threaded shell and plain confluent-kafka loops, in one run on the same data.
 
-    python benchmarks/columns.py [--records 1000000] [--partitions 12] [--rounds 3]
+    python benchmarks/columns.py [--records 1000000] [--partitions 12] [--rounds 3] [--results bench-results]
 
 A broker runs in a child process. All contenders of a row alternate, each in a group of its own that commits at least
 once, and the median of the rounds counts: the ratio is what to look at. Time runs from the first batch that a contender
 has in its hands to its last record. The plain loops read each record's key and value and decode it where the row says
 so; a commit follows every 10,000 records. `CPU` is the process's own processor time per record, the clients' threads
 included, from the start of the contender.
-
-Goals: bytes 2.5 x the plain loop at half its CPU, Avro 6 x, JSON 2 x.
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ import dataclasses
 import io
 import itertools
 import json
-import logging
-import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,12 +25,15 @@ import fastavro
 import pyarrow as pa
 from columnar import FAST_CONSUMER, broker_process, create_topics, fill
 from confluent_kafka import Consumer
-from results import Results
+from goals_of_handlers import LOOP
+from results import Results, Shown
+from tables import beside_table
 
-from ottla import App, Avro, Bytes, Json
+from ottla import App, Avro, Bytes, Json, configure_logging
 from ottla.columnar import write
 from ottla.serdes import SerdeContext
 
+BATCHES = "threads, batches"
 numbers = itertools.count(1)
 
 
@@ -129,9 +128,12 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=12)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--results", type=Path, help="the folder for columns.jsonl")
+    options.add_argument("--quick", action="store_true", help="one short round: rough figures")
     chosen = options.parse_args()
-    logging.getLogger("ottla").setLevel(logging.ERROR)
-    results = Results("columns", chosen.results)
+    if chosen.quick:
+        chosen.records, chosen.rounds = 200_000, 1
+    configure_logging(level="error")
+    results = Shown("columns", chosen.results, is_quick=chosen.quick)
     records, partitions = chosen.records, chosen.partitions
     some = min(records, 200_000)
     avro = Avro(Order)
@@ -144,19 +146,20 @@ def main() -> None:
         write("avro", pa.table({"value": pa.array(encoded, pa.binary())}), bootstrap_servers=servers)
         texts = [json.dumps(dataclasses.asdict(order)).encode() for order in orders(some)]
         write("json", pa.table({"value": pa.array(texts, pa.binary())}), bootstrap_servers=servers)
-        rows: list[tuple[str, str, Any, Callable[[bytes], object] | None, int, float]] = [
-            ("bytes", "bytes", Bytes(), None, records, 2.5),
-            ("Avro, 5 fields", "avro", avro, lambda raw: read_avro(io.BytesIO(raw), schema, None), some, 6),
-            ("JSON, 5 fields", "json", Json(Order), json_loads(), some, 2),
+        rows: list[tuple[str, str, Any, Callable[[bytes], object] | None, int]] = [
+            ("bytes", "bytes", Bytes(), None, records),
+            ("Avro, 5 fields", "avro", avro, lambda raw: read_avro(io.BytesIO(raw), schema, None), some),
+            ("JSON, 5 fields", "json", Json(Order), json_loads(), some),
         ]
-        for what, topic, serde, decode, count, goal in rows:
-            took: dict[str, list[Clock]] = {"columns": [], "records": [], "plain": []}
+        for what, topic, serde, decode, count in rows:
+            took: dict[str, list[Clock]] = {"ottla": [], BATCHES: [], LOOP: []}
             for _ in range(chosen.rounds):
-                took["columns"].append(of_columns(servers, topic, serde, count))
-                took["records"].append(of_records(servers, topic, serde, count))
-                took["plain"].append(plain(servers, topic, decode, count))
-            report(results, what, count, took, goal)
+                took["ottla"].append(of_columns(servers, topic, serde, count))
+                took[BATCHES].append(of_records(servers, topic, serde, count))
+                took[LOOP].append(plain(servers, topic, decode, count))
+            write_row(results, what, count, took)
     results.close()
+    print("\n".join(("", *beside_table(results.part()))))
 
 
 def json_loads() -> Callable[[bytes], object]:
@@ -169,18 +172,11 @@ def json_loads() -> Callable[[bytes], object]:
     return loads
 
 
-def report(results: Results, what: str, records: int, took: dict[str, list[Clock]], goal: float) -> None:
-    medians = {name: statistics.median(clock.seconds for clock in clocks) for name, clocks in took.items()}
-    cpu = {name: statistics.median(clock.cpu_s for clock in clocks) / records * 1e6 for name, clocks in took.items()}
+def write_row(results: Results, what: str, records: int, took: dict[str, list[Clock]]) -> None:
+    """One row's rates and processor time, of each contender."""
     for name, clocks in took.items():
-        rates = [records / clock.seconds / 1e6 for clock in clocks]
-        results.add(what, name, rates, "M records/s", goal=goal if name == "columns" else None)
-    ratio = medians["plain"] / medians["columns"]
-    shown = "   ".join(
-        f"{name} {records / seconds / 1e6:6.3f} M/s, {cpu[name]:5.2f} µs CPU" for name, seconds in medians.items()
-    )
-    verdict = "reached" if ratio >= goal else "MISSED"
-    print(f"{what:<16} {shown}   ratio to the plain loop {ratio:5.2f}   goal {goal:g} {verdict}")
+        results.add(what, name, [records / clock.seconds / 1e6 for clock in clocks], "M records/s")
+        results.add(f"{what}, CPU", name, [clock.cpu_s / records * 1e6 for clock in clocks], "µs per record")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What it costs per record to count once, beside the loop that users write by hand.
 
-    python benchmarks/effectively_once.py            about a minute
-    python benchmarks/effectively_once.py --json     the same figures for a program
+    python benchmarks/effectively_once.py [--rounds 7] [--results bench-results]
 
 Runs of 128 records are given to a handler as a worker gives them, without a broker: what is measured is the store's
 part and Ottla's own. The hand-written loop is a transaction per record with an `insert ... on conflict` for the message
@@ -13,16 +12,19 @@ less from neighbours than time does, and leaves the server's part out.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla import App, Inbox
+from goals_of_handlers import BY_HAND
+from results import Results, Shown
+from tables import beside_table
+
+from ottla import App, Inbox, configure_logging
 from ottla.consumer.model.run import Run
 from ottla.records import Record, TopicPartition
 from ottla.stores import Memory, Sqlite
@@ -30,12 +32,7 @@ from ottla.testing.databases import NoServer, postgres_server, redis_server
 
 HERE = TopicPartition("orders", 0)
 RUN = 128
-GOALS = {
-    "inbox, PostgreSQL": 25.0,
-    "inbox, Redis": 10.0,
-    "inbox, SQLite": 10.0,
-}
-"""Microseconds per record that an inbox may add."""
+ALONE = "handler alone"
 
 
 class Cost(NamedTuple):
@@ -132,25 +129,25 @@ def by_hand(log: Log, records: int, conninfo: str) -> Callable[[], Cost]:
     return once
 
 
-def contenders(stack: ExitStack) -> Iterator[tuple[str, Callable[[], Cost]]]:
+def contenders(stack: ExitStack, results: Results) -> Iterator[tuple[str, Callable[[], Cost]]]:
     log = Log()
-    yield "handler alone", handled(log, 50)
+    yield ALONE, handled(log, 50)
     sqlite = Sqlite(stack.enter_context(tempfile.TemporaryDirectory()) + "/bench.db")
     sqlite.create_tables()
     session = sqlite.session()
     session.transaction.execute("create table work (n int)")
     session.close()
-    yield "inbox, memory", handled(log, 50, inbox=Inbox(Memory()))
-    yield "inbox, SQLite", handled(log, 20, inbox=Inbox(sqlite), handler=_nothing_in)
-    yield "inbox, SQLite, claims", handled(log, 20, inbox=Inbox(sqlite))
-    yield "offsets=, SQLite, one insert", handled(log, 20, offsets=sqlite, handler=_insert_sqlite)
+    yield "an inbox in memory", handled(log, 50, inbox=Inbox(Memory()))
+    yield "an inbox in SQLite", handled(log, 20, inbox=Inbox(sqlite), handler=_nothing_in)
+    yield "an inbox in SQLite that claims", handled(log, 20, inbox=Inbox(sqlite))
+    yield "offsets= in SQLite, one insert", handled(log, 20, offsets=sqlite, handler=_insert_sqlite)
     try:
         from ottla.stores import Redis
 
         redis = Redis(stack.enter_context(redis_server()).url)
-        yield "inbox, Redis", handled(log, 20, inbox=Inbox(redis))
+        yield "an inbox in Redis", handled(log, 20, inbox=Inbox(redis))
     except (NoServer, ImportError) as reason:
-        print(f"Redis is left out: {reason}")
+        results.problem("inboxes", "Redis", str(reason))
     try:
         from ottla.stores import Postgres
 
@@ -161,60 +158,56 @@ def contenders(stack: ExitStack) -> Iterator[tuple[str, Callable[[], Cost]]]:
         own.transaction.execute("create table work (n int)")
         own.transaction.execute("create table seen (id text primary key)")
         own.close()
-        yield "inbox, PostgreSQL", handled(log, 20, inbox=Inbox(postgres), handler=_nothing_in)
-        yield "inbox, PostgreSQL, claims", handled(log, 20, inbox=Inbox(postgres))
-        yield "offsets=, PostgreSQL, one insert", handled(log, 20, offsets=postgres, handler=_insert_psycopg)
+        yield "an inbox in PostgreSQL", handled(log, 20, inbox=Inbox(postgres), handler=_nothing_in)
+        yield "an inbox in PostgreSQL that claims", handled(log, 20, inbox=Inbox(postgres))
+        yield "offsets= in PostgreSQL, one insert", handled(log, 20, offsets=postgres, handler=_insert_psycopg)
         both = {"offsets": postgres, "inbox": Inbox(postgres), "handler": _insert_psycopg}
-        yield "offsets= and inbox, PostgreSQL, one insert", handled(log, 20, **both)
-        yield "by hand, PostgreSQL, a transaction per record", by_hand(log, 500, server.conninfo)
+        yield "offsets= and an inbox in PostgreSQL, one insert", handled(log, 20, **both)
+        yield BY_HAND, by_hand(log, 500, server.conninfo)
     except (NoServer, ImportError) as reason:
-        print(f"PostgreSQL is left out: {reason}")
+        results.problem("inboxes and offsets=", "PostgreSQL", str(reason))
 
 
-def measure(rounds: int) -> dict[str, dict[str, float]]:
-    """Median microseconds per record: `us` of the clock, `cpu_us` of this process."""
+def measure(rounds: int, results: Results) -> dict[str, list[Cost]]:
+    """What a record cost each contender, round after round."""
     with ExitStack() as stack:
         took: dict[str, list[Cost]] = {}
-        all_of_them = list(contenders(stack))
+        all_of_them = list(contenders(stack, results))
         for number in range(rounds + 1):
             for name, once in all_of_them:
                 cost = once()
                 if number:  # the first round warms up: prepared statements, pages, code
                     took.setdefault(name, []).append(cost)
-        return {
-            name: {
-                "us": statistics.median(cost.wall_s for cost in each) * 1e6,
-                "cpu_us": statistics.median(cost.cpu_s for cost in each) * 1e6,
-            }
-            for name, each in took.items()
-        }
+        return took
 
 
-def report(figures: dict[str, dict[str, float]]) -> list[str]:
-    lines = [f"{'microseconds per record':46} {'clock':>9} {'CPU':>9}"]
-    lines += [f"{name:46} {each['us']:9.1f} {each['cpu_us']:9.1f}" for name, each in figures.items()]
-    for name, goal in GOALS.items():
-        if name in figures:
-            adds = figures[name]["us"] - figures["handler alone"]["us"]
-            cpu = figures[name]["cpu_us"] - figures["handler alone"]["cpu_us"]
-            met = "met" if adds <= goal else "MISSED"
-            lines.append(f"{name} adds {adds:.1f} ({cpu:.1f} of CPU), goal {goal:g}: {met}")
-    hand = figures.get("by hand, PostgreSQL, a transaction per record")
-    if hand is not None:
-        ratio = hand["us"] / figures["offsets=, PostgreSQL, one insert"]["us"]
-        lines.append(
-            f"offsets= is {ratio:.1f} times the hand-written loop, goal 4: {'met' if ratio >= 4 else 'MISSED'}"
-        )
-    return lines
+def write(results: Results, took: dict[str, list[Cost]]) -> None:
+    """Microseconds per record: what an inbox adds to the handler alone, and what the others cost beside the loop."""
+    alone = took[ALONE]
+    for name, each in took.items():
+        is_inbox = name.startswith("an inbox")
+        what = f"{name} adds" if is_inbox else name
+        for which, suffix in ((0, ""), (1, ", CPU")):
+            base = alone if is_inbox else [Cost(0, 0)] * len(each)
+            runs = [(cost[which] - without[which]) * 1e6 for cost, without in zip(each, base, strict=True)]
+            if name == BY_HAND:
+                for beside in (name for name in took if name.startswith("offsets=") and "PostgreSQL" in name):
+                    results.add(f"{beside}{suffix}", BY_HAND, runs, "µs per record")
+            else:
+                results.add(f"{what}{suffix}", "ottla", runs, "µs per record")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="one round: rough figures")
+    parser.add_argument("--results", type=Path, help="the folder for once.jsonl")
     arguments = parser.parse_args()
-    figures = measure(arguments.rounds)
-    print(json.dumps(figures) if arguments.json else "\n".join(report(figures)))
+    configure_logging(level="error")
+    results = Shown("once", arguments.results, is_quick=arguments.quick)
+    write(results, measure(1 if arguments.quick else arguments.rounds, results))
+    results.close()
+    print("\n".join(("", *beside_table(results.part()))))
 
 
 if __name__ == "__main__":

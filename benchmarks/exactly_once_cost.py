@@ -1,7 +1,6 @@
 """From topic to topic: `exactly_once=` beside the same handler at least once, and beside Quix Streams.
 
-    python benchmarks/exactly_once_cost.py                  a minute or two
-    python benchmarks/exactly_once_cost.py --records 300000 --rounds 7
+    python benchmarks/exactly_once_cost.py [--records 100000] [--rounds 5] [--results bench-results]
     python benchmarks/exactly_once_cost.py --kafka          with Apache Kafka, where its packages can be had
 
 Each contender reads the same topic of four partitions and writes each record to a topic of its own. Time counts from
@@ -14,25 +13,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import statistics
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import servers
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from goals_of_handlers import AT_LEAST_ONCE, QUIX
+from results import Results, Shown
+from tables import beside_table
 
-from ottla import App, CommitPolicy, ExactlyOnce, Out, Producer
+from ottla import App, CommitPolicy, ExactlyOnce, Out, Producer, configure_logging
 
 PARTITIONS = 4
 VALUE = b"x" * 100
-GOALS = {"threads": 0.7, "asyncio": 0.7, "Quix Streams": 5.0}
 Contender = Callable[["Bench", str, str], float]
 
 
@@ -141,7 +141,7 @@ def quix(bench: Bench, group: str, target: str) -> float:
     return time.perf_counter() - began[0]
 
 
-def contenders() -> dict[str, Contender]:
+def contenders(results: Results) -> dict[str, Contender]:
     found: dict[str, Contender] = {
         "threads, at least once": ottla(exactly=False, is_async=False),
         "threads, exactly once": ottla(exactly=True, is_async=False),
@@ -151,14 +151,14 @@ def contenders() -> dict[str, Contender]:
     try:
         import quixstreams  # noqa: F401
 
-        found["Quix Streams, exactly once"] = quix
+        found[QUIX] = quix
     except ImportError:
-        print("Quix Streams is left out: it is not installed")
+        results.problem("threads, exactly once", QUIX, "it is not installed")
     return found
 
 
-def measure(records: int, rounds: int, *, with_kafka: bool) -> dict[str, float]:
-    """Median records per second."""
+def measure(records: int, rounds: int, results: Results, *, with_kafka: bool) -> dict[str, list[float]]:
+    """Records per second, round after round."""
     rates: dict[str, list[float]] = {}
     with ExitStack() as stack:
         if with_kafka:
@@ -166,25 +166,21 @@ def measure(records: int, rounds: int, *, with_kafka: bool) -> dict[str, float]:
         else:
             server = stack.enter_context(servers.started("ottla", [*servers.OTTLA]))
         bench = Bench(server.bootstrap, records - records % PARTITIONS)
+        all_of_them = contenders(results)
         for number in range(rounds + 1):
-            for name, run in contenders().items():
+            for name, run in all_of_them.items():
                 took_s = run(bench, uuid.uuid4().hex, bench.topic("target"))
                 if number:  # the first round warms up
                     rates.setdefault(name, []).append(bench.records / took_s)
-    return {name: statistics.median(each) for name, each in rates.items()}
+    return rates
 
 
-def report(rates: dict[str, float]) -> list[str]:
-    lines = [f"{name:32} {rate:12,.0f} records/s" for name, rate in rates.items()]
+def write(results: Results, rates: dict[str, list[float]]) -> None:
     for shell in ("threads", "asyncio"):
-        ratio = rates[f"{shell}, exactly once"] / rates[f"{shell}, at least once"]
-        goal = GOALS[shell]
-        lines.append(f"{shell}: {ratio:.2f} of at least once, goal {goal}: {'met' if ratio >= goal else 'MISSED'}")
-    rate = rates.get("Quix Streams, exactly once")
-    if rate is not None:
-        ratio, goal = rates["threads, exactly once"] / rate, GOALS["Quix Streams"]
-        lines.append(f"{ratio:.1f} times Quix Streams, goal {goal}: {'met' if ratio >= goal else 'MISSED'}")
-    return lines
+        what = f"{shell}, exactly once"
+        results.add(what, "ottla", rates[what], "records/s")
+        results.add(what, AT_LEAST_ONCE, rates[f"{shell}, at least once"], "records/s")
+    results.add("threads, exactly once", QUIX, rates.get(QUIX, []), "records/s")
 
 
 def main() -> None:
@@ -192,10 +188,16 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka as the broker")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="one short round: rough figures")
+    parser.add_argument("--results", type=Path, help="the folder for exactly_once.jsonl")
     arguments = parser.parse_args()
-    rates = measure(arguments.records, arguments.rounds, with_kafka=arguments.kafka)
-    print(json.dumps(rates) if arguments.json else "\n".join(report(rates)))
+    if arguments.quick:
+        arguments.records, arguments.rounds = 20_000, 1
+    configure_logging(level="error")
+    results = Shown("exactly_once", arguments.results, is_quick=arguments.quick)
+    write(results, measure(arguments.records, arguments.rounds, results, with_kafka=arguments.kafka))
+    results.close()
+    print("\n".join(("", *beside_table(results.part()))))
 
 
 if __name__ == "__main__":

@@ -6,93 +6,8 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
-
-from results import Part, Result
-
-Parts = Mapping[str, Part]
-NAMES = {"ottla": "Ottla", "mock": "librdkafka's mock", "kfake": "kfake", "kafka": "Apache Kafka"}
-
-
-class State(Enum):
-    """How a goal stands."""
-
-    MET = "met"
-    NOT_MET = "**not met**"
-    NOT_MEASURED = "not measured"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What a goal's figure is, in words, and how the goal stands."""
-
-    words: str
-    state: State
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """One line."""
-
-    area: str
-    what: str
-    wanted: str
-    measure: Callable[[Parts], Measured]
-    why: str = ""
-
-
-NOT_MEASURED = Measured(words="–", state=State.NOT_MEASURED)
-
-
-def ratio(part: str, ours: tuple[str, str], peer: tuple[str, str], at_least: float) -> Callable[[Parts], Measured]:
-    """Each is (what, contender). The ratio is taken within each round, then the median of the rounds."""
-
-    def measure(parts: Parts) -> Measured:
-        mine, theirs = _get(parts, part, ours), _get(parts, part, peer)
-        if mine is None or theirs is None:
-            return NOT_MEASURED
-        return _verdict(f"{ratio_of(mine, theirs):.2f}", ratio_of(mine, theirs) >= at_least)
-
-    return measure
-
-
-def at_most(part: str, what: str, contender: str, limit: float, unit: str) -> Callable[[Parts], Measured]:
-    def measure(parts: Parts) -> Measured:
-        found = _get(parts, part, (what, contender))
-        if found is None:
-            return NOT_MEASURED
-        return _verdict(f"{number(found.value)} {unit}", found.value <= limit)
-
-    return measure
-
-
-def ratio_of(ours: Result, peer: Result) -> float:
-    """The median of the rounds' ratios, or the ratio of the medians where the rounds are not as many."""
-    if len(ours.runs) == len(peer.runs) and all(peer.runs):
-        return statistics.median(mine / theirs for mine, theirs in zip(ours.runs, peer.runs, strict=True))
-    return ours.value / peer.value if peer.value else 0.0
-
-
-def number(value: float) -> str:
-    """Three digits that count."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def _get(parts: Parts, part: str, name: tuple[str, str]) -> Result | None:
-    found = parts.get(part)
-    return None if found is None else found.get(*name)
-
-
-def _verdict(words: str, is_met: bool) -> Measured:
-    return Measured(words=words, state=State.MET if is_met else State.NOT_MET)
-
-
-# --- the list
+from goals_of_handlers import HANDLERS
+from judging import NAMES, Goal, at_most, ratio
 
 
 def _sdk(what: str, ours: str, peer: str, least: float, *, why: str = "") -> Goal:
@@ -374,4 +289,5 @@ GOALS: tuple[Goal, ...] = (
         measure=ratio("console", ("a topic at full speed", "followed"), ("a topic at full speed", "unwatched"), 0.95),
     ),
     _columnar("connector", "many small partitions", "Spark's own connector", 1.0),
+    *HANDLERS,
 )

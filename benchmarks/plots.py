@@ -9,7 +9,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
-from goals import NAMES, Parts
+from judging import NAMES, Parts
 from matplotlib import pyplot as plt
 from results import Part, Result
 

@@ -9,19 +9,34 @@ page has its tables alone.
 from __future__ import annotations
 
 import argparse
+import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from goals import GOALS, NAMES, Parts, State, number, ratio_of
-from results import BUSY, FOLDER, Part, Result, read
-from sdk_contenders import GROUPS
+import run
+from goals import GOALS
+from judging import Parts, State
+from results import BUSY, FOLDER, read
+from tables import (
+    beside_table,
+    broker_table,
+    cluster_table,
+    contenders_table,
+    growth_table,
+    pairs_table,
+    planner_table,
+    producer_table,
+    profile_table,
+    sdk_table,
+    soak_table,
+)
 
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
+PARTS += ("telemetry", "messaging", "once", "exactly_once", "columns")
 PARTS += ("operations", "operations_records", "console", "planner", "soak")
-PEERS = ("mock", "kfake", "kafka")
 
-INTRO = """\
+INTRO = f"""\
 # Benchmarks
 
 Ottla beside its peers, in one run on one machine, in turn, round after round. **Ratios come first**: absolute rates are
@@ -29,13 +44,15 @@ those of the machine. A figure is the median of its rounds; in brackets stand th
 fewer than three rounds the lowest and the highest). A ratio is taken within each round, then the median of the rounds.
 
 ```
-make bench                        # everything, about twenty minutes on a quiet machine; writes this page
-make bench ONLY=broker QUICK=1  # a part: broker, cluster, sdk, columnar, spark, connector, growth, operations, planner
-make bench-page                   # this page again, from the result files there are
-make soak MINUTES=30              # the demo's services under load and faults
+make bench                      # everything, less than {run.MINUTES} minutes on a quiet machine; writes this page
+make bench ONLY=broker QUICK=1  # a part, rough figures
+make bench-page                 # this page again, from the result files there are
+make soak MINUTES=30            # the demo's services under load and faults
 ```
 
-`bench-results/<part>.jsonl` has what every round measured, a line of JSON for each figure. The peers come with it:
+{textwrap.fill("The parts: " + ", ".join(f"`{part}`" for part in run.PARTS) + ".", 120)}
+
+`bench-results/` has what every round measured, a line of JSON for each figure. The peers come with it:
 kfake where Go is installed, Apache Kafka where Java and Maven are, the Python peers (`benchmarks/peers.txt`) in an
 environment of their own. Each is started by the run and ended with it.
 """
@@ -51,6 +68,42 @@ draws the same faults: `make soak MINUTES=30 SEED=7`.
 
 What still grows a little is known: every node keeps its metadata log in memory (the quorum takes no snapshots yet), and
 each broker that dies and returns adds some tens of KB to it. Without faults the cluster grows by 1 to 2 bytes a record.
+"""
+
+TELEMETRY = """\
+`make bench ONLY=telemetry`: handlers that only count, and `send`, each in a process of its own: where `opentelemetry`
+cannot be imported, with the API alone, with the SDK, all metrics and 1 % of traces, and with every span. An exporter
+drops what it gets, so the service is measured. CPU is the process's own, of all its threads: on few cores the rate says
+as well how client and broker share them. The last rows are what recording every span adds, beside the instrumentors of
+the raw clients around the same work. [How to observe](how-to/observe.md) has what is recorded.
+"""
+
+MESSAGING = """\
+`make bench ONLY=messaging`: [delayed messages](how-to/delayed-messages.md) beside plain sends of the same records, how
+fast one scheduler hands out what is due, and how late messages come that are due within three seconds. Then
+[priorities](how-to/priorities.md): what an urgent record waits beside a million bulk records, and a backlog of three
+priorities beside the same topics without them, with a handler that takes 20 µs. What sends and handlers cost that use
+none of this is measured against an older checkout, by `python benchmarks/messaging.py --part unused --against SRC`.
+"""
+
+ONCE = """\
+`make bench ONLY=once`: runs of 128 records are handed to a handler as a worker does it, without a broker, so the part
+of the store and that of Ottla are measured. *An inbox adds* is what it costs beside the handler alone. *By hand* is a
+transaction per record with an `insert ... on conflict` for the message and an insert for the work. PostgreSQL has
+`fsync` on. CPU is this process's own. [Effectively once](how-to/effectively-once.md) has the ways to count once.
+"""
+
+EXACTLY_ONCE = """\
+`make bench ONLY=once`: each record is read from a topic of four partitions and written to another. Time counts from the
+first record until the group has committed all of them.
+[Effectively once](how-to/effectively-once.md#results-in-kafka) has the handler.
+"""
+
+COLUMNS = """\
+`make bench ONLY=columns`: [handlers of columns](how-to/columns.md) beside batch handlers on threads and a plain
+`consume(10000)` loop that reads key and value of each record, and decodes them with fastavro or orjson where the row
+says so. All commit at least once. Time counts from the first batch; CPU is the process's own, of all its threads, from
+its start.
 """
 
 PLANNER = """\
@@ -97,6 +150,11 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Spark", "spark", parts, drawn, pairs_table),
         *section("Beside Spark's own connector", "connector", parts, drawn, pairs_table),
         *section("Growth", "growth", parts, drawn, growth_table),
+        *section("What telemetry costs", "telemetry", parts, drawn, beside_table, words=TELEMETRY),
+        *section("Delays and priorities", "messaging", parts, drawn, beside_table, words=MESSAGING),
+        *section("Counting once in a database", "once", parts, drawn, beside_table, words=ONCE),
+        *section("From topic to topic exactly once", "exactly_once", parts, drawn, beside_table, words=EXACTLY_ONCE),
+        *section("Handlers of columns", "columns", parts, drawn, beside_table, words=COLUMNS),
         *section("Commands beside Kafka's scripts and others", "operations", parts, drawn, contenders_table),
         *section("Commands that read and write records", "operations_records", parts, drawn, contenders_table),
         *section("The console", "console", parts, drawn, contenders_table),
@@ -168,155 +226,6 @@ def section(title, name, parts, drawn, table, words=""):  # type: ignore[no-unty
         yield f"- {what}, {contender}: {problem}"
     if part.problems:
         yield ""
-
-
-# --- tables
-
-
-def spread(result: Result) -> str:
-    """`12.3 [11.9–12.8]`"""
-    if len(result.runs) == 1:
-        return number(result.value)
-    return f"{number(result.value)} [{number(result.spread[0])}–{number(result.spread[1])}]"
-
-
-def names_of(results: Sequence[Result]) -> list[str]:
-    return list(dict.fromkeys(result.what for result in results))
-
-
-def broker_table(part: Part) -> Iterable[str]:
-    peers = [peer for peer in PEERS if any(result.contender == peer for result in part.results)]
-    yield "Ratios are Ottla's figure divided by the peer's: for rates more is better, for CPU, memory and times less.\n"
-    titles = ["", *(f"/ {NAMES[peer]}" for peer in peers), "Ottla", *(NAMES[peer] for peer in peers)]
-    yield f"| {' | '.join(titles)} |"
-    yield "|---" * (2 * len(peers) + 2) + "|"
-    for what in names_of(part.results):
-        ours = part.get(what, "ottla")
-        if ours is None:
-            continue
-        theirs = [part.get(what, peer) for peer in peers]
-        ratios = [f"{ratio_of(ours, peer):.2f}" if peer is not None else "" for peer in theirs]
-        yield f"| {what} | {' | '.join([*ratios, spread(ours), *(spread(p) if p else '' for p in theirs)])} |"
-
-
-def profile_table(part: Part) -> Iterable[str]:
-    yield "CPU time of the broker's process, and the functions that take most of what is Python's (under cProfile).\n"
-    yield "| | | |"
-    yield "|---|---|---|"
-    for result in part.results:
-        load, _, what = result.what.partition(", ")
-        function = what.removeprefix("in ")
-        is_function = result.unit == "% of its Python"
-        yield f"| {load} | {f'in `{function}`' if is_function else what} | {number(result.value)} {result.unit} |"
-
-
-def cluster_table(part: Part) -> Iterable[str]:
-    yield "| | / Apache Kafka | Ottla | Apache Kafka |"
-    yield "|---|---|---|---|"
-    for what in names_of(part.results):
-        ours, kafka = part.get(what, "ottla"), part.get(what, "kafka")
-        if ours is not None:
-            ratio = f"{ratio_of(ours, kafka):.2f}" if kafka is not None else ""
-            theirs = spread(kafka) if kafka is not None else ""
-            yield f"| {what}, {ours.unit} | {ratio} | {spread(ours)} | {theirs} |"
-
-
-def producer_table(part: Part) -> Iterable[str]:
-    yield "100-byte values, a key, two headers, idempotent, acks=all, every delivery heard of.\n"
-    yield "| | / raw confluent-kafka | / raw aiokafka | k records/s |"
-    yield "|---|---|---|---|"
-    bases = [part.get("produce", base) for base in ("raw confluent-kafka", "raw aiokafka")]
-    for result in part.results:
-        ratios = " | ".join(f"{ratio_of(result, base):.2f}" if base else "" for base in bases)
-        yield f"| {result.contender} | {ratios} | {spread(result)} |"
-
-
-def sdk_table(part: Part) -> Iterable[str]:
-    yield "Handlers that only count. The CPU ratio is Ottla's time per record divided by the peer's: less is better.\n"
-    yield "| | rate ratio | CPU ratio | Ottla, k records/s | peer, k records/s |"
-    yield "|---|---|---|---|---|"
-    for title, (ours, peers) in GROUPS.items():
-        mine, my_cpu = part.get("consume", ours), part.get("CPU per record", ours)
-        if mine is None or my_cpu is None:
-            continue
-        for peer in peers:
-            theirs, their_cpu = part.get("consume", peer), part.get("CPU per record", peer)
-            if theirs is None or their_cpu is None:
-                yield f"| {title} / {peer} | not measured | | {spread(mine)} | |"
-                continue
-            ratios = f"{ratio_of(mine, theirs):.2f} | {ratio_of(my_cpu, their_cpu):.2f}"
-            yield f"| {title} / {peer} | {ratios} | {spread(mine)} | {spread(theirs)} |"
-    fair = [what for what in names_of(part.results) if what.endswith(", wait p50")]
-    if fair:
-        yield "\nFairness: a slow handler, hot partitions with far more than can be handled, and a quiet one.\n"
-        yield "| | who | wait p50, s | longest, s | all, records/s |"
-        yield "|---|---|---|---|---|"
-    for what in fair:
-        base = what.removesuffix(", wait p50")
-        for waited in [result for result in part.results if result.what == what]:
-            worst, rate = (part.get(f"{base}, {each}", waited.contender) for each in ("longest wait", "rate"))
-            others = " | ".join(number(each.value) if each else "" for each in (worst, rate))
-            yield f"| {base.removeprefix('fairness, ')} | {waited.contender} | {number(waited.value)} | {others} |"
-
-
-def pairs_table(part: Part) -> Iterable[str]:
-    yield "| | ratio | goal | Ottla | beside it |"
-    yield "|---|---|---|---|---|"
-    for what in names_of(part.results):
-        ours = part.get(what, "ottla")
-        other = next((each for each in part.results if each.what == what and each.contender != "ottla"), None)
-        if ours is None and other is not None:
-            yield f"| {what}, {other.unit} | | | | {spread(other)} ({other.contender}) |"
-        elif ours is not None and other is not None:
-            goal = "" if ours.goal is None else f"{ours.goal:g}"
-            beside = f"{spread(other)} ({other.contender})"
-            yield f"| {what}, {ours.unit} | {ratio_of(ours, other):.2f} | {goal} | {spread(ours)} | {beside} |"
-
-
-def contenders_table(part: Part) -> Iterable[str]:
-    """Every contender of a figure in its row."""
-    yield "| | goal | Ottla | beside it |"
-    yield "|---|---|---|---|"
-    for what in names_of(part.results):
-        ours = part.get(what, "ottla")
-        others = [each for each in part.results if each.what == what and each.contender != "ottla"]
-        unit = (ours or others[0]).unit
-        goal = "" if ours is None or ours.goal is None else f"{ours.goal:g}"
-        beside = ", ".join(f"{spread(each)} ({NAMES.get(each.contender, each.contender)})" for each in others)
-        yield f"| {what}, {unit} | {goal} | {'' if ours is None else spread(ours)} | {beside} |"
-
-
-def growth_table(part: Part) -> Iterable[str]:
-    """The first and the last point of each curve; the plots have all of them."""
-    yield "The ends of each curve; the plots and the result file have the points between.\n"
-    yield "| curve | from | to |"
-    yield "|---|---|---|"
-    for what in names_of(part.results):
-        points = sorted((each for each in part.results if each.what == what), key=lambda each: each.x or 0)
-        ends = [f"{number(each.value)} {each.unit} at {each.x:,g}" for each in (points[0], points[-1])]
-        yield f"| {what} | {' | '.join(ends)} |"
-
-
-def planner_table(part: Part) -> Iterable[str]:
-    """How a figure is spread over the clusters; their points are in the plot."""
-    yield "| | by | goal | median | p90 | worst |"
-    yield "|---|---|---|---|---|---|"
-    for result in part.results:
-        if result.x is not None:
-            continue
-        ordered = sorted(result.runs)
-        ninth = ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)]
-        goal = "" if result.goal is None else f"{result.goal:g}"
-        rest = f"{number(ninth)} | {number(ordered[-1])}" if len(ordered) > 1 else " | "
-        who = NAMES.get(result.contender, result.contender)
-        yield f"| {result.what}, {result.unit} | {who} | {goal} | {number(result.value)} | {rest} |"
-
-
-def soak_table(part: Part) -> Iterable[str]:
-    yield "| | |"
-    yield "|---|---|"
-    for result in part.results:
-        yield f"| {result.what} | {number(result.value)} {result.unit} |"
 
 
 if __name__ == "__main__":

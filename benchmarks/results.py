@@ -29,7 +29,7 @@ WATCHED_S = 0.5
 
 PACKAGES = (
     *("ottla", "confluent-kafka", "aiokafka", "kafka-python", "faststream", "quixstreams"),
-    *("pyspark", "pyarrow", "numpy", "fastavro", "orjson"),
+    *("pyspark", "pyarrow", "numpy", "fastavro", "orjson", "opentelemetry-sdk"),
 )
 
 
@@ -86,14 +86,36 @@ class Results:
         """Note why something is missing."""
         self._lines.append({"what": what, "contender": contender, "problem": reason})
 
+    def part(self) -> Part:
+        """What was noted so far, as `read` would give it."""
+        return _part_of({"seconds": 0.0, **self._lines[0]}, *self._lines[1:])
+
     def close(self) -> None:
+        self._lines[0]["seconds"] = round(time.time() - self._lines[0]["began_s"], 1)
         if self._path is None:
             return
-        self._lines[0]["seconds"] = round(time.time() - self._lines[0]["began_s"], 1)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_suffix(".partial")
         partial.write_text("".join(json.dumps(line) + "\n" for line in self._lines), encoding="utf-8")
         partial.replace(self._path)
+
+
+class Shown(Results):
+    """Results that are printed as they come."""
+
+    def add(self, what: str, contender: str, runs: Sequence[float], unit: str, **more: Any) -> Result | None:
+        result = super().add(what, contender, runs, unit, **more)
+        if result is not None:
+            print(f"{what:52} {contender:28} {result.value:14,.3f} {unit:14} {_rounded(runs)}", flush=True)
+        return result
+
+    def problem(self, what: str, contender: str, reason: str) -> None:
+        super().problem(what, contender, reason)
+        print(f"{what}: {contender} is left out: {reason}", flush=True)
+
+
+def _rounded(runs: Sequence[float]) -> list[float]:
+    return [round(run, 3) for run in runs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +135,10 @@ def read(part: str, folder: Path = FOLDER) -> Part | None:
     path = folder / f"{part}.jsonl"
     if not path.exists():
         return None
-    head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return _part_of(*(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()))
+
+
+def _part_of(head: dict[str, Any], *lines: dict[str, Any]) -> Part:
     results = [
         line | {"runs": tuple(line["runs"]), "spread": tuple(line["spread"])} for line in lines if "value" in line
     ]

@@ -1,6 +1,6 @@
 """The whole measurement: every benchmark in turn, its results in `bench-results/`, and then the page.
 
-    make bench                       everything, about twenty minutes on a quiet machine
+    make bench                       everything: it says first how many minutes it takes on a quiet machine
     make bench ONLY=broker QUICK=1   one part, rough figures
 
 This runs in the environment of the peers; what needs Spark and Arrow runs in Ottla's own (`--python`). Each part starts
@@ -22,6 +22,9 @@ from pathlib import Path
 from results import BUSY, FOLDER, busy_share
 
 HERE = Path(__file__).resolve().parent
+MINUTES = 30
+"""What all parts together may take on a quiet machine: the pages say so, and a test adds them up."""
+
 PATIENCE = 4
 """So many times its usual time a part may take."""
 
@@ -65,6 +68,16 @@ PARTS: dict[str, tuple[Program, ...]] = {
         ),
     ),
     "connector": (Program("connector.py", (), ("--rounds", "1", "--records", "240000"), 55, 40),),
+    "telemetry": (Program("telemetry.py", (), ("--quick",), 115, 30),),
+    "messaging": (Program("messaging.py", (), ("--quick",), 85, 20),),
+    "once": (
+        Program("effectively_once.py", (), ("--quick",), 20, 8),
+        Program(
+            *("exactly_once_cost.py", ("--records", "60000", "--rounds", "3"), ("--quick",), 70, 15),
+            is_beside_peers=True,
+        ),
+    ),
+    "columns": (Program("columns.py", (), ("--quick",), 60, 20),),
     "growth": (Program("growth.py", ("--rounds", "1"), ("--quick",), 120, 60),),
     "operations": (
         Program("operations.py", ("--rounds", "3"), ("--quick",), 80, 40),

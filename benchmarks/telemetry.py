@@ -1,9 +1,9 @@
 """What telemetry costs: handlers and sends without it, with hooks, with metrics, with some and with all traces.
 
-    python benchmarks/telemetry.py [--records 60000] [--rounds 3]
+    python benchmarks/telemetry.py [--records 100000] [--rounds 5] [--only "send in a span"] [--modes absent hooks]
 
 Every figure is from a process of its own, against one broker in another; modes take turns, so that the machine's moods
-hit all of them, and a ratio is that of the medians. Records carry a `traceparent`, as those of traced services do:
+hit all of them, and a ratio is taken within each round. Records carry a `traceparent`, as those of traced services do:
 one in a hundred is of a trace that is recorded; with everything all are.
 
 | mode | what is there |
@@ -20,7 +20,7 @@ The SDK's batch processor feeds an exporter that drops what it gets, so what is 
 around `getone` and `send`, with everything recorded.
 
 Beside each rate stands the processor time that the process took per record, of all its threads. On a machine with few
-cores the rate says how client and broker share them, too; the goals are judged by processor time.
+cores the rate says how client and broker share them, too; so there is a goal for either.
 """
 
 from __future__ import annotations
@@ -28,28 +28,46 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.abc
-import statistics
+import importlib.util
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from goals_of_handlers import INSTRUMENTORS, NO_TELEMETRY
+from results import Results, Shown
 from servers import OTTLA, started
 
-GOALS = {"api": 0.97, "sampled": 0.90}
+Figures = dict[tuple[str, str], list[tuple[float, float]]]
+"""Of a mode and a workload: rate and microseconds per record, round after round."""
+
 MODES = ("absent", "hooks", "api", "metrics", "sampled", "everything")
+USUAL_MODES = ("absent", "api", "sampled", "everything")
+ASYNCIO_MODES = ("absent", "everything")
+TITLES = {
+    "hooks": "hooks",
+    "api": "API only",
+    "metrics": "all metrics",
+    "sampled": "1 % of traces, all metrics",
+    "everything": "every span, all metrics",
+}
+DEEP_ROUNDS = 3
 WORKLOADS = ("handler", "batch handler", "send", "send in a span", "send_many")
 ASYNCIO_WORKLOADS = ("asyncio handler", "asyncio send")
 PEER_WORKLOADS = ("poll", "produce")
 AIOKAFKA_WORKLOADS = ("getone", "aiokafka send")
+ALL_WORKLOADS = (*WORKLOADS, *ASYNCIO_WORKLOADS)
+USUAL_WORKLOADS = ("handler", "batch handler", "send", *ASYNCIO_WORKLOADS)
 AGAINST = (
-    ("handler", "poll"),
-    ("send", "produce"),
-    ("send in a span", "produce"),
-    ("asyncio handler", "getone"),
-    ("asyncio send", "aiokafka send"),
+    ("handler", "poll", "confluent_kafka"),
+    ("send", "produce", "confluent_kafka"),
+    ("send in a span", "produce", "confluent_kafka"),
+    ("asyncio handler", "getone", "aiokafka"),
+    ("asyncio send", "aiokafka send", "aiokafka"),
 )
-"""Ours, and what a peer does instead."""
+"""Ours, what a peer does instead, and the peer."""
 VALUE = b"x" * 100
 KEPT: list[Any] = []
 
@@ -290,7 +308,7 @@ def child(arguments: argparse.Namespace) -> None:
 def measured(mode: str, workload: str, servers: str, records: int) -> tuple[float, float]:
     command = [sys.executable, __file__, "--child", mode, "--workload", workload]
     command += ["--servers", servers, "--records", str(records)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     for line in done.stdout.splitlines():
         if line.startswith("rate="):
             rate, cpu_us = (float(part.partition("=")[2]) for part in line.split())
@@ -298,11 +316,78 @@ def measured(mode: str, workload: str, servers: str, records: int) -> tuple[floa
     raise SystemExit(f"{mode} {workload} failed:\n{done.stderr}")
 
 
+def modes_of(workloads: Sequence[str], modes: Sequence[str]) -> dict[str, Sequence[str]]:
+    """What is measured: each workload in its modes, and what a peer does instead, where its instrumentor is."""
+    found: dict[str, Sequence[str]] = {
+        each: [mode for mode in modes if each not in ASYNCIO_WORKLOADS or mode in ASYNCIO_MODES] for each in workloads
+    }
+    if "everything" in modes:
+        theirs = {peer: package for ours, peer, package in AGAINST if ours in workloads}
+        found |= {peer: ASYNCIO_MODES for peer, package in theirs.items() if is_installed(package)}
+    return found
+
+
+def is_installed(package: str) -> bool:
+    return is_there(f"opentelemetry.instrumentation.{package}") and is_there(package)
+
+
+def is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def measure(arguments: argparse.Namespace, bootstrap: str) -> Figures:
+    """In turns. What records every span takes long, and its effect is large: it needs fewer rounds and records."""
+    figures: Figures = {}
+    plan = modes_of(arguments.only, arguments.modes)
+    for number in range(arguments.rounds):
+        for workload, its_modes in plan.items():
+            for mode in its_modes:
+                is_deep = mode == "everything" or workload not in WORKLOADS
+                if is_deep and number >= DEEP_ROUNDS:
+                    continue
+                records = min(arguments.records, arguments.spans) if mode == "everything" else arguments.records
+                figures.setdefault((mode, workload), []).append(measured(mode, workload, bootstrap, records))
+    return figures
+
+
+def write(results: Results, figures: Figures) -> None:
+    """Each mode beside no telemetry, then what recording adds beside the peers' instrumentors."""
+    for mode, workload in figures:
+        if mode == "absent" or workload in PEER_WORKLOADS + AIOKAFKA_WORKLOADS:
+            continue
+        mine = figures[mode, workload]
+        without = figures.get(("absent", workload), [])[: len(mine)]
+        for which, suffix, unit in ((0, "", "records/s"), (1, ", CPU", "µs per record")):
+            what = f"{workload}, {TITLES[mode]}{suffix}"
+            results.add(what, "ottla", [each[which] for each in mine], unit)
+            results.add(what, NO_TELEMETRY, [each[which] for each in without], unit)
+    for ours, theirs, package in AGAINST:
+        what = f"{ours}, CPU that recording every span adds"
+        if not added(figures, ours):
+            continue
+        results.add(what, "ottla", added(figures, ours), "µs per record")
+        if not added(figures, theirs):
+            results.problem(what, INSTRUMENTORS[package], "it is not installed")
+        results.add(what, INSTRUMENTORS[package], added(figures, theirs), "µs per record")
+
+
+def added(figures: Figures, workload: str) -> list[float]:
+    pairs = zip(figures.get(("everything", workload), []), figures.get(("absent", workload), []), strict=False)
+    return [everything[1] - absent[1] for everything, absent in pairs]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What telemetry costs.")
-    parser.add_argument("--records", type=int, default=60_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", action="append", choices=[*WORKLOADS, *ASYNCIO_WORKLOADS], help="these workloads")
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--spans", type=int, default=15_000, help="so many records where every span is recorded")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", choices=ALL_WORKLOADS, default=USUAL_WORKLOADS, help="these workloads")
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=USUAL_MODES)
+    parser.add_argument("--quick", action="store_true", help="one short round: rough figures")
+    parser.add_argument("--results", type=Path, help="the folder for telemetry.jsonl")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--workload", help=argparse.SUPPRESS)
     parser.add_argument("--servers", help=argparse.SUPPRESS)
@@ -310,37 +395,21 @@ def main() -> None:
     if arguments.child:
         child(arguments)
         return
-    chosen = arguments.only or [*WORKLOADS, *ASYNCIO_WORKLOADS]
-    modes = dict.fromkeys(chosen, MODES)
-    modes |= {theirs: ("absent", "everything") for ours, theirs in AGAINST if ours in chosen}
-    figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    if arguments.quick:
+        arguments.records, arguments.spans, arguments.rounds = 20_000, 4_000, 1
+    from tables import beside_table  # it imports Ottla, which the children must not before they are set up
+
+    results = Shown("telemetry", arguments.results, is_quick=arguments.quick)
+    if not is_there("opentelemetry.sdk"):
+        arguments.modes = [mode for mode in arguments.modes if mode in ("absent", "hooks", "api")]
+        results.problem("metrics and spans", "OpenTelemetry's SDK", "it is not installed")
     with started("ottla", list(OTTLA)) as server:
         fill(server.bootstrap, "one-percent", arguments.records, every=100)
-        fill(server.bootstrap, "every", arguments.records, every=1)
-        for _ in range(arguments.rounds):
-            for workload, its_modes in modes.items():
-                for mode in its_modes:
-                    found = measured(mode, workload, server.bootstrap, arguments.records)
-                    figures.setdefault((mode, workload), []).append(found)
-    rate, cpu_us = (
-        {run: statistics.median(each[which] for each in rounds) for run, rounds in figures.items()} for which in (0, 1)
-    )
-    print(f"medians of {arguments.rounds} rounds, {arguments.records} records\n")
-    print("records per second; microseconds of processor time per record, and ratio of absent to it\n")
-    print("| | " + " | ".join(MODES) + " |\n|---" * 1 + "|---" * len(MODES) + "|")
-    for workload in chosen:
-        base = cpu_us["absent", workload]
-        cells = [
-            f"{rate[mode, workload]:,.0f}; {cpu_us[mode, workload]:.2f} µs ({base / cpu_us[mode, workload]:.2f})"
-            for mode in MODES
-        ]
-        print(f"| {workload} | " + " | ".join(cells) + " |")
-    print("\nmicroseconds of processor time that recording every span adds per record\n")
-    for ours, theirs in AGAINST:
-        if ours in chosen:
-            added = [cpu_us["everything", each] - cpu_us["absent", each] for each in (ours, theirs)]
-            print(f"| {ours}: {added[0]:.1f} | its peer's instrumentor, {theirs}: {added[1]:.1f} |")
-    print("\ngoals: " + ", ".join(f"{mode} {goal:.2f} of absent" for mode, goal in GOALS.items()))
+        fill(server.bootstrap, "every", min(arguments.records, arguments.spans), every=1)
+        figures = measure(arguments, server.bootstrap)
+    write(results, figures)
+    results.close()
+    print("\n".join(("", *beside_table(results.part()))))
 
 
 if __name__ == "__main__":

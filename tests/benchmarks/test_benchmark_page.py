@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from goals import GOALS, State, at_most, ratio, ratio_of
+from goals import GOALS
+from judging import State, advantage, at_least, at_most, ratio, ratio_of
 from render import PARTS, page_of
 from results import Part, Results, read
+from run import MINUTES
 from run import PARTS as PROGRAMS
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +82,22 @@ def test_a_limit_counts_its_own_value_as_kept(tmp_path: Path) -> None:
     assert at_most("cluster", "start", "ottla", 49, "ms")(parts).state is State.NOT_MET
 
 
+def test_a_limit_from_below_counts_its_own_value_as_reached(tmp_path: Path) -> None:
+    parts = part_of(tmp_path, "messaging", ("dispatch", "ottla", [50.0]))
+    assert at_least("messaging", "dispatch", "ottla", 50, "records/s")(parts).state is State.MET
+    assert at_least("messaging", "dispatch", "ottla", 51, "records/s")(parts).state is State.NOT_MET
+    assert at_least("messaging", "dispatch", "peer", 51, "records/s")(parts).state is State.NOT_MEASURED
+
+
+@pytest.mark.parametrize(("unit", "words"), [("records/s", "0.50"), ("µs per record", "2.00")])
+def test_an_advantage_is_more_of_a_rate_and_less_of_a_cost(unit: str, words: str, tmp_path: Path) -> None:
+    results = Results("once", tmp_path)
+    results.add("x", "ottla", [5.0, 10.0, 15.0], unit)
+    results.add("x", "peer", [10.0, 20.0, 30.0], unit)
+    found = advantage("once", "x", "peer", 1.0)({"once": results.part()})
+    assert (found.words, found.state) == (words, State.MET if words == "2.00" else State.NOT_MET)
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_each_part_makes_a_section_of_its_own(name: str, tmp_path: Path) -> None:
     everything = page_of({}, {}).count("Not measured.\n")
@@ -92,9 +110,16 @@ def test_every_part_of_the_harness_has_its_programs() -> None:
     assert [name for name in named if not (ROOT / "benchmarks" / name).is_file()] == []
 
 
-def test_the_harness_promises_twenty_minutes() -> None:
+def test_the_harness_keeps_to_the_minutes_that_it_promises() -> None:
     programs = [program for programs in PROGRAMS.values() for program in programs]
-    assert sum(program.seconds for program in programs) <= 20 * 60
+    assert sum(program.seconds for program in programs) <= MINUTES * 60
+    assert f"less than {MINUTES} minutes" in page_of({}, {})
+
+
+def test_make_help_names_every_part_and_the_minutes() -> None:
+    (line,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if '@echo "make bench ' in line]
+    assert f"(ONLY={'|'.join(PROGRAMS)} QUICK=1)" in line
+    assert f"less than {MINUTES} minutes" in line
 
 
 def test_every_program_knows_the_options_that_the_harness_gives_it() -> None:

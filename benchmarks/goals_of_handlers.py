@@ -1,0 +1,159 @@
+"""Goals of what handlers and sends can do besides: telemetry, delays and priorities, counting once, columns.
+
+The one place where these figures stand: the programs only measure, the page judges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from judging import COSTS, Goal, advantage, at_least, at_most
+
+AT_LEAST_ONCE = "the same at least once"
+BY_HAND = "by hand, a transaction per record"
+LOOP = "confluent-kafka loop"
+NO_TELEMETRY = "no telemetry"
+QUIX = "Quix Streams, exactly once"
+TRANSACTIONS = "confluent-kafka loop, transactions"
+
+INSTRUMENTORS = {
+    "confluent_kafka": "opentelemetry-instrumentation-confluent-kafka",
+    "aiokafka": "opentelemetry-instrumentation-aiokafka",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A goal of one figure: so many times better than the peer's, or a limit where no peer is named."""
+
+    area: str
+    part: str
+    what: str
+    figure: float
+    unit: str
+    peer: str = ""
+    has_program: bool = True
+    """False: nothing measures it yet, and the page says so."""
+    why: str = ""
+
+    def goal(self) -> Goal:
+        is_cost = self.unit in COSTS
+        if self.peer:
+            how = f"{self.peer} / Ottla's" if is_cost else f"rate / {self.peer}"
+            measure = advantage(self.part, self.what, self.peer, self.figure)
+            return Goal(area=self.area, what=f"{self.what}: {how}", wanted=self.limit(), measure=measure, why=self.why)
+        judge = at_most if is_cost else at_least
+        return Goal(
+            area=self.area,
+            what=self.what,
+            wanted=f"{self.limit()} {self.unit}",
+            measure=judge(self.part, self.what, "ottla", self.figure, self.unit),
+            why=self.why,
+        )
+
+    def limit(self) -> str:
+        """`≥ 0.97`"""
+        sign = "≤" if self.unit in COSTS and not self.peer else "≥"
+        return f"{sign} {self.figure:,g}"
+
+
+def _telemetry() -> list[Wanted]:
+    modes = {"API only": 0.97, "1 % of traces, all metrics": 0.9}
+    rates = [
+        Wanted(
+            area="telemetry",
+            part="telemetry",
+            what=f"{workload}, {mode}{figure}",
+            figure=least,
+            unit=unit,
+            peer=NO_TELEMETRY,
+        )
+        for workload in ("handler", "batch handler", "send")
+        for mode, least in modes.items()
+        for figure, unit in (("", "records/s"), (", CPU", "µs per record"))
+    ]
+    return rates + [
+        Wanted(
+            area="telemetry",
+            part="telemetry",
+            what=f"{workload}, CPU that recording every span adds",
+            figure=1.0,
+            unit="µs per record",
+            peer=INSTRUMENTORS[peer],
+        )
+        for workload, peer in (
+            ("handler", "confluent_kafka"),
+            ("send", "confluent_kafka"),
+            ("asyncio handler", "aiokafka"),
+            ("asyncio send", "aiokafka"),
+        )
+    ]
+
+
+def _messaging(
+    what: str, figure: float, unit: str, *, peer: str = "", has_program: bool = True, why: str = ""
+) -> Wanted:
+    return Wanted(
+        area="delays and priorities",
+        part="messaging",
+        what=what,
+        figure=figure,
+        unit=unit,
+        peer=peer,
+        has_program=has_program,
+        why=why,
+    )
+
+
+def _once(part: str, what: str, figure: float, unit: str, *, peer: str = "", why: str = "") -> Wanted:
+    return Wanted(area="counting once", part=part, what=what, figure=figure, unit=unit, peer=peer, why=why)
+
+
+def _columns(what: str, figure: float, unit: str, *, peer: str = "", has_program: bool = True, why: str = "") -> Wanted:
+    return Wanted(
+        area="handlers of columns",
+        part="columns",
+        what=what,
+        figure=figure,
+        unit=unit,
+        peer=peer,
+        has_program=has_program,
+        why=why,
+    )
+
+
+WANTED: tuple[Wanted, ...] = (
+    *_telemetry(),
+    _messaging("scheduled one by one", 0.8, "records/s", peer="`send` without a delay"),
+    _messaging("scheduled by `send_many`", 0.8, "records/s", peer="`send_many` without a delay"),
+    _messaging("dispatch of what is due, one scheduler", 50_000, "records/s"),
+    _messaging("delayed messages, p99 of how late they come", 0.3, "s"),
+    _messaging("start with 10 million scheduled over 30 days", 5, "s", has_program=False),
+    _messaging("start with 10 million scheduled over 30 days, more memory", 100, "MB", has_program=False),
+    _messaging("urgent records beside a bulk backlog, p99 of their wait", 100, "ms"),
+    _messaging("bulk's share while urgent records wait", 0.04, "of records"),
+    _messaging("a backlog by priority", 0.95, "records/s", peer="the same topics, plain"),
+    _once("once", "an inbox in PostgreSQL adds", 25, "µs per record"),
+    _once("once", "an inbox in Redis adds", 10, "µs per record"),
+    _once("once", "an inbox in SQLite adds", 10, "µs per record"),
+    _once("once", "offsets= in PostgreSQL, one insert", 4, "µs per record", peer=BY_HAND),
+    _once("exactly_once", "threads, exactly once", 0.7, "records/s", peer=AT_LEAST_ONCE),
+    _once("exactly_once", "asyncio, exactly once", 0.7, "records/s", peer=AT_LEAST_ONCE),
+    _once("exactly_once", "threads, exactly once", 5, "records/s", peer=QUIX),
+    _columns("bytes", 2.5, "M records/s", peer=LOOP),
+    _columns("bytes, CPU", 2, "µs per record", peer=LOOP),
+    _columns("Avro, 5 fields", 6, "M records/s", peer=LOOP),
+    _columns("JSON, 5 fields", 2, "M records/s", peer=LOOP),
+    _columns("topic to topic, exactly once", 5, "M records/s", peer=QUIX, has_program=False),
+    _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS, has_program=False),
+    _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads", has_program=False),
+    _columns("a slow handler 100 partitions behind: most memory", 1, "x FlowLimits", has_program=False),
+)
+
+HANDLERS: tuple[Goal, ...] = tuple(wanted.goal() for wanted in WANTED)
+
+
+def wanted_of(part: str, what: str, peer: str = "") -> str:
+    """The goal in words; empty where there is none."""
+    found = (each for each in WANTED if (each.part, each.what, each.peer) == (part, what, peer))
+    return next((each.limit() for each in found), "")

@@ -1,0 +1,151 @@
+"""What the programs of telemetry, delays, stores and columns write is what the page shows and the goals judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import columns
+import effectively_once
+import exactly_once_cost
+import messaging
+import pytest
+import telemetry
+from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, INSTRUMENTORS, LOOP, QUIX, WANTED
+from judging import State
+from render import page_of
+from results import Part, Results
+from run import PARTS
+
+ROUNDS = 3
+
+
+def write_telemetry(results: Results) -> None:
+    peers = dict.fromkeys((*telemetry.PEER_WORKLOADS, *telemetry.AIOKAFKA_WORKLOADS), ("absent", "everything"))
+    plan = telemetry.modes_of(telemetry.USUAL_WORKLOADS, telemetry.USUAL_MODES) | peers
+    figures = {
+        (mode, workload): [(1_000.0, 2.0 if mode == "absent" else 3.0)] * ROUNDS
+        for workload, modes in plan.items()
+        for mode in modes
+    }
+    telemetry.write(results, figures)
+
+
+def write_messaging(results: Results) -> None:
+    messaging.write_schedule(results, {name: [1.0] * ROUNDS for name in messaging.SCHEDULED})
+    messaging.write_urgent(results, {name: [1.0] * ROUNDS for name in messaging.URGENT})
+
+
+def write_once(results: Results) -> None:
+    stores = ("an inbox in PostgreSQL", "an inbox in Redis", "an inbox in SQLite", "offsets= in PostgreSQL, one insert")
+    costs = dict.fromkeys((*stores, BY_HAND), [effectively_once.Cost(0.000_004, 0.000_002)] * ROUNDS)
+    alone = {effectively_once.ALONE: [effectively_once.Cost(0.000_001, 0.000_001)] * ROUNDS}
+    effectively_once.write(results, alone | costs)
+
+
+def write_exactly_once(results: Results) -> None:
+    ours = [f"{shell}, {how}" for shell in ("threads", "asyncio") for how in ("at least once", "exactly once")]
+    exactly_once_cost.write(results, dict.fromkeys((*ours, QUIX), [1_000.0] * ROUNDS))
+
+
+def write_columns(results: Results) -> None:
+    clocks = [SimpleNamespace(seconds=1.0, cpu_s=0.5)] * ROUNDS
+    for what in ("bytes", "Avro, 5 fields", "JSON, 5 fields"):
+        columns.write_row(results, what, 1_000, dict.fromkeys(("ottla", columns.BATCHES, LOOP), clocks))  # type: ignore[arg-type]
+
+
+WRITTEN: dict[str, Callable[[Results], None]] = {
+    "telemetry": write_telemetry,
+    "messaging": write_messaging,
+    "once": write_once,
+    "exactly_once": write_exactly_once,
+    "columns": write_columns,
+}
+SECTIONS = {
+    "telemetry": "What telemetry costs",
+    "messaging": "Delays and priorities",
+    "once": "Counting once in a database",
+    "exactly_once": "From topic to topic exactly once",
+    "columns": "Handlers of columns",
+}
+
+
+@pytest.fixture
+def parts() -> dict[str, Part]:
+    """What each program would have written; nothing of it was measured."""
+    found = {}
+    for name, write in WRITTEN.items():
+        results = Results(name, None)
+        write(results)
+        found[name] = results.part()
+    return found
+
+
+def section_of(page: str, title: str) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_every_goal_is_of_a_figure_that_its_program_writes(parts: dict[str, Part]) -> None:
+    measured = [wanted for wanted in WANTED if wanted.has_program]
+    assert [each.what for each in measured if each.goal().measure(parts).state is State.NOT_MEASURED] == []
+
+
+def test_what_no_program_measures_is_not_written_by_one(parts: dict[str, Part]) -> None:
+    unmeasured = [wanted for wanted in WANTED if not wanted.has_program]
+    assert [each.what for each in unmeasured if each.goal().measure(parts).state is not State.NOT_MEASURED] == []
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_section_has_a_row_and_the_goal_for_every_figure(name: str, parts: dict[str, Part]) -> None:
+    section = section_of(page_of(parts, {}), SECTIONS[name])
+    for result in parts[name].results:
+        rows = [line for line in section.splitlines() if line.startswith(f"| {result.what}, {result.unit} |")]
+        assert rows, result.what
+        assert result.contender == "ottla" or any(f"({result.contender})" in row for row in rows)
+    for wanted in [each for each in WANTED if each.part == name and parts[name].get(each.what, "ottla")]:
+        rows = [row for row in section.splitlines() if f"| {wanted.limit()} |" in row and f"| {wanted.what}, " in row]
+        assert any(wanted.peer in row for row in rows), wanted.what
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_part_that_was_not_measured_says_so_in_its_section(name: str, parts: dict[str, Part]) -> None:
+    del parts[name]
+    page = page_of(parts, {})
+    assert section_of(page, SECTIONS[name]).rstrip().endswith("Not measured.")
+    for wanted in [each for each in WANTED if each.part == name]:
+        assert f"| {wanted.goal().what} | {wanted.goal().wanted} | – | not measured |" in page
+
+
+def test_a_peer_that_is_missing_is_a_line_and_no_figure() -> None:
+    results = Results("telemetry", None)
+    rounds = [(1_000.0, 2.0)] * ROUNDS
+    telemetry.write(results, {("absent", "handler"): rounds, ("everything", "handler"): rounds})
+    page = page_of({"telemetry": results.part()}, {})
+    assert f"{INSTRUMENTORS['confluent_kafka']}: it is not installed" in section_of(page, SECTIONS["telemetry"])
+
+
+def test_exactly_once_without_quix_streams_keeps_its_other_figures() -> None:
+    results = Results("exactly_once", None)
+    ours = [f"{shell}, {how}" for shell in ("threads", "asyncio") for how in ("at least once", "exactly once")]
+    exactly_once_cost.write(results, {name: [1_000.0] for name in ours})
+    assert results.part().get("threads, exactly once", AT_LEAST_ONCE) is not None
+    assert results.part().get("threads, exactly once", QUIX) is None
+
+
+def test_an_inbox_is_judged_by_what_it_adds_within_the_round() -> None:
+    results = Results("once", None)
+    cost: Any = effectively_once.Cost
+    alone = [cost(0.000_001, 0.0), cost(0.000_011, 0.0)]
+    effectively_once.write(
+        results, {effectively_once.ALONE: alone, "an inbox in Redis": [cost(5e-6, 0), cost(15e-6, 0)]}
+    )
+    found = results.part().get("an inbox in Redis adds", "ottla")
+    assert found is not None
+    assert found.runs == pytest.approx((4.0, 4.0))
+
+
+def test_quick_and_normal_parts_are_bounded() -> None:
+    for name in ("telemetry", "messaging", "once", "columns"):
+        assert sum(program.seconds for program in PARTS[name]) <= 120
+        assert sum(program.quick_seconds for program in PARTS[name]) <= 30
