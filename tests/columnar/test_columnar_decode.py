@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
-from ottla.columnar.arrays.varints import read_varints, varint_widths, write_varints
+from ottla.columnar.arrays.varints import BadRow, read_varints, varint_widths, write_varints
+from ottla.columnar.reading import walk
 from ottla.columnar.reading.decode import scan
+from ottla.columnar.reading.walk import record_bodies
 from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.errors import CorruptBatch
 from ottla.wire_client.ranges import Isolation
@@ -130,6 +132,54 @@ def test_runs_of_equal_lengths_are_walked_like_any_others(runs):
     records = [RecordData(i, 5, None, bytes(size)) for i, size in enumerate(sizes)]
     batch = decoded(scan([segment(encode_batch(records))]), ["offset", "value"])
     assert [len(v) for v in batch.column("value").to_pylist()] == sizes
+
+
+@given(
+    st.lists(
+        st.one_of(st.integers(64, 300), st.integers(64, 300), st.integers(0, 63), st.integers(8_000, 9_000)),
+        min_size=60,
+        max_size=200,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_lengths_that_differ_are_walked_to_the_same_records(lengths, random):
+    """Long stretches of lengths of two bytes, and what interrupts them."""
+    repeated = [length for length in lengths for _ in range(1 if random.random() < 0.9 else 20)]
+    data = b"front" + b"".join(varint(2 * length) + bytes(length) for length in repeated) + b"behind"
+    bodies, position = [], 5
+    for length in repeated:
+        bodies.append(position + len(varint(2 * length)))
+        position = bodies[-1] + length
+    found = record_bodies(np.frombuffer(data, np.uint8), 5, position, len(repeated))
+    assert found.tolist() == bodies
+
+
+@given(st.lists(st.integers(64, 300), min_size=60, max_size=100), st.data())
+def test_a_walk_over_lengths_that_lie_ends_at_the_same_record(lengths, draw):
+    """Whether it says how far the records were right does not depend on the way they were walked."""
+    data = bytearray(b"".join(varint(2 * length) + bytes([0x81]) * length for length in lengths))
+    for _ in range(draw.draw(st.integers(1, 3))):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    array = np.frombuffer(bytes(data), np.uint8)
+
+    def walked():
+        try:
+            return record_bodies(array, 0, len(array), len(lengths)).tolist()
+        except BadRow as error:
+            return error.row, str(error)
+
+    quick = walked()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "STRETCH_AFTER", 1 << 30)
+        assert quick == walked()
+
+
+def varint(number):
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50))

@@ -1,12 +1,15 @@
 """Where each record of a batch starts.
 
-Records follow each other with a length in front of each, so one can be found only through the one before it. Two ways
+Records follow each other with a length in front of each, so one can be found only through the one before it. Three ways
 to walk them, chosen batch by batch and always with the same answer:
 
 - **stride**: guess that the next records are as long as this one, and compare all their length bytes at once. A run
   that matches is right by induction: record k starts where record k-1 ends. Services mostly write records of one size
   for long runs, and a run costs a few nanoseconds per record.
-- **step**: read one length at a time (about 150 ns per record). Used where lengths differ from record to record.
+- **stretch**: guess that the next lengths take two bytes each, walk on that without a look at anything else, and check
+  all of it at once. What is right up to the first that is not is right by the same induction. Used where lengths differ
+  from record to record, as those of JSON do; it takes half as long as a step.
+- **step**: read one length at a time (about 150 ns per record).
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ TRY_STRIDE_AFTER = 4
 """So many equal lengths in a row make it worth comparing a whole run."""
 STRIDE_PAYS_FROM = 16
 """A run shorter than this was a lost bet: numpy's call overhead is about that many steps."""
+STRETCH_AFTER = 8
+"""So many lengths of two bytes that differ from the one before make a stretch worth a try."""
+STRETCH = 2_048
 PLAIN_INTEGERS = 1 << 16
 """So many positions are Python integers at a time: one takes 40 bytes, and the shortest record seven."""
 
@@ -37,6 +43,9 @@ def record_bodies(array: Bytes8, start: int, end: int, count: int) -> Ints:
     last_length = -1
     equal = 0
     bet_after = TRY_STRIDE_AFTER
+    plain: bytes | None = None
+    differing = 0
+    stretch_after = STRETCH_AFTER
     while left:
         turn_ends = max(0, left - PLAIN_INTEGERS)
         while left > turn_ends:
@@ -60,6 +69,20 @@ def record_bodies(array: Bytes8, start: int, end: int, count: int) -> Ints:
             if length != last_length:
                 last_length = length
                 equal = 0
+                differing += 1
+                if width == 1:
+                    differing = 0
+                elif differing >= stretch_after and left >= STRIDE_PAYS_FROM:
+                    if plain is None:
+                        plain = array[start:end].tobytes()
+                    starts = _stretch(array, plain, start, position, min(left, STRETCH))
+                    parts += [np.array(bodies, dtype=np.int64), starts[:-1] + 2]
+                    bodies.clear()
+                    position = int(starts[-1])
+                    left -= len(starts) - 1
+                    pays = len(starts) > STRIDE_PAYS_FROM
+                    stretch_after = 1 if pays else min(max(stretch_after, STRETCH_AFTER) * 2, 1 << 20)
+                    differing = 0
                 continue
             equal += 1
             if equal < bet_after or left < STRIDE_PAYS_FROM:
@@ -93,6 +116,26 @@ def _run_of_equal(array: Bytes8, position: int, end: int, width: int, stride: in
         same &= window[k::stride] == array[model + k]
     first_other = int(same.argmin())
     return fit if same[first_other] else first_other
+
+
+def _stretch(array: Bytes8, plain: bytes, base: int, position: int, count: int) -> Ints:
+    """Where `count` records start, and the one behind them, if their lengths take two bytes each; less of them if not.
+
+    `plain` is what the array holds from `base` on: bytes are read twice as fast as a memoryview.
+    """
+    at = position - base
+    try:
+        found = [(at := at + 2 + ((plain[at] & 0x7F | plain[at + 1] << 7) >> 1)) for _ in range(count)]
+    except IndexError:
+        return np.array([position], dtype=np.int64)  # a length that lies: the steps say where
+    starts = np.empty(count + 1, dtype=np.int64)
+    starts[0] = position
+    starts[1:] = found
+    starts[1:] += base
+    lengths = starts[:-1]
+    first, second = array[lengths], array[lengths + 1]
+    wrong = np.flatnonzero((first < 0x80) | (second >= 0x80) | (first & 1).astype(np.bool_))
+    return starts[: wrong[0] + 1] if len(wrong) else starts
 
 
 def _long_length(data: memoryview, position: int, end: int, row: int) -> tuple[int, int]:

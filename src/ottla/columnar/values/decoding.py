@@ -21,6 +21,7 @@ import pyarrow as pa
 from ottla.columnar.arrays.binary import binary_parts
 from ottla.columnar.values.avro import has_big_union, has_column_reader, read_avro_columns
 from ottla.columnar.values.avro_types import Node, parse_avro
+from ottla.columnar.values.json_twins import twin_of
 from ottla.columnar.values.protobuf_types import message_type
 from ottla.columnar.values.rows import ERROR, decode_rows
 from ottla.errors import ConfigError
@@ -36,8 +37,11 @@ _SIMPLE: dict[type[Any], pa.DataType] = {Bytes: pa.binary(), Str: pa.string(), I
 class ColumnDecoder:
     """Decodes binary columns with one serde. `type` is the Arrow type of the values."""
 
-    def __init__(self, serde: Serde[Any], kind: pa.DataType, *, node: Node | None = None) -> None:
+    def __init__(
+        self, serde: Serde[Any], kind: pa.DataType, *, node: Node | None = None, twin: Serde[Any] | None = None
+    ) -> None:
         self.serde = serde
+        self._twin = twin
         self.type = kind
         self._node = node
         self._known_ids: dict[int, bool] = {}
@@ -59,8 +63,7 @@ class ColumnDecoder:
         if as_it_is is not None:
             return as_it_is, pa.nulls(len(values), ERROR)
         if self._node is None:
-            column, errors = decode_rows(self.serde, values.to_pylist(), self.type, ctx)
-            return column, pa.array(errors, ERROR)
+            return decode_rows(self.serde, values.to_pylist(), self.type, ctx, twin=self._twin)
         if isinstance(self.serde, Avro) and self.serde._framing is not None:
             ours = self._rows_of_our_schema(values, self.serde._framing.registry)
             column, bad = read_avro_columns(self._node, values, skip=HEADER_BYTES)
@@ -71,7 +74,7 @@ class ColumnDecoder:
         if not len(rows):
             return column, pa.nulls(len(values), ERROR)
         doubtful, errors = decode_rows(self.serde, values.take(pa.array(rows)).to_pylist(), self.type, ctx)
-        return _replaced(column, rows, doubtful), _replaced(pa.nulls(len(values), ERROR), rows, pa.array(errors, ERROR))
+        return _replaced(column, rows, doubtful), _replaced(pa.nulls(len(values), ERROR), rows, errors)
 
     def _as_it_is(self, values: pa.Array) -> pa.Array | None:
         """Bytes are themselves, and so is text where all of it is UTF-8; None for anything else."""
@@ -131,7 +134,7 @@ def decoder_for(serde: Serde[Any], *, type: pa.DataType | None = None) -> Column
     if isinstance(serde, Json):
         if serde.type is Any:
             raise ConfigError("Json() does not say what its values look like: use Json(SomeType), or name a type")
-        return ColumnDecoder(serde, parse_avro(derive_schema(serde.type)).arrow)
+        return ColumnDecoder(serde, parse_avro(derive_schema(serde.type)).arrow, twin=twin_of(serde))
     if isinstance(serde, Protobuf):
         return ColumnDecoder(serde, message_type(serde.message.DESCRIPTOR))
     for kind, arrow in _SIMPLE.items():

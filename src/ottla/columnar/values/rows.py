@@ -10,12 +10,15 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import typing
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import attrgetter, methodcaller
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from ottla.columnar.values.protobuf_types import is_message, message_value
@@ -29,41 +32,96 @@ ERROR = pa.struct([pa.field("kind", pa.string()), pa.field("type", pa.string()),
 _AS_THEY_ARE = frozenset({int, float, bool, bytes})
 """Values that need no preparation, whatever their column (text does, where it stands for a time)."""
 
+_DOES_NOT_FIT = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, LookupError)
+
 
 def decode_rows(
-    serde: Serde[Any], raw: Sequence[bytes | None], kind: pa.DataType, ctx: SerdeContext
-) -> tuple[pa.Array, list[dict[str, str] | None]]:
-    """The values as a column of `kind`, and for each row what is wrong with it, or None. Never raises for bad bytes."""
-    values = serde.deserialize_many(raw, ctx)
-    errors: list[dict[str, str] | None] = [None] * len(values)
-    plain: list[Any] = [None] * len(values)
-    for row, value in enumerate(values):
-        if isinstance(value, Malformed):
-            errors[row] = {"kind": value.kind, "type": value.error_type, "message": value.error}
-        elif value is not None:
-            plain[row] = value
+    serde: Serde[Any],
+    raw: Sequence[bytes | None],
+    kind: pa.DataType,
+    ctx: SerdeContext,
+    *,
+    twin: Serde[Any] | None = None,
+) -> tuple[pa.Array, pa.Array]:
+    """(values, errors): the values as a column of `kind`, and what is wrong with each row. Never raises for bad bytes.
+
+    A `twin` accepts the same rows and is quicker; rows that it refuses are decided by the serde.
+    """
+    plain: list[Any] = (twin or serde).deserialize_many(raw, ctx)
+    errors: list[dict[str, str] | None] | None = None
+    if Malformed in set(map(type, plain)):
+        errors = [None] * len(plain)
+        for row, value in enumerate(plain):
+            if isinstance(value, Malformed):
+                refused = value if twin is None else serde.deserialize(raw[row], ctx)
+                plain[row] = None if isinstance(refused, Malformed) else refused
+                if isinstance(refused, Malformed):
+                    errors[row] = {"kind": refused.kind, "type": refused.error_type, "message": refused.error}
     try:
-        return _column(plain, kind), errors
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
-        return _one_by_one(plain, errors, kind), errors
+        column = _column(plain, kind)
+    except _DOES_NOT_FIT:
+        errors = errors or [None] * len(plain)
+        column = _one_by_one(plain, errors, kind)
+    return column, pa.nulls(len(plain), ERROR) if errors is None else pa.array(errors, ERROR)
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     """All values at once. The same as `as_arrow_value` of each, which costs several times as much."""
-    found = set(map(type, values)) - {NoneType}
+    kinds = set(map(type, values))
+    found = kinds - {NoneType}
     if found <= ({str} if pa.types.is_string(kind) else _AS_THEY_ARE):
         return pa.array(values, kind)
     if not pa.types.is_struct(kind) or not kind.num_fields or len(found) != 1:
         return pa.array([as_arrow_value(value, kind) for value in values], kind)
     (of,) = found
-    if of is not dict and (not dataclasses.is_dataclass(of) or is_pydantic(of)):
+    fields = _fields_of(of)
+    if of is not dict and fields is None:
         return pa.array([as_arrow_value(value, kind) for value in values], kind)
+    has_missing = NoneType in kinds
     columns: list[pa.Array] = []
     for field in kind:
-        take = methodcaller("get", field.name) if of is dict else attrgetter(field.name)
-        columns.append(_column([None if value is None else take(value) for value in values], field.type))
-    missing = pa.array([value is None for value in values], pa.bool_())
+        take = methodcaller("get", field.name) if fields is None else fields[field.name].take
+        own = [None if value is None else take(value) for value in values] if has_missing else list(map(take, values))
+        is_ready = fields is not None and fields[field.name].is_ready_for(field.type)
+        columns.append(pa.array(own, field.type) if is_ready else _column(own, field.type))
+    missing = pa.array([value is None for value in values], pa.bool_()) if has_missing else None
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=missing)
+
+
+class _Field(NamedTuple):
+    """How a field of a class is read."""
+
+    take: Callable[[Any], Any]
+    checked_type: Any = None
+    """What the decoder made sure of; None if it is not known."""
+
+    def is_ready_for(self, kind: pa.DataType) -> bool:
+        """Whether its values need no preparation for a column of `kind`, without a look at each."""
+        return self.checked_type is not None and (self.checked_type is not str or pa.types.is_string(kind))
+
+
+@lru_cache(maxsize=256)
+def _fields_of(of: type[Any]) -> dict[str, _Field] | None:
+    """The fields of a class by their names in encoded data; None if they cannot be read as attributes.
+
+    By attribute: msgspec leaves the defaults of dataclasses to the class, and its `to_builtins` then leaves them out.
+    It also leaves out what a struct says to omit.
+    """
+    if issubclass(of, msgspec.Struct):
+        is_checked = not hasattr(of, "__post_init__")
+        return {
+            field.encode_name: _Field(attrgetter(field.name), _plain_type(field.type) if is_checked else None)
+            for field in msgspec.structs.fields(of)
+        }
+    if dataclasses.is_dataclass(of) and not is_pydantic(of):
+        return {field.name: _Field(attrgetter(field.name)) for field in dataclasses.fields(of)}
+    return None
+
+
+def _plain_type(declared: Any) -> Any:
+    """The one type that Arrow takes as it is, `int` of `int | None`; None for others."""
+    kinds = set(typing.get_args(declared) or (declared,)) - {NoneType}
+    return next(iter(kinds)) if len(kinds) == 1 and kinds <= {int, float, bool, str} else None
 
 
 def _one_by_one(plain: list[Any], errors: list[dict[str, str] | None], kind: pa.DataType) -> pa.Array:
@@ -72,7 +130,7 @@ def _one_by_one(plain: list[Any], errors: list[dict[str, str] | None], kind: pa.
     for row, value in enumerate(plain):
         try:
             fitting.append(pa.scalar(as_arrow_value(value, kind), kind))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
+        except _DOES_NOT_FIT as error:
             errors[row] = {
                 "kind": "invalid",
                 "type": type(error).__name__,
@@ -84,14 +142,15 @@ def _one_by_one(plain: list[Any], errors: list[dict[str, str] | None], kind: pa.
 
 def as_arrow_value(value: Any, kind: pa.DataType) -> Any:
     """What pyarrow takes for a column of `kind`: dicts for structs, pairs for maps, text for ids and enums."""
-    if value is None:
+    if value is None or value is msgspec.UNSET:
         return None
     if is_message(value):
         return message_value(value)
     if pa.types.is_struct(kind):
-        if dataclasses.is_dataclass(value) and not is_pydantic(type(value)):
-            # By attribute: msgspec leaves defaults to the class, and its to_builtins then leaves them out.
-            return {field.name: as_arrow_value(getattr(value, field.name), field.type) for field in kind}
+        of: Any = type(value)
+        readable = _fields_of(of)
+        if readable is not None:
+            return {field.name: as_arrow_value(readable[field.name].take(value), field.type) for field in kind}
         fields = value if isinstance(value, dict) else to_plain(value)
         if not isinstance(fields, dict):
             raise TypeError(f"found {type(value).__name__}, wanted named fields")
