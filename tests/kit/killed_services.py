@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,17 @@ class KilledService:
             self._process.wait(30)
             self._process = None
             forget_members(self._bootstrap_servers, self._group)
+
+    def state(self) -> str:
+        """As the kernel names it: `S` sleeping, `R` running, `T` stopped by a signal, `Z` ended; empty if not begun."""
+        if self._process is None:
+            return ""
+        return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    def go_on(self) -> None:
+        """SIGCONT, after something stopped it."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def lines(self) -> list[str]:
         """What was handled so far, in its order; what was handled twice stands there twice."""
