@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -72,3 +74,14 @@ def test_a_way_to_authenticate_that_it_does_not_have_is_said_once(asked: Asked) 
     assert code == "logs_not_watched"
     assert "sasl.mechanism" in error
     assert asked.answers == []
+
+
+def test_a_stopped_watch_reports_nothing_of_the_question_that_waited() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asked = Asked({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
+        asked.looks.ask([TopicPartition("orders", 0)])
+        connection, _ = silent.accept()
+        asked.looks.stop()
+        connection.close()
+    wait_until(lambda: "looks" not in {each.name for each in threading.enumerate()})
+    assert (asked.answers, asked.failures) == ([], [])

@@ -53,7 +53,7 @@ class LogLooks(Generic[Q]):
             self._thread.start()
 
     def stop(self) -> None:
-        """Answer nothing more. A question that waits for a broker is not waited for."""
+        """Answer nothing more, and report no failure. A question that waits for a broker is not waited for."""
         self._is_stopped = True
         if self._thread is not None:
             self._questions.put(None)
@@ -74,9 +74,13 @@ class LogLooks(Generic[Q]):
         with cluster:
             while (question := self._questions.get()) is not None:
                 logs: Mapping[TopicPartition, LogEnds] = {}
+                problem = ""
                 try:
                     logs = log_ends(cluster, question)
                 except Exception as error:  # whatever it is: it must not end the watch
-                    self._failed("logs_unseen", f"{type(error).__name__}: {error}")
-                if not self._is_stopped:
-                    self._answer(question, logs)
+                    problem = f"{type(error).__name__}: {error}"
+                if self._is_stopped:
+                    return
+                if problem:
+                    self._failed("logs_unseen", problem)
+                self._answer(question, logs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -96,6 +96,13 @@ class Pulled:
         return run
 
 
+@pytest.fixture
+def pulled() -> Iterator[Pulled]:
+    made = Pulled()
+    yield made
+    made.engine._looks.stop()
+
+
 async def begun(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     task = asyncio.create_task(work)
     for _ in range(10):
@@ -104,21 +111,20 @@ async def begun(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     return task
 
 
-def on_loop(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    async def main() -> None:
+def on_loop(test: Callable[[Pulled], Awaitable[None]]) -> Callable[[Pulled], None]:
+    async def main(pulled: Pulled) -> None:
         async with asyncio.timeout(60):
-            await test()
+            await test(pulled)
 
-    def run() -> None:
-        asyncio.run(main())
+    def run(pulled: Pulled) -> None:
+        asyncio.run(main(pulled))
 
     run.__name__ = test.__name__
     return run
 
 
 @on_loop
-async def test_what_is_fetched_before_the_session_knows_of_the_assignment_is_not_lost() -> None:
-    pulled = Pulled()
+async def test_what_is_fetched_before_the_session_knows_of_the_assignment_is_not_lost(pulled: Pulled) -> None:
     assigning = await begun(pulled.engine.on_assign([A]))
     fetching = await begun(pulled.engine._fetch_once())
     pulled.client.may_answer.set()
@@ -130,8 +136,7 @@ async def test_what_is_fetched_before_the_session_knows_of_the_assignment_is_not
 
 
 @on_loop
-async def test_a_commit_that_was_asked_for_and_refused_is_made_again() -> None:
-    pulled = Pulled()
+async def test_a_commit_that_was_asked_for_and_refused_is_made_again(pulled: Pulled) -> None:
     pulled.client.may_answer.set()
     await pulled.engine.on_assign([A])
     await pulled.handle_a_run()
@@ -144,8 +149,7 @@ async def test_a_commit_that_was_asked_for_and_refused_is_made_again() -> None:
 
 
 @on_loop
-async def test_a_commit_whose_caller_waits_no_longer_comes_before_the_last_one() -> None:
-    pulled = Pulled()
+async def test_a_commit_whose_caller_waits_no_longer_comes_before_the_last_one(pulled: Pulled) -> None:
     pulled.client.may_answer.set()
     await pulled.engine.on_assign([A])
     await pulled.handle_a_run()
@@ -161,11 +165,10 @@ async def test_a_commit_whose_caller_waits_no_longer_comes_before_the_last_one()
 
 
 @on_loop
-async def test_a_member_whose_timers_are_dead_ends_with_the_reason() -> None:
+async def test_a_member_whose_timers_are_dead_ends_with_the_reason(pulled: Pulled) -> None:
     def cannot_fire(now_ms: int, effects: Any) -> None:
         raise RuntimeError("a timer cannot fire")
 
-    pulled = Pulled()
     pulled.client.position = 100
     pulled.engine._session._timers.at(0, cannot_fire)
 
