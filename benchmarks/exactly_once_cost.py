@@ -105,7 +105,7 @@ def ottla(*, exactly: bool, is_async: bool) -> Contender:
             else:
                 app.run(handle_signals=False)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         bench.wait(group)
         took_s = time.perf_counter() - began[0]

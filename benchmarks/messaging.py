@@ -164,7 +164,7 @@ def lateness(scheduler: Any, producer: Any, bootstrap: str, topic: str) -> float
     from ottla.sync.admin.topics import create_topic
 
     create_topic(bootstrap, topic, config={"message.timestamp.type": "LogAppendTime"})
-    thread = threading.Thread(target=scheduler.run)
+    thread = threading.Thread(target=scheduler.run, daemon=True)
     thread.start()
     before = scheduler.delivered
     for number in range(LATE):
@@ -235,7 +235,7 @@ def overtaking(bootstrap: str, records: int) -> float:
             while time.perf_counter() < until_s:
                 pass
 
-    thread = threading.Thread(target=app.run, kwargs={"handle_signals": False})
+    thread = threading.Thread(target=app.run, kwargs={"handle_signals": False}, daemon=True)
     thread.start()
     while len(handled) < 1_000:
         time.sleep(0.001)
@@ -284,7 +284,7 @@ def draining(bootstrap: str, records: int, *, has_priorities: bool) -> tuple[flo
         if len(seen) == total:
             done.set()
 
-    thread = threading.Thread(target=app.run, kwargs={"handle_signals": False})
+    thread = threading.Thread(target=app.run, kwargs={"handle_signals": False}, daemon=True)
     thread.start()
     while not seen:
         time.sleep(0.001)
@@ -327,6 +327,7 @@ def main() -> None:
         else:
             with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
                 run_parts(parts, results, server.bootstrap, options)
+    results.problem("expiry and priorities", "RabbitMQ", "no program measures it yet")
     results.close()
     print("\n".join(("", *beside_table(results.part()))))
 
