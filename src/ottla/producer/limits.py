@@ -16,6 +16,9 @@ from typing import Any, Final
 
 from ottla.clock import Clock
 from ottla.errors import RecordTooLarge
+from ottla.producer.schedulers import SchedulerWatch
+from ottla.schedule.headers import TOPIC_PREFIX
+from ottla.telemetry import log_event
 
 __all__ = ["CLIENT_SETTING", "Limit", "LimitWatch", "LimitsCache", "limit_from_config"]
 
@@ -120,7 +123,8 @@ class LimitsCache:
 
 
 class LimitWatch:
-    """Keeps a `LimitsCache` filled, beside the sending. A shell adds what asks the cluster, and when."""
+    """Keeps a `LimitsCache` filled, beside the sending, and looks whether schedulers run for what is scheduled. A shell
+    adds what asks the cluster, and when."""
 
     def __init__(
         self,
@@ -136,6 +140,23 @@ class LimitWatch:
         self._on_limit = on_limit
         self._clock = clock
         self._timeout_s = timeout_ms / 1000
+        self._schedulers = SchedulerWatch()
+
+    def _begin(self, topic: str) -> None:
+        """A topic is in use from now on."""
+        now_ms = self._clock.monotonic_ms()
+        self._limits.watch(topic, now_ms=now_ms)
+        self._schedulers.watch(topic, now_ms=now_ms)
+
+    def _next_due_ms(self) -> int | None:
+        due_ms = (self._limits.next_due_ms(), self._schedulers.next_due_ms())
+        return min((each for each in due_ms if each is not None), default=None)
+
+    def _heard_of_schedulers(self, group: str, state: str | None) -> None:
+        if self._schedulers.heard(group, state):
+            name = group.removeprefix(TOPIC_PREFIX)
+            hint = f"ottla scheduler run --name {name}, or App(scheduler={name!r}) in a service"
+            log_event("no_scheduler", "warning", {"schedule": group, "hint": hint})
 
     def _answered(self, found: Mapping[str, Limit], refused: Iterable[str]) -> None:
         """The limits of topics, and the topics that the cluster will not describe."""

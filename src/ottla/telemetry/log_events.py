@@ -366,6 +366,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
     "Schedules": (
         _row("scheduler_started", "info", "A scheduler joins those of its schedule.", "schedule"),
         _row("scheduler_failed", "error", "A scheduler beside an app ended; it begins again.", "schedule error"),
+        _row(
+            "no_scheduler",
+            "warning",
+            "A producer schedules messages, and no scheduler is there: all is late until one runs. Once each time.",
+            "schedule hint",
+        ),
         _row("scheduler_stopped", "info", "A scheduler let go of its slots and left the group.", "schedule"),
         _row(
             "schedule_slot_begins_anew",

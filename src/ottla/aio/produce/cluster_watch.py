@@ -1,14 +1,15 @@
-"""Asks the cluster for the limits of the topics a producer writes to, beside the sending."""
+"""Asks the cluster what a producer wants to know about its topics, beside the sending: limits and schedulers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import GroupIdNotFound, KafkaError, for_code
 
 from ottla.aio.client.ending import end
 from ottla.producer import Limit, limit_from_config
@@ -30,7 +31,7 @@ class ClusterWatch(LimitWatch):
 
     def watch(self, topic: str) -> None:
         """A topic is in use from now on."""
-        self._limits.watch(topic, now_ms=self._clock.monotonic_ms())
+        self._begin(topic)
         self._wake()
 
     def look_again(self, topic: str) -> None:
@@ -73,7 +74,7 @@ class ClusterWatch(LimitWatch):
     async def _run(self) -> None:
         while True:
             self._changed.clear()
-            due_ms = self._limits.next_due_ms()
+            due_ms = self._next_due_ms()
             left_s = 3_600.0 if due_ms is None else max(0, due_ms - self._clock.monotonic_ms()) / 1000
             if left_s > 0:
                 try:
@@ -84,6 +85,8 @@ class ClusterWatch(LimitWatch):
             topics = self._limits.due(self._clock.monotonic_ms())
             if topics:
                 self._heard(*await self._describe(topics))
+            for group in self._schedulers.due(self._clock.monotonic_ms()):
+                self._heard_of_schedulers(group, await self._state_of(group))
 
     def _heard(self, found: Mapping[str, Limit], refused: list[str]) -> None:
         self._answered(found, refused)
@@ -117,13 +120,31 @@ class ClusterWatch(LimitWatch):
                     )
         return found, refused
 
+    async def _state_of(self, group: str) -> str | None:
+        """The group's state in capitals; None where it is not said."""
+        try:
+            async with self._admin() as admin:
+                (answer,) = await admin.describe_consumer_groups([group])
+            ((error_code, _, state, *_),) = answer.groups
+        except Exception:  # whatever it is: it is asked again, and this task has other work
+            return None
+        if for_code(error_code) is GroupIdNotFound:
+            return "DEAD"
+        return str(state).upper() if error_code == 0 else None
+
     async def _ask(self, resources: list[ConfigResource]) -> list[tuple[int, str, list[Any]]]:
-        """(error code, name, entries) per resource. A connection for the question: it is asked every few minutes."""
+        """(error code, name, entries) per resource."""
+        async with self._admin() as admin:
+            responses = await admin.describe_configs(resources)
+        return [(code, name, entries) for answer in responses for code, _, _, name, entries in answer.resources]
+
+    @asynccontextmanager
+    async def _admin(self) -> AsyncIterator[Any]:
+        """A connection for one question: it is asked every few minutes."""
         admin = AIOKafkaAdminClient(**self._admin_config)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await admin.start()
-                responses = await admin.describe_configs(resources)
+                yield admin
         finally:
             await admin.close()
-        return [(code, name, entries) for answer in responses for code, _, _, name, entries in answer.resources]

@@ -1,4 +1,4 @@
-"""Asks the cluster what a producer wants to know about its topics, beside the sending: limits and partitions.
+"""Asks the cluster what a producer wants to know about its topics, beside the sending: limits, partitions, schedulers.
 
 One thread per producer, started with the first question. It may block; sending never waits for it.
 """
@@ -51,11 +51,10 @@ class ClusterWatch(LimitWatch):
 
     def watch(self, topic: str, *, partitions: bool) -> None:
         """A topic is in use from now on. `partitions`: its partitions are wanted as well as its limit."""
-        now_ms = self._clock.monotonic_ms()
         with self._changed:
-            self._limits.watch(topic, now_ms=now_ms)
+            self._begin(topic)
             if partitions:
-                self._partitions_due_ms.setdefault(topic, now_ms)
+                self._partitions_due_ms.setdefault(topic, self._clock.monotonic_ms())
             self._wake()
 
     def look_again(self, topic: str) -> None:
@@ -121,6 +120,7 @@ class ClusterWatch(LimitWatch):
                     break
                 now_ms = self._clock.monotonic_ms()
                 limits_of = self._limits.due(now_ms)
+                groups = self._schedulers.due(now_ms)
                 partitions_of = [topic for topic, due_ms in self._partitions_due_ms.items() if due_ms <= now_ms]
                 for topic in partitions_of:
                     self._partitions_due_ms[topic] = now_ms + _RETRY_MS
@@ -131,6 +131,8 @@ class ClusterWatch(LimitWatch):
                 self._ask_for_limits(limits_of)
             for _, action in actions:
                 action()
+            for group in groups:
+                self._heard_of_schedulers(group, self._state_of(group))
         for _, action in actions:
             action()
 
@@ -138,9 +140,9 @@ class ClusterWatch(LimitWatch):
         if self._after_limit:
             return 0.0
         due_ms = [*self._partitions_due_ms.values()]
-        limit_due_ms = self._limits.next_due_ms()
-        if limit_due_ms is not None:
-            due_ms.append(limit_due_ms)
+        other_due_ms = self._next_due_ms()
+        if other_due_ms is not None:
+            due_ms.append(other_due_ms)
         if not due_ms:
             return 3_600.0
         return max(0, min(due_ms) - self._clock.monotonic_ms()) / 1000
@@ -198,11 +200,24 @@ class ClusterWatch(LimitWatch):
             concurrent.futures.wait([future], timeout=min(0.1, left_s))
         return future.result(0)
 
+    def _state_of(self, group: str) -> str | None:
+        """The group's state in capitals; None where it is not said."""
+        try:
+            (future,) = self._ask().describe_consumer_groups([group], request_timeout=self._timeout_s).values()
+            return str(self._wait(future, self._timeout_s).state.name)
+        except KafkaException as error:
+            return "DEAD" if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND else None
+        except Exception:  # whatever it is: it is asked again, and this thread has other work
+            return None
+
     def _describe_configs(self, resources: list[ConfigResource], timeout_s: float) -> dict[ConfigResource, Any]:
+        futures: dict[ConfigResource, Any] = self._ask().describe_configs(resources, request_timeout=timeout_s)
+        return futures
+
+    def _ask(self) -> AdminClient:
         if self._admin is None:
             self._admin = AdminClient(self._admin_config)
-        futures: dict[ConfigResource, Any] = self._admin.describe_configs(resources, request_timeout=timeout_s)
-        return futures
+        return self._admin
 
 
 def _is_passing(error: KafkaError) -> bool:
