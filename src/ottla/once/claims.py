@@ -6,7 +6,7 @@ effect and the mark, and then not before the claim runs out. Nobody handles it w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.consumer.partitions.lanes import Ordering
@@ -89,23 +89,26 @@ class ClaimRuns:
     def _claimed(self, run: Run, records: list[AnyRecord], ids: Mapping[int, str]) -> Steps:
         split = Fresh(records, ids)
         own = set((yield Claim(list(split.by_id))))
-        others = [message_id for message_id in split.by_id if message_id not in own]
-        states: Mapping[str, int | None] = (yield Look(others)) if others else {}
-        waiting = (
-            {message_id for message_id in split.by_id if message_id in self._unmarked} if self._unmarked else set()
-        )
-        busy = {
-            record.offset: states.get(message_id, 0)
-            for message_id, record in split.by_id.items()
-            if message_id not in own and message_id not in waiting and states.get(message_id, 0) is not None
-        }
-        free = own - waiting
-        fresh = [record for message_id, record in split.by_id.items() if message_id in free]
-        copies = [
-            *split.copies,
-            *(split.by_id[message_id] for message_id in others if states.get(message_id, 0) is None),
-        ]
-        copies = [record for record in copies if ids[record.offset] not in waiting or record in split.copies]
+        fresh: list[AnyRecord] = records
+        copies: list[AnyRecord] = []
+        waiting: Collection[str] = ()
+        busy: Mapping[int, int | None] = {}
+        if len(own) < len(records) or self._unmarked:  # else each message is here once and nobody had it: mostly so
+            others = [message_id for message_id in split.by_id if message_id not in own]
+            states: Mapping[str, int | None] = (yield Look(others)) if others else {}
+            waiting = {message_id for message_id in split.by_id if message_id in self._unmarked}
+            busy = {
+                record.offset: states.get(message_id, 0)
+                for message_id, record in split.by_id.items()
+                if message_id not in own and message_id not in waiting and states.get(message_id, 0) is not None
+            }
+            free = own - waiting
+            fresh = [record for message_id, record in split.by_id.items() if message_id in free]
+            copies = [
+                *split.copies,
+                *(split.by_id[message_id] for message_id in others if states.get(message_id, 0) is None),
+            ]
+            copies = [record for record in copies if ids[record.offset] not in waiting or record in split.copies]
         if busy and self._ordering is Ordering.PARTITION:
             first = min(busy)
             yield from self._release(ids, [record for record in fresh if record.offset > first])
@@ -142,6 +145,8 @@ class ClaimRuns:
         busy: Mapping[int, int | None],
         result: RunResult,
     ) -> RunResult:
+        if result.done is None and not (copies or busy):  # then nothing failed, and nothing was left
+            return RunResult(skipped=result.skipped, malformed=result.malformed, expired=result.expired)
         failures = list(result.failures)
         settled = {record.offset for record in done}
         # A copy in the same run is one only if the first was done; else both come again.

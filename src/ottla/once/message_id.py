@@ -29,10 +29,12 @@ def message_id_of(record: Record[Any], function: IdFunction | None = None) -> tu
         given = function(record)
         if given is not None:
             return _of_function(given), False
-    if record.headers:
-        found = {name: value for name, value in record.headers if value and name in _NAMES}
-        if ID_HEADER in found:
-            return _plain(found[ID_HEADER]), False
+    headers = record.headers
+    if headers:
+        for name, value in reversed(headers):
+            if name == ID_HEADER and value:
+                return _plain(value), False
+        found = {name: value for name, value in headers if value and name in _NAMES}
         if "ce_id" in found and "ce_source" in found:
             return _plain(b"ce:" + found["ce_source"] + b" " + found["ce_id"]), False
         if "id" in found:
@@ -49,7 +51,7 @@ def position_text(topic: str, partition: int, offset: int, timestamp_ms: int) ->
     return f"{topic}-{partition}@{offset}/{timestamp_ms}"
 
 
-_NAMES: Final = frozenset({ID_HEADER, "ce_id", "ce_source", "id"})
+_NAMES: Final = frozenset({"ce_id", "ce_source", "id"})
 
 
 def _of_function(given: Any) -> str:
