@@ -81,7 +81,7 @@ release-check: $(STAMP)
 	@PYTHONPATH=tools $(PY) -m release_check $(addprefix --python ,$(VERSIONS)) $(if $(PUBLISH),--to-publish)
 
 # Long rounds of faults under an oracle, from a seed: make torture SECONDS=600 SEED=1 [SHELLS=threads RECORDS=... FAULTS=...
-# RETRY_TOPICS=yes]
+# RETRY_TOPICS=yes WISHES=yes]
 torture: SECONDS ?= 300
 torture: SEED ?= 1
 torture: SHELLS ?= threads,asyncio
@@ -90,7 +90,7 @@ torture: FAULTS ?= 18
 torture: $(STAMP)
 	@$(PY) -m pytest -m soak
 	@PYTHONPATH=tests/torture $(PY) -m torture_kit --seconds $(SECONDS) --seed $(SEED) --shells $(SHELLS) \
-		--records $(RECORDS) --faults $(FAULTS) $(if $(RETRY_TOPICS),--retry-topics)
+		--records $(RECORDS) --faults $(FAULTS) $(if $(RETRY_TOPICS),--retry-topics) $(if $(WISHES),--wishes)
 
 # The Spark tests once more, with all that can be had beside PySpark only for some of its versions.
 spark-oldest: setup

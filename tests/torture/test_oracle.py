@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from torture_kit.journal import Delivery, MemberEvent
-from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, judge
+from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, judge, lost
 from torture_kit.plan import Fate, Plan, fate_of, is_malformed
 
 from ottla.consumer.commit.offset_metadata import encode_finished
@@ -153,9 +153,31 @@ def leave_one_uncommitted(evidence: Evidence) -> None:
     evidence.commits[key].append(Committed(2_000.0, evidence.log_ends[FIRST.source, 0] - 1, ""))
 
 
+def deliver_one_early(evidence: Evidence) -> None:
+    first = evidence.deliveries[FIRST.name][0]
+    evidence.due_s[first.partition, first.offset] = first.at_s + 0.25
+
+
+def deliver_a_delayed_one_at_once(evidence: Evidence) -> None:
+    records = evidence.topics[FIRST.source]
+    records.append(records[-1]._replace(key="late-1", sequence=0, send_id="feed:late"))
+
+
+def deliver_one_that_was_cancelled(evidence: Evidence) -> None:
+    evidence.cancelled[evidence.topics[FIRST.source][0].key] = (1_010.0, 1_009.5)
+
+
+def hand_out_an_expired_one(evidence: Evidence) -> None:
+    evidence.add_events([MemberEvent(1_000.0, "other", "expired_900_ms_before:orders-0@3")], session_timeout_s=3)
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
+        (deliver_one_early, "0.250 s before it was due"),
+        (deliver_a_delayed_one_at_once, "does not say when it was due"),
+        (deliver_one_that_was_cancelled, "its cancel was acknowledged 0.500 s before"),
+        (hand_out_an_expired_one, "was given a record that had expired_900_ms"),
         (swap_two, "for the first time behind"),
         (lose_one, "is lost"),
         (lose_an_input, "is not in the topic"),
@@ -254,6 +276,37 @@ def test_what_was_handled_again_by_a_member_that_stopped_gracefully_must_be_comm
     evidence.deliveries[FIRST.name].append(replace(first, at_s=kill_s + 1, member="other", has_failed=True))
     (violation,) = judge(PLAN, evidence)
     assert f"stopped gracefully with {first.offset} of" in violation
+
+
+def test_an_input_with_a_time_to_live_may_be_dead_as_expired_and_no_other_one():
+    plan = replace(PLAN, has_wishes=True)
+    found = set()
+    for sent in good_evidence().topics[FIRST.source][:25]:
+        evidence = good_evidence()
+        evidence.dead[FIRST.name] = [DeadLetter(sent.key, sent.sequence, "expired")]
+        name = f"({sent.key} {sent.sequence})"
+        is_kept = not any(name in violation for violation in lost(plan, FIRST, evidence))
+        assert is_kept == (plan.wish_of(sent.key, sent.sequence).expires_s is not None)
+        found.add(is_kept)
+    assert found == {True, False}
+
+
+def test_a_cancel_that_came_too_late_is_no_violation():
+    evidence = good_evidence()
+    evidence.cancelled[evidence.topics[FIRST.source][0].key] = (1_010.0, 1_010.5)
+    assert judge(PLAN, evidence) == []
+
+
+def test_inputs_are_spread_over_the_wishes():
+    plan = replace(PLAN, has_wishes=True, keys=tuple(f"key-{number}" for number in range(24)))
+    inputs = [plan.input_at(index) for index in range(1_000)]
+    assert len(set(inputs)) == 1_000
+    wishes = [plan.wish_of(key, sequence) for key, sequence in inputs]
+    assert sum(wish.delay_s is not None for wish in wishes) == 200
+    assert 150 < sum(wish.expires_s is not None for wish in wishes) < 350
+    assert 150 < sum(wish.is_urgent for wish in wishes) < 500
+    assert sum(plan.is_followed_by_a_cancelled_one(index) for index in range(1_000)) == 13
+    assert all(wish == type(wish)() for wish in (PLAN.wish_of(key, sequence) for key, sequence in inputs))
 
 
 def test_a_seed_is_a_plan():

@@ -11,12 +11,21 @@ from torture_kit.round import run_round
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("has_retry_topics", [False, True], ids=["in place", "retry topics"])
+@pytest.mark.parametrize(
+    ("has_retry_topics", "has_wishes"), [(False, False), (True, True)], ids=["in place", "retry topics and wishes"]
+)
 @pytest.mark.parametrize(("shell", "seed"), [("threads", 1), ("asyncio", 1)])
 def test_a_chain_that_is_disturbed_keeps_its_promises(
-    shell: str, seed: int, has_retry_topics: bool, tmp_path: Path
+    shell: str, seed: int, has_retry_topics: bool, has_wishes: bool, tmp_path: Path
 ) -> None:
-    plan = Plan.draw(seed=seed, shell=shell, records=1_200, faults=len(Kind), has_retry_topics=has_retry_topics)
+    plan = Plan.draw(
+        seed=seed,
+        shell=shell,
+        records=1_200,
+        faults=len(Kind),
+        has_retry_topics=has_retry_topics,
+        has_wishes=has_wishes,
+    )
     assert {fault.kind for fault in plan.faults} == set(Kind)
     verdict = run_round(plan, tmp_path)
     assert verdict.is_kept, str(verdict)

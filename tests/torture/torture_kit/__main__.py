@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=4_000, help="inputs of a round")
     parser.add_argument("--faults", type=int, default=18, help="faults of a round")
     parser.add_argument("--retry-topics", action="store_true", help="what fails goes through retry topics")
+    parser.add_argument("--wishes", action="store_true", help="inputs are delayed, expire, and are urgent")
     options = parser.parse_args()
     until_s = time.monotonic() + options.seconds
     seed = options.seed
@@ -35,6 +36,7 @@ def main() -> int:
                 records=options.records,
                 faults=options.faults,
                 has_retry_topics=options.retry_topics,
+                has_wishes=options.wishes,
             )
             directory = Path(tempfile.mkdtemp(prefix="torture-"))
             verdict = run_round(plan, directory)

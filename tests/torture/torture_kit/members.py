@@ -48,6 +48,8 @@ class Member:
             "concurrency": stage.concurrency,
             "is_batch": stage.is_batch,
             "retry_delays_s": stage.retry_delays_s,
+            "has_wishes": plan.has_wishes,
+            "is_urgent_first": plan.has_wishes and stage is plan.stages[0],
             "servers": link.bootstrap_servers,
             "journal": str(self.journal),
             "commit_every_s": plan.commit_every_s,
@@ -60,6 +62,9 @@ class Member:
             "TORTURE_SERVICE": json.dumps(description),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(KIT), os.environ.get("PYTHONPATH", "")])),
         }
+        if plan.has_wishes:  # for the scheduler, which takes no settings of its app
+            environment["OTTLA_CONSUMER_SESSION_TIMEOUT_MS"] = str(plan.session_timeout_ms)
+            environment["OTTLA_CONSUMER_HEARTBEAT_INTERVAL_MS"] = "500"
         command = [sys.executable, "-m", "ottla", "run", "torture_kit.service:app", "--health-port", "0"]
         if plan.shell == "asyncio":
             command.append("--asyncio")

@@ -9,6 +9,9 @@ docs/explanation/guarantees.md:
 - `unexplained`       a record was sent on twice only when its member was killed, cut off or thrown out in between,
                       and only what was in flight then, or finished since the last commit;
 - `committed_again`   nothing is delivered again that was committed, or named as finished in a commit's metadata;
+- `early`             nothing that was delayed is delivered before its time;
+- `cancelled`         nothing comes whose cancel was acknowledged before its time;
+- `expired`           nobody is given an expired record; it is a dead letter, or was handled before;
 - `left_uncommitted`  after a graceful stop everything is committed that those who stopped had handled.
 """
 
@@ -82,10 +85,18 @@ class Evidence:
     retried: dict[tuple[str, int, int], list[float]] = field(default_factory=dict)
     """Stage, partition and offset → when it was put into a retry topic, in seconds."""
     incidents: list[Incident] = field(default_factory=list)
+    due_s: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Partition and offset in the first topic → when it was due, of what was delayed."""
+    cancelled: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Key → (when it was due, when its cancel was acknowledged)."""
+    expired: list[MemberEvent] = field(default_factory=list)
+    """Handlers that were given expired records."""
 
     def add_events(self, events: Iterable[MemberEvent], session_timeout_s: float) -> None:
         """Members that were thrown out without our doing: a starved machine does that."""
         for event in events:
+            if event.event.startswith("expired_"):
+                self.expired.append(event)
             if event.event == "partitions_lost":
                 from_s = event.at_s - session_timeout_s - 1
                 self.incidents.append(Incident(kind="lost", member=event.member, from_s=from_s, until_s=event.at_s))
@@ -98,11 +109,14 @@ def judge(plan: Plan, evidence: Evidence) -> list[str]:
         found += out_of_order(topic, evidence.topics.get(topic, []))
         found += sent_twice(topic, evidence.topics.get(topic, []))
     found += inputs_lost(plan, evidence)
+    found += early(plan, evidence)
+    found += cancelled(plan, evidence)
+    found += [f"{event.member} was given a record that had {event.event}" for event in evidence.expired]
     for stage in plan.stages:
         found += lost(plan, stage, evidence)
         found += unexplained(plan, stage, evidence)
         found += committed_again(stage, evidence)
-        found += left_uncommitted(stage, evidence)
+        found += left_uncommitted(plan, stage, evidence)
     return found
 
 
@@ -145,12 +159,35 @@ def inputs_lost(plan: Plan, evidence: Evidence) -> Iterator[str]:
             yield f"{first.source}: input {key} {sequence} was acknowledged and is not in the topic"
 
 
+def early(plan: Plan, evidence: Evidence) -> Iterator[str]:
+    first = plan.stages[0]
+    late = [record for record in evidence.topics.get(first.source, []) if record.key.startswith("late-")]
+    for record in late:
+        if (record.partition, record.offset) not in evidence.due_s:
+            yield f"{first.source}-{record.partition} offset {record.offset}: {record.key} does not say when it was due"
+    for delivery in evidence.deliveries.get(first.name, []):
+        due_s = evidence.due_s.get((delivery.partition, delivery.offset))
+        if due_s is not None and delivery.at_s < due_s:
+            yield f"{delivery.key} was given to {delivery.member} {due_s - delivery.at_s:.3f} s before it was due"
+
+
+def cancelled(plan: Plan, evidence: Evidence) -> Iterator[str]:
+    for record in evidence.topics.get(plan.stages[0].source, []):
+        due_s, acknowledged_s = evidence.cancelled.get(record.key, (0.0, math.inf))
+        if acknowledged_s < due_s:
+            ahead_s = due_s - acknowledged_s
+            yield f"{record.key} was delivered, although its cancel was acknowledged {ahead_s:.3f} s before it was due"
+
+
 def lost(plan: Plan, stage: StagePlan, evidence: Evidence) -> Iterator[str]:
     out = {(record.key, record.sequence) for record in evidence.topics.get(stage.target, [])}
     dead = {(letter.key, letter.sequence): letter.kind for letter in evidence.dead.get(stage.name, [])}
     given = {(record.key, record.sequence): record for record in evidence.topics.get(stage.source, [])}
     for (key, sequence), record in given.items():
         fate = plan.last_stage_of(key, sequence)
+        may_expire = stage is plan.stages[0] and plan.wish_of(key, sequence).expires_s is not None
+        if may_expire and dead.get((key, sequence)) == "expired":
+            continue  # it may have been handled before, and not have been committed
         place = f"{stage.source}-{record.partition} offset {record.offset} ({key} {sequence})"
         if fate is not None and fate[0] == stage.name:
             if (key, sequence) not in dead:
@@ -220,13 +257,18 @@ def committed_again(stage: StagePlan, evidence: Evidence) -> Iterator[str]:
                 yield f"{what}the commit of {latest.offset} named it as finished"
 
 
-def left_uncommitted(stage: StagePlan, evidence: Evidence) -> Iterator[str]:
+def left_uncommitted(plan: Plan, stage: StagePlan, evidence: Evidence) -> Iterator[str]:
     for (topic, partition), end in evidence.log_ends.items():
         if topic != stage.source or end == 0:
             continue
         commits = evidence.commits.get((stage.group, topic, partition), [])
         committed = commits[-1].offset if commits else None
-        if committed != end and not _is_left_by_another(stage, evidence, partition, committed or 0):
+        is_behind_markers = plan.has_wishes and committed is not None and committed > end  # of schedulers' transactions
+        if (
+            committed != end
+            and not is_behind_markers
+            and not _is_left_by_another(stage, evidence, partition, committed or 0)
+        ):
             yield f"{stage.name}: stopped gracefully with {committed} of {end} committed in {topic}-{partition}"
 
 

@@ -27,6 +27,13 @@ class Fate(Enum):
 MALFORMED_ONE_IN = 150
 """So many inputs are not decodable at all. The first stage must dead-letter them."""
 
+SCHEDULE = "torture"
+"""The schedule of delayed inputs: the services of the chain run its schedulers."""
+
+URGENT = ".urgent"
+URGENT_PARTITIONS = 1_000
+"""In the evidence, the urgent topic's partitions are the source's own from this number on."""
+
 DEAD_KINDS = {Fate.INVALID: "invalid", Fate.BROKEN: "failed"}
 
 
@@ -50,6 +57,15 @@ def fate_of(seed: int, stage: str, key: str, sequence: int) -> tuple[Fate, int]:
 def work_s(seed: int, stage: str, key: str, sequence: int) -> float:
     """How long the handler is at it: half a millisecond to three."""
     return 0.0005 * (1 + _number(seed, "work", stage, key, sequence) % 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an input is sent with."""
+
+    delay_s: float | None = None
+    expires_s: float | None = None
+    is_urgent: bool = False
 
 
 def is_malformed(seed: int, key: str, sequence: int) -> bool:
@@ -128,12 +144,24 @@ class Plan:
     """Slow enough that members start and leave while records flow, fast enough that there is work in flight."""
     session_timeout_ms: int = 3_000
     drain_s: float = 8.0
+    has_wishes: bool = False
+    """Inputs are delayed, expire and are urgent, as their number says."""
 
     @classmethod
-    def draw(cls, *, seed: int, shell: str, records: int, faults: int, has_retry_topics: bool = False) -> Plan:
+    def draw(
+        cls,
+        *,
+        seed: int,
+        shell: str,
+        records: int,
+        faults: int,
+        has_retry_topics: bool = False,
+        has_wishes: bool = False,
+    ) -> Plan:
         """The round of a seed in a shell (``"threads"`` or ``"asyncio"``).
 
         With `has_retry_topics` what fails in a stage goes through two retry topics; batches are tried again in place.
+        With `has_wishes` inputs are delayed, some of them are cancelled, others expire, and keys are urgent or not.
         """
         random = Random(f"{seed}/{shell}")
         names = ("enrich", "total", "report")
@@ -156,7 +184,8 @@ class Plan:
         if shell == "threads":
             protocol = random.choice(["cooperative-sticky", "range", "consumer"])
             if protocol == "consumer":
-                settings["group.protocol"] = "consumer"
+                if not has_wishes:  # one session timeout, in the environment, for schedulers and handlers
+                    settings["group.protocol"] = "consumer"
             elif not has_retry_topics:  # these come with the range assignor, which the app sets itself
                 settings["partition.assignment.strategy"] = protocol
         # Every kind once before any comes twice: a short round has seen them all.
@@ -186,6 +215,7 @@ class Plan:
             stages=stages,
             consumer_settings=settings,
             faults=drawn,
+            has_wishes=has_wishes,
         )
 
     def stage(self, name: str) -> StagePlan:
@@ -193,9 +223,28 @@ class Plan:
 
     def input_at(self, index: int) -> tuple[str, int]:
         """The key and the number within its key of the input at `index`: keys take turns, unevenly."""
+        if self.has_wishes and index % 5 == 1:
+            return f"late-{index}", 0  # delayed ones have no order, so each has a key of its own
         count = len(self.keys)
         lap, position = divmod(index, count)
         return self.keys[(position * 5 + lap) % count if count % 5 else position], lap
+
+    def wish_of(self, key: str, sequence: int) -> Wish:
+        """How an input is sent: the same for all inputs of a key, but for the time to live."""
+        if not self.has_wishes:
+            return Wish()
+        drawn = _number(self.seed, "wish", key)
+        is_late = key.startswith("late-")
+        expires = _number(self.seed, "expiry", key, sequence) % 4 == 0
+        return Wish(
+            delay_s=0.2 + drawn % 20 / 10 if is_late else None,
+            expires_s=1.0 if expires else None,
+            is_urgent=drawn % 3 == 0,
+        )
+
+    def is_followed_by_a_cancelled_one(self, index: int) -> bool:
+        """Whether a message is scheduled and cancelled at once when this input is fed."""
+        return self.has_wishes and index % 80 == 3
 
     def last_stage_of(self, key: str, sequence: int) -> tuple[str, str] | None:
         """The stage that dead-letters this input and the kind it gives, or None when it gets through."""
@@ -218,8 +267,9 @@ class Plan:
             + (f" for {fault.duration_s:.2f} s" if fault.duration_s else "")
             for fault in self.faults
         )
+        wishes = "delays, expiry and priorities, " * self.has_wishes
         return (
-            f"seed {self.seed}, {self.shell}: {self.records} records, {len(self.keys)} keys, "
+            f"seed {self.seed}, {self.shell}: {wishes}{self.records} records, {len(self.keys)} keys, "
             f"{self.partitions} partitions; {stages}; {self.consumer_settings or 'defaults'}\n{faults}"
         )
 

@@ -18,21 +18,25 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ottla import Producer
+from ottla import Priorities, Producer
 from ottla.failures import describe_dead_letter
 from ottla.failures.retry_headers import original_of
 from ottla.failures.retry_topics import retry_topic_name
 from ottla.sync.admin.topic_reader import TopicReader
 from ottla.sync.admin.topics import create_topic
+from ottla.sync.serve.scheduler import Scheduler
 from torture_kit.journal import Delivery, MemberEvent, read_journal
 from torture_kit.members import Member
 from torture_kit.oracle import Committed, DeadLetter, Evidence, Incident, Sent, duplicates, judge
-from torture_kit.plan import Fault, Kind, Plan, is_malformed
+from torture_kit.plan import SCHEDULE, URGENT, URGENT_PARTITIONS, Fault, Kind, Plan, is_malformed
 from torture_kit.proxy import Proxies
 
 FEEDER = "feed"
 STUCK_S = 45.0
 """Nothing came through for so long: longer than a session, a start and a join together on a loaded machine."""
+
+NEVER_S = 2.0
+"""The delay of messages that are cancelled at once."""
 
 IMPATIENT_S = 1.5
 """The next fault comes early when nothing moves for so long: a stalled chain must not end the disturbance."""
@@ -70,8 +74,8 @@ class Verdict:
         again = (
             f"again: make torture SEED={self.plan.seed} SHELLS={self.plan.shell} RECORDS={self.plan.records} "
             f"FAULTS={len(self.plan.faults)} SECONDS=1"
-            + " RETRY_TOPICS=yes"
-            * any(stage.retry_delays_s for stage in self.plan.stages)
+            + " RETRY_TOPICS=yes" * any(stage.retry_delays_s for stage in self.plan.stages)
+            + " WISHES=yes" * self.plan.has_wishes
         )
         return "\n".join(["", str(self.plan), "", *lines, "", *shown, *more, "", self.account(), again])
 
@@ -115,13 +119,21 @@ class _Chain:
         self.members: list[Member] = []
         for topic in (plan.stages[0].source, *(stage.target for stage in plan.stages)):
             create_topic(bootstrap, topic, partitions=plan.partitions)
+        if plan.has_wishes:
+            create_topic(bootstrap, plan.stages[0].source + URGENT, partitions=plan.partitions)
+            with Scheduler(bootstrap, name=SCHEDULE, assigned=()):
+                pass  # it makes the schedule; the services run it
         for stage in plan.stages:
             create_topic(bootstrap, stage.dead_letter_topic)
         self._proxies = Proxies(bootstrap)
         stack.callback(self._proxies.close)
         stack.callback(self._end_members)
         self._feeder = self._proxies.link(FEEDER)
-        self._producer = Producer(self._feeder.bootstrap_servers, settings={"linger.ms": 2})
+        self._producer = Producer(self._feeder.bootstrap_servers, settings={"linger.ms": 2}, schedule=SCHEDULE)
+        self._cancels: dict[str, tuple[float, Any]] = {}
+        """Key → (when it was due at the earliest, its cancel)."""
+        self._cancelled: dict[str, tuple[float, float]] = {}
+        """Key → (when it was due at the earliest, when its cancel was acknowledged)."""
         stack.callback(self._close_producer)
         self._watcher = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "watcher", "enable.auto.commit": False, "log_level": 0}
@@ -176,8 +188,28 @@ class _Chain:
             value = json.dumps({"key": key, "sequence": sequence, "send_id": f"{FEEDER}:{self._fed}"}).encode()
             if is_malformed(plan.seed, key, sequence):
                 value = value[:-1]
-            self._producer.send(topic, value, key=key.encode())
+            wish = plan.wish_of(key, sequence)
+            self._producer.send(
+                Priorities(topic, ("urgent", "normal")) if wish.is_urgent else topic,
+                value,
+                key=key.encode(),
+                deliver_after=wish.delay_s,
+                expires_after=wish.expires_s,
+                priority="urgent" if wish.is_urgent else None,
+            )
+            if plan.is_followed_by_a_cancelled_one(self._fed):
+                self._schedule_and_cancel(topic, f"never-{self._fed}")
             self._fed += 1
+        for key, (due_s, cancel) in list(self._cancels.items()):
+            if cancel.done():
+                cancel.result()
+                self._cancelled[key] = due_s, time.time()
+                del self._cancels[key]
+
+    def _schedule_and_cancel(self, topic: str, key: str) -> None:
+        value = json.dumps({"key": key, "sequence": 0, "send_id": f"{FEEDER}:{key}"}).encode()
+        self._producer.send(topic, value, key=key.encode(), deliver_after=NEVER_S, schedule_id=key)
+        self._cancels[key] = time.time() + NEVER_S, self._producer.cancel(key)
 
     def _watch(self) -> None:
         first = self._watcher.poll(0.02)
@@ -186,7 +218,8 @@ class _Chain:
         for message in [first, *self._watcher.consume(1_000, 0)]:
             if message.error() is None:
                 sent = _sent(message.partition(), message.offset(), message.value())
-                self._through.add((sent.key, sent.sequence))
+                if not sent.key.startswith("never-"):  # a cancel that came too late
+                    self._through.add((sent.key, sent.sequence))
 
     def _missing(self) -> str:
         missing = [self._plan.input_at(index) for index in range(self._fed)]
@@ -305,25 +338,37 @@ class _Chain:
     def evidence(self) -> Evidence:
         plan = self._plan
         evidence = Evidence(incidents=list(self._incidents))
-        for topic in (plan.stages[0].source, *(stage.target for stage in plan.stages)):
-            evidence.topics[topic] = []
+        source = plan.stages[0].source
+        urgent = (source + URGENT,) if plan.has_wishes else ()
+        for topic in (source, *urgent, *(stage.target for stage in plan.stages)):
             for record in self._read(topic):
-                evidence.topics[topic].append(_sent(record.partition, record.offset, record.raw_value))
-                end = evidence.log_ends.get((topic, record.partition), 0)
-                evidence.log_ends[topic, record.partition] = max(end, record.offset + 1)
+                name, partition = _place(topic, record.partition)
+                evidence.topics.setdefault(name, []).append(_sent(partition, record.offset, record.raw_value))
+                end = evidence.log_ends.get((name, partition), 0)
+                evidence.log_ends[name, partition] = max(end, record.offset + 1)
+                due_ms = record.header_text("ottla-scheduled-due")
+                if due_ms is not None:
+                    evidence.due_s[partition, record.offset] = int(due_ms) / 1_000
+        evidence.cancelled = dict(self._cancelled)
         for stage in plan.stages:
             evidence.dead[stage.name] = [_dead_letter(record) for record in self._read(stage.dead_letter_topic)]
-            for number in range(1, len(stage.retry_delays_s) + 1):
-                for record in self._read(retry_topic_name(stage.source, stage.group, number)):
+            sources = (stage.source, *(urgent if stage.source == source else ()))
+            retried = [
+                retry_topic_name(topic, stage.group, number)
+                for topic in sources
+                for number in range(1, len(stage.retry_delays_s) + 1)
+            ]
+            for topic in retried:
+                for record in self._read(topic):
                     original = original_of(record)
-                    name_at = (stage.name, original.partition, original.offset)
+                    name_at = (stage.name, _place(original.topic, original.partition)[1], original.offset)
                     evidence.retried.setdefault(name_at, []).append(record.timestamp_ms / 1_000)
         for record in self._read("__consumer_offsets"):
             found = _commit(record.raw_key, record.raw_value)
             if found is not None:
-                name, offset, metadata = found
+                (group, topic, partition), offset, metadata = found
                 commit = Committed(record.timestamp_ms / 1_000, offset, metadata)
-                evidence.commits.setdefault(name, []).append(commit)
+                evidence.commits.setdefault((group, *_place(topic, partition)), []).append(commit)
         for member in self.members:
             written = list(read_journal(member.journal, member.name))
             deliveries = [one for one in written if isinstance(one, Delivery)]
@@ -393,6 +438,13 @@ def _sent(partition: int, offset: int, value: bytes | None) -> Sent:
     # A malformed input is a whole one without its last brace.
     body = json.loads(text if text.endswith("}") else text + "}")
     return Sent(partition, offset, body["key"], body["sequence"], body["send_id"])
+
+
+def _place(topic: str, partition: int) -> tuple[str, int]:
+    """Where the evidence has it: both priorities of a source are one topic."""
+    if topic.endswith(URGENT):
+        return topic.removesuffix(URGENT), partition + URGENT_PARTITIONS
+    return topic, partition
 
 
 def _dead_letter(record: Any) -> DeadLetter:

@@ -15,15 +15,29 @@ import signal
 import time
 from typing import Any
 
-from ottla import App, AsyncProducer, CommitPolicy, InvalidRecord, Json, Producer, RetryPolicy, RetryTopics
+from ottla import (
+    App,
+    AsyncProducer,
+    CommitPolicy,
+    Dead,
+    InvalidRecord,
+    Json,
+    Priorities,
+    Producer,
+    RetryPolicy,
+    RetryTopics,
+)
+from ottla.failures.expiry import expires_at_of
 from ottla.telemetry import Hooks
 from torture_kit.journal import Journal
-from torture_kit.plan import Fate, fate_of, work_s
+from torture_kit.plan import SCHEDULE, URGENT, URGENT_PARTITIONS, Fate, fate_of, work_s
 
 ME: dict[str, Any] = json.loads(os.environ["TORTURE_SERVICE"])
 JOURNAL = Journal(ME["journal"])
 faulthandler.register(signal.SIGUSR1, all_threads=True)
 _numbers = itertools.count(1)
+EXPIRED_SLACK_MS = 500
+"""Between the SDK's look at the clock and the handler's own, on a loaded machine."""
 
 
 class Flaky(Exception):
@@ -47,7 +61,23 @@ app = App(
     drain_s=ME["drain_s"],
     settings=ME["settings"],
     hooks=Told(),
+    scheduler=SCHEDULE if ME["has_wishes"] else False,
 )
+
+
+def partition_of(record: Any) -> int:
+    return int(record.partition) + URGENT_PARTITIONS * record.topic.endswith(URGENT)
+
+
+def check_expiry(*records: Any) -> None:
+    """Nobody gets a record that has expired."""
+    now_ms = time.time() * 1_000
+    for record in records:
+        expires_ms = expires_at_of(record.headers or ())
+        if expires_ms is not None and now_ms > expires_ms + EXPIRED_SLACK_MS:
+            JOURNAL.event(
+                f"expired_{now_ms - expires_ms:.0f}_ms_before:{record.topic}-{record.partition}@{record.offset}"
+            )
 
 
 def transformed(record: Any, attempt: int) -> bytes:
@@ -55,11 +85,11 @@ def transformed(record: Any, attempt: int) -> bytes:
     value = record.value
     key, sequence = value["key"], value["sequence"]
     send_id = f"{ME['member']}:{next(_numbers)}"
-    JOURNAL.delivered(record.partition, record.offset, attempt, send_id, key, sequence)
+    JOURNAL.delivered(partition_of(record), record.offset, attempt, send_id, key, sequence)
     fate, failures = fate_of(ME["seed"], ME["stage"], key, sequence)
     is_failing = fate in (Fate.INVALID, Fate.BROKEN) or (fate is Fate.FLAKY and attempt <= failures)
     if is_failing:
-        JOURNAL.failed(record.partition, record.offset)
+        JOURNAL.failed(partition_of(record), record.offset)
         if fate is Fate.INVALID:
             raise InvalidRecord(f"{key} {sequence} breaks a rule")
         raise Flaky(f"{key} {sequence} at delivery {attempt}")
@@ -74,19 +104,22 @@ def all_transformed(records: list[Any], attempt: int) -> list[bytes]:
             made.append(transformed(record, attempt))
         except Exception:
             for earlier in records[:index]:
-                JOURNAL.failed(earlier.partition, earlier.offset)
+                JOURNAL.failed(partition_of(earlier), earlier.offset)
             raise
     return made
 
 
 def work_of(*records: Any) -> float:
-    """How long the work on these takes."""
+    """How long the work on these takes. They are with their handler now."""
+    check_expiry(*records)
     values = [record.value for record in records]
     return sum(work_s(ME["seed"], ME["stage"], value["key"], value["sequence"]) for value in values)
 
 
+source: Any = Priorities(ME["source"], ("urgent", "normal")) if ME["is_urgent_first"] else ME["source"]
 declared = app.handler(
-    ME["source"],
+    source,
+    on_expired=Dead("too old") if ME["has_wishes"] else None,
     value=Json(),
     ordering=ME["ordering"],
     concurrency=ME["concurrency"],
