@@ -56,9 +56,17 @@ class OttlaError(Exception):
         if has_page and cls.__module__.partition(".")[0] == "ottla":
             cls._explained_as = cls.__name__
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)
-        self.add_note(where_explained(self._explained_as))
+    @property
+    def __notes__(self) -> list[str]:  # as `add_note` and tracebacks use it
+        """Made when somebody looks: most errors are handled, and where the documentation is takes long to find."""
+        notes: list[str] | None = self.__dict__.get("_notes")
+        if notes is None:
+            notes = self._notes = [where_explained(self._explained_as)]
+        return notes
+
+    @__notes__.setter
+    def __notes__(self, notes: list[str]) -> None:
+        self._notes = notes
 
 
 class InputError(OttlaError):

@@ -6,13 +6,15 @@ UTF-8. Reading one as text is a view (`header_text`), never a conversion of the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
+
+from ottla.topics import TopicPartition as TopicPartition
+from ottla.topics import topic_problem as topic_problem
 
 V_co = TypeVar("V_co", covariant=True)
 
@@ -22,26 +24,6 @@ FailureKind: TypeAlias = Literal["malformed", "invalid", "failed", "expired"]
 Header: TypeAlias = tuple[str, bytes | None]
 """A header's name and its bytes; None is a null value. Names may repeat."""
 Headers: TypeAlias = Sequence[Header]
-
-
-_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-def topic_problem(name: object) -> str | None:
-    """What is wrong with the name of a topic by Kafka's rule for them, or None. A broker would say no more than no."""
-    if isinstance(name, str) and _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
-        return None
-    return f"topic: found {name!r}, wanted a name of 1 to 249 letters, digits, '.', '_' or '-'"
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic. Prints as `topic-partition`, Kafka's own notation."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class TimestampType(Enum):

@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,16 +13,17 @@ from ottla.admin.asking import Asking
 from ottla.admin.carrying import Carrier, OnWait
 from ottla.admin.client import DEFAULT_TIMEOUT_S, wanted_of, wire_settings_of
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
-from ottla.admin.facts_file import read_bounded, write_whole
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, read_facts
 from ottla.config import TopicSpec
 from ottla.lazy import LazyModule
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.settings import OnExchange
 
 if TYPE_CHECKING:
-    from ottla.admin import commit_times
+    from pathlib import Path
+
+    from ottla.admin import commit_times, facts_file
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.admin.settings import SettingChange
 else:  # a command lists topics, and has no use for what changes them
     commit_times = LazyModule("ottla.admin.commit_times")
+    facts_file = LazyModule("ottla.admin.facts_file")
     group_steps = LazyModule("ottla.admin.groups")
     replica_steps = LazyModule("ottla.admin.replicas")
     reset_steps = LazyModule("ottla.admin.resets")
@@ -202,13 +203,13 @@ class AsyncAdmin:
 
     async def plan_restore(self, file: str | Path) -> ResetPlan:
         """As `Admin.plan_restore`."""
-        saved = reset_steps.load_undo(await asyncio.to_thread(read_bounded, Path(file)), source=str(file))
+        saved = reset_steps.load_undo(await asyncio.to_thread(facts_file.read_bounded, file), source=str(file))
         return await self._carrier.run_async(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
 
     async def apply_reset(self, plan: ResetPlan, *, undo_file: str | Path | None = None) -> None:
         """As `Admin.apply_reset`."""
         if undo_file is not None:
-            await asyncio.to_thread(write_whole, Path(undo_file), reset_steps.dump_undo(plan))
+            await asyncio.to_thread(facts_file.write_whole, undo_file, reset_steps.dump_undo(plan))
         await self._carrier.run_async(reset_steps.apply_reset(plan))
 
     async def delete_groups(self, *names: str) -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ottla.admin.asking import Again, Answer, Ask, Asking
 from ottla.errors import AuthenticationError, BrokerUnavailable, LifecycleError, OttlaError
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.settings import WireSettings
 from ottla_wire.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -33,6 +35,9 @@ OnWait: TypeAlias = Callable[[int, int], None]
 once with the same number twice."""
 
 _Address = tuple[str, int]
+_Asked: TypeAlias = list[tuple[int, Ask]]
+_Answered: TypeAlias = list[tuple[int, Answer]]
+"""What is asked of one broker, and what it answered, each with its place in the step."""
 
 
 class _Line:
@@ -53,7 +58,14 @@ class _Line:
 
     def ask(self, ask: Ask) -> Any:
         with self._lock:
-            return self._live().call(ask.api, ask.body, newest=ask.newest)
+            connection = self._live()
+            try:
+                return connection.call(ask.api, ask.body, newest=ask.newest)
+            except OttlaError:
+                raise
+            except BaseException:  # Ctrl-C: the answer that is still due would be taken for that to the next question
+                connection.close()
+                raise
 
     def _live(self) -> Connection:
         if self._connection is not None and self._connection.is_open:
@@ -123,9 +135,7 @@ class Carrier:
             while True:
                 if not isinstance(step, Again):
                     asked += len(step)
-                    futures = self._futures(step, answered)
-                    self._watch(futures, answered, asked)
-                    step = asking.send(_in_order(step, [future.result() for future in futures]))
+                    step = asking.send(_in_order(step, self._answers(step, answered, asked)))
                 elif self._now() >= deadline:
                     step = asking.throw(self._gave_up(step))
                 else:
@@ -150,7 +160,7 @@ class Carrier:
             while True:
                 if not isinstance(step, Again):
                     asked += len(step)
-                    futures = [asyncio.wrap_future(each) for each in self._futures(step, answered)]
+                    futures = [asyncio.wrap_future(each) for each in self._futures(_by_broker(step), answered)]
                     while self._on_wait is not None and (await asyncio.wait(futures, timeout=_TICK_S))[1]:
                         self._on_wait(min(len(answered), asked - 1), asked)
                     step = asking.send(_in_order(step, await asyncio.gather(*futures)))
@@ -173,29 +183,36 @@ class Carrier:
         seconds = self.settings.api_timeout_ms / 1000
         return type(step.reason)(f"gave up after {seconds:g} s (default.api.timeout.ms): {step.reason}")
 
+    def _answers(self, step: Sequence[Ask], answered: list[int], asked: int) -> list[_Answered]:
+        """In this thread where one broker is asked and nobody watches: a command is over before threads are loaded."""
+        groups = _by_broker(step)
+        if len(groups) == 1 and self._on_wait is None:
+            return [self._ask_in_turn(groups[0], answered)]
+        futures = self._futures(groups, answered)
+        self._watch(futures, answered, asked)
+        return [future.result() for future in futures]
+
     def _watch(self, futures: Sequence[Future[Any]], answered: Sequence[int], asked: int) -> None:
-        while self._on_wait is not None and wait(futures, timeout=_TICK_S).not_done:
+        if self._on_wait is None:
+            return
+        from concurrent.futures import wait
+
+        while wait(futures, timeout=_TICK_S).not_done:
             self._on_wait(min(len(answered), asked - 1), asked)
 
-    def _futures(self, step: Sequence[Ask], answered: list[int]) -> list[Future[list[tuple[int, Answer]]]]:
+    def _futures(self, groups: Sequence[_Asked], answered: list[int]) -> list[Future[_Answered]]:
         """One for each broker: its questions go one after the other over one connection."""
-        groups: dict[int | None, list[int]] = {}
-        for position, ask in enumerate(step):
-            groups.setdefault(ask.broker, []).append(position)
+        from concurrent.futures import ThreadPoolExecutor
+
         with self._lock:
             if self._is_closed:
                 raise LifecycleError("this Admin is closed: make a new one")
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ottla-admin")
-            return [
-                self._threads.submit(
-                    self._ask_in_turn, [(position, step[position]) for position in positions], answered
-                )
-                for positions in groups.values()
-            ]
+            return [self._threads.submit(self._ask_in_turn, group, answered) for group in groups]
 
-    def _ask_in_turn(self, asks: list[tuple[int, Ask]], answered: list[int]) -> list[tuple[int, Answer]]:
-        answers: list[tuple[int, Answer]] = []
+    def _ask_in_turn(self, asks: _Asked, answered: list[int]) -> _Answered:
+        answers: _Answered = []
         gone: BrokerUnavailable | None = None
         for position, ask in asks:
             if gone is not None:
@@ -261,7 +278,14 @@ class Carrier:
             return self._lines.setdefault(address, _Line(address, self.settings, self._now))
 
 
-def _in_order(step: Sequence[Ask], groups: Sequence[Sequence[tuple[int, Answer]]]) -> list[Answer]:
+def _by_broker(step: Sequence[Ask]) -> list[_Asked]:
+    groups: dict[int | None, _Asked] = {}
+    for position, ask in enumerate(step):
+        groups.setdefault(ask.broker, []).append((position, ask))
+    return list(groups.values())
+
+
+def _in_order(step: Sequence[Ask], groups: Sequence[_Answered]) -> list[Answer]:
     answers: dict[int, Answer] = {position: answer for group in groups for position, answer in group}
     return [answers[position] for position in range(len(step))]
 

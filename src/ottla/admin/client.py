@@ -5,24 +5,24 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.admin.asking import Asking
 from ottla.admin.carrying import Carrier, OnWait
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, SettingFact, TopicFact
-from ottla.admin.facts_file import read_bounded, write_whole
 from ottla.admin.names import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.admin.read import EVERYTHING, Wanted, read_facts
 from ottla.config import TopicSpec, admin_settings
 from ottla.errors import ConfigError
 from ottla.lazy import LazyModule
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.settings import OnExchange, WireSettings, connection_settings
 
 if TYPE_CHECKING:
-    from ottla.admin import commit_times
+    from pathlib import Path
+
+    from ottla.admin import commit_times, facts_file
     from ottla.admin import groups as group_steps
     from ottla.admin import replicas as replica_steps
     from ottla.admin import resets as reset_steps
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.admin.settings import SettingChange
 else:  # a command lists topics, and has no use for what changes them
     commit_times = LazyModule("ottla.admin.commit_times")
+    facts_file = LazyModule("ottla.admin.facts_file")
     group_steps = LazyModule("ottla.admin.groups")
     replica_steps = LazyModule("ottla.admin.replicas")
     reset_steps = LazyModule("ottla.admin.resets")
@@ -255,7 +256,7 @@ class Admin:
 
         Raises `InputError` for a file that is none, of another cluster, or of topics that were created anew since.
         """
-        saved = reset_steps.load_undo(read_bounded(Path(file)), source=str(file))
+        saved = reset_steps.load_undo(facts_file.read_bounded(file), source=str(file))
         return self._carrier.run(reset_steps.plan_restore(saved, at_ms=self._now_ms()))
 
     def apply_reset(self, plan: ResetPlan, *, undo_file: str | Path | None = None) -> None:
@@ -265,7 +266,7 @@ class Admin:
         was made; nothing is changed then.
         """
         if undo_file is not None:
-            write_whole(Path(undo_file), reset_steps.dump_undo(plan))
+            facts_file.write_whole(undo_file, reset_steps.dump_undo(plan))
         self._carrier.run(reset_steps.apply_reset(plan))
 
     def delete_groups(self, *names: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.admin.facts import ClusterFacts, CommittedOffset, GroupFact, NotRead, Part
 from ottla.errors import OttlaError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 from ottla.wire_client.range_reading import batches_of_ranges
 from ottla.wire_client.ranges import OffsetRange, OnDataLoss

@@ -10,18 +10,24 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, TypeAlias
 
-import msgspec
-
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+    Int64: TypeAlias = int
+else:  # resolved by whatever reads a file: what asks a cluster has no use for msgspec
+    Int64 = ForwardRef("_bounded_integer()", module=__name__)
 """Kafka has no larger numbers, and neither may a file have them."""
+
+
+def _bounded_integer() -> Any:
+    import msgspec
+
+    return Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Part(StrEnum):

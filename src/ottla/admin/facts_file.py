@@ -53,18 +53,18 @@ def load_facts(data: bytes, *, source: str = "facts") -> ClusterFacts:
 
 def save_facts(facts: ClusterFacts, path: str | Path) -> None:
     """Write the facts to a file, whole or not at all."""
-    write_whole(Path(path), dump_facts(facts))
+    write_whole(path, dump_facts(facts))
 
 
 def read_facts_file(path: str | Path) -> ClusterFacts:
     """The facts in a file."""
-    return load_facts(read_bounded(Path(path)), source=str(path))
+    return load_facts(read_bounded(path), source=str(path))
 
 
-def read_bounded(path: Path) -> bytes:
+def read_bounded(path: str | Path) -> bytes:
     """The bytes of a file that a person named. InputError where it cannot be read or is larger than such files are."""
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
@@ -73,8 +73,9 @@ def read_bounded(path: Path) -> bytes:
     return data
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: str | Path, data: bytes) -> None:
     """Write a file so that it has all of this or what it had before, whatever happens. InputError if it cannot be."""
+    path = Path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         try:

@@ -11,7 +11,7 @@ from ottla.admin.facts import ClusterFacts, GroupFact, Part
 from ottla.admin.lag import GroupLag, lag_of
 from ottla.admin.read import Wanted, read_facts
 from ottla.errors import InputError, OttlaError, RetriableError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.errors import BrokerRefused
 from ottla_wire.protocol import ApiKey, ErrorCode
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.admin.facts import ClusterFacts, GroupFact
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,15 +19,18 @@ from ottla.admin.facts import (
     VoterFact,
 )
 from ottla.admin.names import ACL_OPERATIONS, ACL_PATTERNS, ACL_PERMISSIONS, ACL_RESOURCES, SOURCES
-from ottla.records import TopicPartition
-from ottla_wire.protocol import ErrorCode, ProtocolError, codec
+from ottla.topics import TopicPartition
+from ottla_wire.protocol import ZERO_UUID, ErrorCode, ProtocolError, codec
 
 _UNTOLD = -1
 
 
 def topic_id_of(raw: Any) -> str | None:
     """A topic's id as Kafka's tools print ids of topics, or None where the broker gave none."""
-    return str(uuid.UUID(bytes=bytes(raw))) if raw and any(raw) else None
+    if not raw or raw == ZERO_UUID:
+        return None
+    text = bytes(raw).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def settings_of(result: Any) -> dict[str, SettingFact]:

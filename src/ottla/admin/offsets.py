@@ -10,7 +10,7 @@ from ottla.admin.asking import Ask, Asking, problem_of, reading, until
 from ottla.admin.names import LATEST
 from ottla.admin.read import offsets_ask
 from ottla.errors import OttlaError, RetriableError, UnknownTopic
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla.wire_client.positions import parse_position
 from ottla_wire.protocol import ApiKey, ErrorCode

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from ottla.admin.facts import ClusterFacts, PartitionFact
 from ottla.errors import InputError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
 
 

@@ -7,9 +7,10 @@ refused, or cannot be reached, is noted in `not_read`, and the rest is read all 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice, pairwise
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.admin import messages
 from ottla.admin.asking import Again, Ask, Asking, problem_of
@@ -38,7 +39,7 @@ from ottla.admin.names import (
     TOPIC_SETTINGS,
 )
 from ottla.errors import BrokerUnavailable, OttlaError, RetriableError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.errors import ApiNotServed
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode
@@ -99,8 +100,7 @@ def read_facts(wanted: Wanted) -> Asking[ClusterFacts]:
     return reader.facts()
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(NamedTuple):
     """What to ask, what part of the facts it is for, and what takes the answer."""
 
     part: Part
@@ -111,35 +111,36 @@ class _Question:
     """Whether it matters not if a broker is too old to be asked."""
 
 
-@dataclass(slots=True)
 class _Group:
-    listed: GroupFact
-    described: GroupFact | None = None
-    offsets: tuple[CommittedOffset, ...] | None = None
+    """What is known of a group so far."""
+
+    __slots__ = ("described", "listed", "offsets")
+
+    def __init__(self, listed: GroupFact) -> None:
+        self.listed = listed
+        self.described: GroupFact | None = None
+        self.offsets: tuple[CommittedOffset, ...] | None = None
 
 
-@dataclass
 class _Reader:
     """The facts while they are read."""
 
-    wanted: Wanted
-    parts: frozenset[Part] = frozenset()
-    cluster_id: str = ""
-    controller_id: int | None = None
-    brokers: dict[int, BrokerFact] = field(default_factory=dict)
-    topics: dict[str, TopicFact] = field(default_factory=dict)
-    offsets: dict[TopicPartition, dict[str, int]] = field(default_factory=dict)
-    settings: dict[str, Mapping[str, SettingFact]] = field(default_factory=dict)
-    groups: dict[str, _Group] = field(default_factory=dict)
-    open_transactions: dict[int, list[str]] = field(default_factory=dict)
-    transactions: list[TransactionFact] = field(default_factory=list)
-    rest: dict[str, Any] = field(default_factory=dict)
-    not_read: list[NotRead] = field(default_factory=list)
-    moving: RetriableError | None = None
-    """What a group's coordinator said that is being elected, or has the group no more or not yet."""
-
-    def __post_init__(self) -> None:
-        self.parts = self.wanted.all_parts
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.parts = wanted.all_parts
+        self.cluster_id = ""
+        self.controller_id: int | None = None
+        self.brokers: dict[int, BrokerFact] = {}
+        self.topics: dict[str, TopicFact] = {}
+        self.offsets: dict[TopicPartition, dict[str, int]] = {}
+        self.settings: dict[str, Mapping[str, SettingFact]] = {}
+        self.groups: dict[str, _Group] = {}
+        self.open_transactions: dict[int, list[str]] = {}
+        self.transactions: list[TransactionFact] = []
+        self.rest: dict[str, Any] = {}
+        self.not_read: list[NotRead] = []
+        self.moving: RetriableError | None = None
+        """What a group's coordinator said that is being elected, or has the group no more or not yet."""
 
     # Rounds
 
@@ -360,31 +361,28 @@ class _Reader:
         if topic.name is None:
             return
         # LEADER_NOT_AVAILABLE and the like are of single partitions, and those say it themselves.
-        problem = problem_of(f"topic {topic.name}", topic.error_code)
-        if problem is not None and not topic.partitions:
+        if topic.error_code != ErrorCode.NONE and not topic.partitions:
             if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self.note(Part.TOPICS, f"topic {topic.name}", str(problem))
+                subject = f"topic {topic.name}"
+                self.note(Part.TOPICS, subject, str(problem_of(subject, topic.error_code)))
             return
+        partitions = [
+            PartitionFact(
+                partition=each.partition_index,
+                leader=each.leader_id if each.leader_id >= 0 else None,
+                leader_epoch=each.leader_epoch,
+                replicas=tuple(each.replica_nodes),
+                in_sync=tuple(each.isr_nodes),
+                offline=tuple(each.offline_replicas),
+            )
+            for each in topic.partitions
+        ]
+        partitions.sort(key=attrgetter("partition"))
         self.topics[topic.name] = TopicFact(
             name=topic.name,
             topic_id=messages.topic_id_of(topic.topic_id),
             is_internal=bool(topic.is_internal),
-            partitions=tuple(
-                sorted(
-                    (
-                        PartitionFact(
-                            partition=each.partition_index,
-                            leader=each.leader_id if each.leader_id >= 0 else None,
-                            leader_epoch=each.leader_epoch,
-                            replicas=tuple(each.replica_nodes),
-                            in_sync=tuple(each.isr_nodes),
-                            offline=tuple(each.offline_replicas),
-                        )
-                        for each in topic.partitions
-                    ),
-                    key=lambda each: each.partition,
-                )
-            ),
+            partitions=tuple(partitions),
         )
 
     def _take_topic_settings(self, answer: Any) -> None:
@@ -517,8 +515,10 @@ class _Reader:
         self.not_read.append(NotRead(part=part, subject=subject, reason=reason))
 
     def _topic_with_all(self, topic: TopicFact) -> TopicFact:
+        if not self.offsets and not self.settings:  # a list of topics, which has tens of thousands of partitions
+            return topic
         partitions = topic.partitions
-        if self.offsets:  # a list of topics asks for none, and has tens of thousands of partitions
+        if self.offsets:
             partitions = tuple(
                 self._partition_with_all(TopicPartition(topic.name, each.partition), each) for each in partitions
             )

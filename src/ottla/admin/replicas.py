@@ -14,7 +14,7 @@ from ottla.admin.facts import BrokerFact, ClusterFacts, Part, PartitionFact
 from ottla.admin.offsets import partitions_of
 from ottla.admin.read import Wanted, read_facts
 from ottla.errors import InputError, OttlaError, UnknownTopic
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode

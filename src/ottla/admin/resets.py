@@ -20,7 +20,7 @@ from ottla.admin.groups import describe_groups, forget_offsets
 from ottla.admin.offsets import offsets_at
 from ottla.admin.read import Wanted, read_facts
 from ottla.errors import InputError, OttlaError, RetriableError, UnknownTopic
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey, ErrorCode

@@ -14,7 +14,7 @@ from ottla.admin.offsets import ask_leaders, existing_partitions, list_offsets, 
 from ottla.admin.read import Wanted, read_facts
 from ottla.config import TopicSpec
 from ottla.errors import InputError, OttlaError, UnknownTopic
-from ottla.records import TopicPartition, topic_problem
+from ottla.topics import TopicPartition, topic_problem
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla_wire.protocol import ApiKey, ErrorCode
 

@@ -19,8 +19,8 @@ from ottla.app.receive_spans import tell_received
 from ottla.app.retry_settings import with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
-from ottla.config.declared_topics import CreateTopics, declared_topics, warn_of_other_partitions
 from ottla.config.priorities import topics_of
+from ottla.config.topic_specs import CreateTopics, declared_topics, warn_of_other_partitions
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.model.events import RunFinished
 from ottla.consumer.model.run import Run, RunResult

@@ -21,7 +21,7 @@ from ottla.app.results import ResultOptions
 from ottla.app.retry_settings import group_settings
 from ottla.app.stop_signals import say_what_is_waited_for
 from ottla.config import Settings, TopicWait, dead_letter_arguments, producer_settings
-from ottla.config.declared_topics import warn_of_other_partitions
+from ottla.config.topic_specs import warn_of_other_partitions
 from ottla.consumer.member.verbs import check_assigned
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.readiness.health import Health

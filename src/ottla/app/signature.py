@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from ottla.app.context import Context
-from ottla.config.declared_topics import CreateTopics
+from ottla.config.topic_specs import CreateTopics
 from ottla.consumer.commit.commits import CommitPolicy, InTransactions
 from ottla.consumer.partitions.flow import FlowLimits
 from ottla.consumer.partitions.lanes import Ordering

@@ -8,7 +8,6 @@ empty is skipped by some and looked up by others.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -75,6 +74,8 @@ def _address(item: str) -> Address:
 
 
 def _is_ipv6(text: str) -> bool:
+    import ipaddress  # of a start, two milliseconds that names and IPv4 addresses have no use for
+
     try:
         ipaddress.IPv6Address(text)
     except ValueError:

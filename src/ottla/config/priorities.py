@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from ottla.errors import ConfigError, InputError
-from ottla.records import topic_problem
+from ottla.topics import topic_problem
 
 __all__ = ["Priorities", "topics_of", "with_priority"]
 

@@ -6,7 +6,6 @@ client is made, so nothing overrules it silently; the environment changes what t
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
@@ -174,6 +173,8 @@ def canonical_name(role: Role, name: str) -> str:
     for other in Role:
         if other is not role and name in known_names(other):
             raise ConfigError(f"{name}: found for a {role.value}, but it is a {other.value} setting")
+    import difflib
+
     as_dotted = name.replace("_", ".")
     nearest = [as_dotted] if as_dotted in known else difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"; did you mean {nearest[0]}?" if nearest else "; `ottla config explain --all` lists what there is"
@@ -198,6 +199,8 @@ def _from_environment(role: Role, environ: Mapping[str, str]) -> Iterator[tuple[
             if name is not None:
                 yield ALIASES.get(name, name), variable, environ[variable]
             elif not (prefix == "OTTLA_CLIENT_" and key in elsewhere):
+                import difflib
+
                 nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
                 hint = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
                 raise ConfigError(f"{variable}: no {role.value} setting has this name{hint}")

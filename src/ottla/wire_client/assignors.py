@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.errors import ConfigError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla.errors import DeliveryError, FencedError, OttlaError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import Cluster
 from ottla.wire_client.errors import PartitionsRefused
 from ottla.wire_client.outgoing import PlannedBatch

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.errors import BrokerUnavailable, UnknownTopic
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import BrokerRefused, PartitionUnavailable
 from ottla.wire_client.settings import WireSettings

@@ -9,7 +9,6 @@ costs more than to connect again.
 from __future__ import annotations
 
 import socket
-import ssl
 import time
 from collections import deque
 from typing import Any
@@ -17,9 +16,7 @@ from typing import Any
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, OttlaError
 from ottla.wire_client.errors import AuthenticationRefused, BrokerRefused
 from ottla.wire_client.pipeline import PREFIX_BYTES, Pipeline
-from ottla.wire_client.sasl import start_exchange
 from ottla.wire_client.settings import WireSettings
-from ottla.wire_client.tls import tls_context
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
@@ -124,7 +121,8 @@ class Connection:
     @property
     def has_bytes(self) -> bool:
         """Whether TLS has decrypted bytes already that no selector sees."""
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        pending = getattr(self._socket, "pending", None)  # of an `ssl.SSLSocket`, which is loaded where it is used
+        return pending is not None and pending() > 0
 
     def close(self) -> None:
         """Give the socket back. Safe to repeat."""
@@ -153,18 +151,13 @@ class Connection:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
             raw.settimeout(settings.request_timeout_ms / 1000)
             if settings.security_protocol in ("SSL", "SASL_SSL"):
-                return tls_context(settings).wrap_socket(raw, server_hostname=self.host)
+                from ottla.wire_client.tls import wrapped
+
+                return wrapped(raw, settings, host=self.host, address=self.address)
             return raw
-        except ssl.SSLCertVerificationError as error:
+        except OttlaError:
             raw.close()
-            raise AuthenticationRefused(
-                f"{self.address}: its certificate is not trusted: {error.verify_message}"
-                " (ssl.ca.location names the trusted authorities, ssl.endpoint.identification.algorithm whether the"
-                " name is checked)"
-            ) from error
-        except ssl.SSLError as error:
-            raw.close()
-            raise BrokerUnavailable(f"{self.address}: the TLS handshake failed: {error}") from error
+            raise
         except OSError as error:
             raw.close()
             raise BrokerUnavailable(f"{self.address}: lost the connection in the TLS handshake: {error}") from error
@@ -197,6 +190,8 @@ class Connection:
             raise AuthenticationRefused(
                 f"{self.address} does not offer sasl.mechanism {mechanism}; it offers {', '.join(shaken.mechanisms)}"
             )
+        from ottla.wire_client.sasl import start_exchange
+
         exchange = start_exchange(mechanism, username=settings.sasl_username, password=settings.sasl_password)
         message = next(exchange)
         while True:

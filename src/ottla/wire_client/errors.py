@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.errors import AuthenticationError, ConfigError, InputError, OttlaError, RetriableError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla_wire.protocol import ErrorCode
 
 __all__ = [

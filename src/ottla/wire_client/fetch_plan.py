@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.cluster import LEADER_MOVED
 from ottla.wire_client.errors import CorruptBatch

@@ -9,17 +9,22 @@ time, a connection cut, a login that only the client can do) is left to the clie
 from __future__ import annotations
 
 import socket
-import ssl
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config import Address
 from ottla.errors import BrokerUnavailable, ConfigError, OttlaError
+from ottla.lazy import LazyModule
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import AuthenticationRefused
 from ottla.wire_client.settings import WireSettings, wire_settings
 from ottla_wire.protocol import ApiKey, ErrorCode, headers
+
+if TYPE_CHECKING:
+    import ssl
+else:  # loaded where something is wrong, or TLS is wanted
+    ssl = LazyModule("ssl")
 
 _ANSWER_S: Final = 0.8
 """How long each answer may take. A broker that is slower is not judged here."""
@@ -52,9 +57,10 @@ _OWN_TLS: Final = (
 """How a client may be told of certificates that this one cannot read: then only the client can say what is wrong."""
 
 _CERTIFICATE_REQUEST: Final = 13
+"""The TLS message (RFC 8446, section 4.3.2)."""
+
 _TELLING_BYTES: Final = 8
 """A response begins with its length and the correlation id of the question."""
-"""The TLS message (RFC 8446, section 4.3.2)."""
 
 _LOGINS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.errors import OttlaError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.coordinators import MOVED, Coordinates, with_coordinator

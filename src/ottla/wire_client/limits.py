@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.errors import ConfigError
+from ottla_wire.compression_type import MAX_DECOMPRESSED_BYTES
 from ottla_wire.facts import fact
-from ottla_wire.records import MAX_DECOMPRESSED_BYTES
 
 LARGEST_BATCH_BYTES = 1 << 30
 """Arrow's binary columns count bytes with 32 bits."""

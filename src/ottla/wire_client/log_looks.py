@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.errors import ConfigError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import Cluster
 from ottla.wire_client.log_ends import LogEnds, log_ends
 from ottla.wire_client.ranges import Isolation

@@ -28,7 +28,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from ottla.errors import AuthenticationError, FencedError, OttlaError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.assignors import ASSIGNORS, COOPERATIVE, Subscriber
 from ottla.wire_client.coordinators import MOVED
 from ottla.wire_client.errors import BrokerRefused

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.errors import BrokerRefused
 from ottla.wire_client.membership import Ask, Assigned, Change, Failed, Led, Membership, Phase
 from ottla_wire.protocol import ApiKey, ErrorCode

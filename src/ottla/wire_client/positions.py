@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from ottla.errors import ConfigError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 
 Position: TypeAlias = "str | dt.datetime | Mapping[TopicPartition, int] | None"

@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any
 
 from ottla.errors import BrokerUnavailable, DeliveryError, FencedError, UndeliveredRecord
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import LEADER_MOVED, Cluster
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import BatchRefused, BrokerRefused, PartitionUnavailable, WriteForbidden

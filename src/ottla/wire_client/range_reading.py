@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from ottla.errors import BrokerUnavailable, ConfigError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.cluster import EARLIEST, LATEST, LEADER_MOVED, Cluster, refused
 from ottla.wire_client.errors import CorruptBatch, OffsetOutOfRange, PartitionUnavailable, TopicRecreated

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeAlias
 
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla_wire.facts import fact
 
 

@@ -7,7 +7,6 @@ is often shared; a name that nobody knows is refused, with the nearest known one
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
@@ -16,9 +15,9 @@ from ottla.config import BadAddress, parse_addresses, protocol_wanted
 from ottla.errors import ConfigError
 from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
+from ottla_wire.compression_type import CompressionType
 from ottla_wire.facts import fact
 from ottla_wire.protocol import ApiKey
-from ottla_wire.records import CompressionType
 
 OnExchange: TypeAlias = Callable[[str, ApiKey, float], None]
 """Called with the address of a broker, what was asked there, and after how many seconds it answered."""
@@ -212,6 +211,8 @@ def wire_settings(
             limits[_DECODE_LIMITS[name]] = _whole_number(name, value)
             continue
         if name not in _NAMES:
+            import difflib
+
             near = difflib.get_close_matches(name, [*_NAMES, *_DECODE_LIMITS, *_UNUSED, "bootstrap.servers"], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{name}: no setting of this client is called that{hint}")

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
-from ottla.errors import ConfigError
+from ottla.errors import BrokerUnavailable, ConfigError
+from ottla.wire_client.errors import AuthenticationRefused
 from ottla.wire_client.settings import WireSettings
+
+
+def wrapped(raw: socket.socket, settings: WireSettings, *, host: str, address: str) -> ssl.SSLSocket:
+    """The connection with TLS, shaken hands. Raises what is wrong; an OSError that is not TLS's own is the caller's."""
+    try:
+        return tls_context(settings).wrap_socket(raw, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        raise AuthenticationRefused(
+            f"{address}: its certificate is not trusted: {error.verify_message}"
+            " (ssl.ca.location names the trusted authorities, ssl.endpoint.identification.algorithm whether the"
+            " name is checked)"
+        ) from error
+    except ssl.SSLError as error:
+        raise BrokerUnavailable(f"{address}: the TLS handshake failed: {error}") from error
 
 
 def tls_context(settings: WireSettings) -> ssl.SSLContext:

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from ottla.errors import FencedError, OttlaError, RetriableError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla.wire_client.cluster import Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.coordinators import MOVED, Coordinates, with_coordinator

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from random import Random
 from typing import TYPE_CHECKING
 
 from ottla_wire.protocol.exceptions import ProtocolError, SchemaError
 
 if TYPE_CHECKING:
+    from random import Random
     from uuid import UUID  # takes two milliseconds of a start
 
 Buffer = bytes | bytearray | memoryview

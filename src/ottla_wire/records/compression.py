@@ -6,17 +6,16 @@ codec's best ratio makes of the input, if that is less) before it refuses.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from struct import Struct
 from typing import Any
 
 import cramjam
 
+from ottla_wire.compression_type import MAX_DECOMPRESSED_BYTES as MAX_DECOMPRESSED_BYTES
+from ottla_wire.compression_type import CompressionType as CompressionType
 from ottla_wire.protocol.exceptions import ProtocolError
 
 Buffer = bytes | bytearray | memoryview
-
-MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 # What one compressed byte can yield at most: below max_size, no second look is needed.
 _GZIP_MAX_RATIO = 1033
@@ -41,20 +40,6 @@ _LZ4_STORED_FLAG = 0x80000000
 _LZ4_END = bytes(4)
 
 _ZSTD_MAGIC = bytes.fromhex("28b52ffd")
-
-
-class CompressionType(IntEnum):
-    """The number in a batch's attributes; `label` is the name in configs."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 class DecompressionError(ProtocolError):

@@ -10,7 +10,15 @@ import sys
 
 import pytest
 
-PACKAGES = ["ottla", "ottla.columnar", "ottla.spark", "ottla.testing", "ottla.wire_client"]
+PACKAGES = [
+    "ottla",
+    "ottla.admin",
+    "ottla.columnar",
+    "ottla.config",
+    "ottla.spark",
+    "ottla.testing",
+    "ottla.wire_client",
+]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ottla.admin.doctor.finding import Evidence, Severity, bytes_told, disks_of
 from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import ClusterFacts, Part, whole_number
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 _MOVE = "ottla plan rebalance -o FILE, then ottla plan run FILE"
 _NO_RATE = (1 << 63) - 1

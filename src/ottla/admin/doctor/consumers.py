@@ -10,7 +10,7 @@ from ottla.admin.doctor.registry import Found, check
 from ottla.admin.facts import ClusterFacts, GroupFact, Part, whole_number
 from ottla.admin.lag import lag_of
 from ottla.admin.read import DAY_MS, HOUR_MS, expiry_horizon_ms
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 _EAGER = frozenset({"range", "roundrobin", "sticky"})
 

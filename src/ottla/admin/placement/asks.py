@@ -11,7 +11,7 @@ from ottla.admin.names import BROKER, TOPIC
 from ottla.admin.placement.plan import DiskMove, Move
 from ottla.admin.placement.throttling import Setting, merged
 from ottla.errors import OttlaError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 from ottla_wire.protocol import ApiKey, ErrorCode
 
 _TIMEOUT_MS: Final = 30_000

@@ -15,7 +15,7 @@ from ottla.admin.placement.model import Model
 from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import DiskMove, Move
 from ottla.admin.placement.schedule import Pace, Rooms, in_order
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 _FULL: Final = 1 << 20
 """A disk with fewer bytes left is full: a segment needs more."""

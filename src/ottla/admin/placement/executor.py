@@ -21,7 +21,7 @@ from ottla.admin.placement.schedule import Pace
 from ottla.admin.placement.throttling import RATES, Setting, from_journal, to_journal, wanted_settings
 from ottla.admin.read import Wanted, read_facts
 from ottla.errors import InputError, OttlaError, RetriableError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 T = TypeVar("T")
 

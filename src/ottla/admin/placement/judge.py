@@ -10,7 +10,7 @@ from ottla.admin.placement.plan import Move, Plan, fullest, leader_skew
 from ottla.admin.placement.plan_file import ANY, PlanFile, moves_of
 from ottla.admin.placement.report import Reporting
 from ottla.admin.placement.state import DEFAULT_GOALS, Goals, Placement
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

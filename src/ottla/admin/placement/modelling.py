@@ -9,7 +9,7 @@ from ottla.admin.facts import BrokerFact, ClusterFacts, LogDirFact
 from ottla.admin.placement.model import Broker, Disk, Model, Partition
 from ottla.admin.rates import Rates
 from ottla.errors import InputError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 MAX_FILL: Final = 0.85
 """How full a disk may become, at the end or during the move. Above it there is no time to react to a busy day."""

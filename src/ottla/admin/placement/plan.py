@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.admin.placement.goals import Floor
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import msgspec
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.plan import BrokerLoad, DiskMove, Move, Plan
 from ottla.errors import InputError
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 FORMAT: Final = 1
 ANY: Final = "any"

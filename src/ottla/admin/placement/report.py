@@ -10,7 +10,7 @@ from ottla.admin.placement.disks import DiskPlan
 from ottla.admin.placement.plan import BrokerLoad, DiskMove, LeftOut, Move, Plan
 from ottla.admin.placement.schedule import schedule
 from ottla.admin.placement.state import Placement
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 ANY_DIR = "any"
 

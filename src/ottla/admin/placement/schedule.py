@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.admin.placement.model import Model
 from ottla.admin.placement.plan import LeftOut, Move
-from ottla.records import TopicPartition
+from ottla.topics import TopicPartition
 
 GIB: Final = 1 << 30
 PARTS: Final = 400

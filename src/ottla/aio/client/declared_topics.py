@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.reachable import start_client
 from ottla.config import Settings, for_admin
-from ottla.config.declared_topics import TopicSpec
+from ottla.config.topic_specs import TopicSpec
 from ottla.errors import ConfigError
 from ottla.telemetry import log_event
 

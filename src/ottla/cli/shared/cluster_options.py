@@ -17,7 +17,6 @@ import functools
 import gc
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -28,6 +27,8 @@ from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ottla.admin import Admin
     from ottla.cli.shared.clusters_file import NamedCluster
     from ottla.config import Settings
@@ -84,7 +85,7 @@ def reaches_a_cluster(command: F) -> F:
         *args: Any,
         bootstrap_servers: str | None,
         cluster: str | None,
-        config_file: Path | None,
+        config_file: str | None,
         settings: dict[str, str],
         timeout_s: float,
         quiet: bool,
@@ -117,7 +118,7 @@ def reaches_a_cluster(command: F) -> F:
         ),
         click.option(
             "--config-file",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=click.Path(dir_okay=False),
             help="Settings of the client, NAME=VALUE a line, as Kafka's tools take them by --command-config.",
         ),
         set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
@@ -212,10 +213,12 @@ def cluster_settings(
     return admin_settings(DEFAULT_SERVERS, settings=given, environ=variables)
 
 
-def read_properties(path: Path) -> dict[str, str]:
+def read_properties(path: str | Path) -> dict[str, str]:
     """`NAME=VALUE` lines; `#` and `!` begin comments. ConfigError names the line, and never shows a value."""
+    from pathlib import Path
+
     try:
-        with path.open("rb") as stream:
+        with Path(path).open("rb") as stream:
             data = stream.read(_MOST_FILE_BYTES + 1)
         text = data.decode("utf-8")
     except OSError as error:

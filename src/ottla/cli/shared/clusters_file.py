@@ -21,18 +21,23 @@ so it is read only if nobody but its owner can write it. It holds no secret: one
 from __future__ import annotations
 
 import os
-import shlex
 import stat
-import subprocess
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.shared.groups import suggestion
 from ottla.config.catalog import ALIASES, SECRET_NAMES
 from ottla.errors import ConfigError
+from ottla.lazy import LazyModule
 from ottla_wire.facts import fact
+
+if TYPE_CHECKING:
+    import shlex
+    import subprocess
+    import tomllib
+else:  # of most commands, which find no file
+    shlex, subprocess, tomllib = map(LazyModule, ("shlex", "subprocess", "tomllib"))
 
 VARIABLE: Final = "OTTLA_CLUSTERS"
 _MOST_BYTES: Final = 1024 * 1024

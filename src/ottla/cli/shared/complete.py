@@ -7,16 +7,16 @@ named cluster, and nothing at all where something is wrong.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
     from ottla.admin import Admin
@@ -58,11 +58,13 @@ def _settings(ctx: click.Context) -> Settings:
     if named is not None and named.secrets:
         raise LookupError("its password would have to be asked for")
     file = given.get("config_file")
-    settings = {**({} if file is None else read_properties(Path(file))), **(given.get("settings") or {})}
+    settings = {**({} if file is None else read_properties(file)), **(given.get("settings") or {})}
     return cluster_settings(given.get("bootstrap_servers"), settings, named=named)
 
 
 def _names(kafka: Settings, what: str, ask: Callable[[Admin], list[str]]) -> list[str]:
+    import json  # as all that only completion needs, which is declared by every command
+
     path = _cache_folder() / f"{what}-{_key(kafka)}.json"
     with contextlib.suppress(OSError, ValueError):
         if 0 <= time.time() - path.stat().st_mtime < _KEPT_S:
@@ -80,11 +82,14 @@ def _names(kafka: Settings, what: str, ask: Callable[[Admin], list[str]]) -> lis
 
 
 def _cache_folder() -> Path:
+    from pathlib import Path
+
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
 
 
 def _key(kafka: Settings) -> str:
-    import hashlib  # not needed where nothing is completed
+    import hashlib
+    import json
 
     told: list[Any] = [kafka.get("bootstrap.servers"), kafka.get("sasl.username"), kafka.get("security.protocol")]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]

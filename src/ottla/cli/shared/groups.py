@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,6 +11,8 @@ import click
 
 def suggestion(given: str, names: Collection[str]) -> str:
     """The nearest of the names as a sentence, or all of them if there are few, or nothing. Begins with a space."""
+    import difflib  # not needed where all is spelled right
+
     near = difflib.get_close_matches(given, names, n=1)
     if near:
         return f" Did you mean {near[0]!r}?"
@@ -24,7 +25,7 @@ _FEW = 40
 class CommandGroup(click.Group):
     """`@click.group(cls=CommandGroup)`. Groups and commands below it suggest as well.
 
-    `late` are commands of other rooms, `module:attribute` by their names: each is imported when it is asked for.
+    `late` are commands as `module:attribute` by their names: each is imported when it is asked for.
     """
 
     def __init__(self, *args: Any, late: Mapping[str, str] | None = None, **more: Any) -> None:

@@ -12,18 +12,23 @@ plain and JSON; a table may group their digits. Nothing is ever cut. JSON is one
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, islice, repeat
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
 from ottla.cli.shared.visible import visible, width
+from ottla.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import json
+else:  # loaded by the formats that have it
+    json = LazyModule("json")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.config import Settings, for_admin
-from ottla.config.declared_topics import TopicSpec
+from ottla.config.topic_specs import TopicSpec
 from ottla.errors import BrokerUnavailable, ConfigError
 from ottla.sync.client.client_errors import error_of
 from ottla.sync.client.guarded import AdminClient

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.operations.groups.look import lag, list_groups, show
-from ottla.cli.operations.groups.remove import delete, forget
-from ottla.cli.operations.groups.resets import copy, reset, restore
 from ottla.cli.shared.groups import CommandGroup
 
+_ROOM = "ottla.cli.operations.groups"
+_COMMANDS = {
+    "list": f"{_ROOM}.look:list_groups",
+    "show": f"{_ROOM}.look:show",
+    "lag": f"{_ROOM}.look:lag",
+    "reset": f"{_ROOM}.resets:reset",
+    "copy": f"{_ROOM}.resets:copy",
+    "restore": f"{_ROOM}.resets:restore",
+    "delete": f"{_ROOM}.remove:delete",
+    "forget": f"{_ROOM}.remove:forget",
+}
 
-@click.group(cls=CommandGroup)
+
+@click.group(cls=CommandGroup, late=_COMMANDS)
 def groups() -> None:
     """Show consumer groups and their lag, set their offsets, delete them.
 
@@ -20,7 +29,3 @@ def groups() -> None:
       ottla groups lag billing --age
       ottla groups reset billing --to -2h --dry-run
     """
-
-
-for command in (list_groups, show, lag, reset, copy, restore, delete, forget):
-    groups.add_command(command)

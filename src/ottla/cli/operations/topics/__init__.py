@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.operations.topics.change import add_partitions, create, set_replicas, set_settings, unset_settings
-from ottla.cli.operations.topics.look import list_topics, show
-from ottla.cli.operations.topics.remove import delete, trim
 from ottla.cli.shared.groups import CommandGroup
 
+_ROOM = "ottla.cli.operations.topics"
+_COMMANDS = {
+    "list": f"{_ROOM}.look:list_topics",
+    "show": f"{_ROOM}.look:show",
+    "create": f"{_ROOM}.change:create",
+    "set": f"{_ROOM}.change:set_settings",
+    "unset": f"{_ROOM}.change:unset_settings",
+    "add-partitions": f"{_ROOM}.change:add_partitions",
+    "set-replicas": f"{_ROOM}.change:set_replicas",
+    "trim": f"{_ROOM}.remove:trim",
+    "delete": f"{_ROOM}.remove:delete",
+    "copy": "ottla.cli.records.copy:copy",
+}
 
-@click.group(cls=CommandGroup, late={"copy": "ottla.cli.records.copy:copy"})
+
+@click.group(cls=CommandGroup, late=_COMMANDS)
 def topics() -> None:
     """Show, create, change, copy, trim and delete topics.
 
@@ -20,7 +31,3 @@ def topics() -> None:
       ottla topics create invoices --partitions 6 retention.ms=7d
       ottla topics set orders retention.ms=3d --dry-run
     """
-
-
-for command in (list_topics, show, create, set_settings, unset_settings, add_partitions, set_replicas, trim, delete):
-    topics.add_command(command)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ottla.errors import ConfigError
-from ottla.records import topic_problem
+from ottla.topics import topic_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,25 @@
+"""What topics and their partitions are called; apart from records, for whatever only looks at a cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def topic_problem(name: object) -> str | None:
+    """What is wrong with the name of a topic by Kafka's rule for them, or None. A broker would say no more than no."""
+    if isinstance(name, str) and _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
+        return None
+    return f"topic: found {name!r}, wanted a name of 1 to 249 letters, digits, '.', '_' or '-'"
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic. Prints as `topic-partition`, Kafka's own notation."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

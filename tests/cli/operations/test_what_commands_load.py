@@ -1,0 +1,89 @@
+"""What a command loads is most of what a person waits for: nothing is imported that it has no use for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from broker_embedded.cluster import EmbeddedCluster
+from ottla.admin import Admin, TopicSpec
+
+PROGRAM = """
+import os, sys
+sys.argv[0] = "ottla"
+from ottla.cli import main
+ended = 0
+try:
+    main()
+except SystemExit as exit:
+    ended = exit.code or 0
+print(*sys.modules, file=sys.stderr)
+sys.exit(ended)
+"""
+
+CLIENTS = {"confluent_kafka", "aiokafka", "pyarrow", "numpy", "pandas", "pyspark"}
+OF_OTHER_WORK = {
+    *("asyncio", "concurrent", "multiprocessing", "subprocess", "logging", "unittest"),
+    *("ssl", "hashlib", "hmac", "secrets", "http", "email", "urllib", "importlib.metadata", "pathlib", "tempfile"),
+    *("msgspec", "cramjam", "google_crc32c", "json", "tomllib", "decimal", "random", "rich"),
+}
+"""Of the standard library and of what Ottla stands on: what reads files, makes records, encrypts, or works side by
+side."""
+OF_RECORDS = {"ottla.records", "ottla_wire.records", "ottla.serdes", "ottla.telemetry", "ottla.producer", "ottla.app"}
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout
+    return set(ended.stderr.splitlines()[-1].split())
+
+
+@pytest.fixture(scope="module")
+def group(admin: Admin) -> str:
+    admin.create_topics({"orders": TopicSpec(partitions=3)})
+    admin.apply_reset(admin.plan_reset("billing", to="earliest", topics={"orders": None}))
+    return "billing"
+
+
+def test_help_loads_click_and_the_names_of_commands() -> None:
+    loaded = loaded_by("--help")
+    assert not loaded & (CLIENTS | OF_OTHER_WORK | OF_RECORDS)
+    assert {name for name in loaded if name.startswith("ottla.")} <= {
+        *("ottla.cli", "ottla.cli.shared", "ottla.cli.shared.groups", "ottla.cli.shared.output"),
+        *("ottla.cli.shared.visible", "ottla.errors", "ottla.lazy"),
+    }
+
+
+def test_a_list_of_topics_loads_what_asks_and_what_prints(cluster: EmbeddedCluster, group: str) -> None:
+    first = cluster.bootstrap_servers.partition(",")[0]
+    loaded = loaded_by("topics", "list", "-b", first)
+    assert not loaded & (CLIENTS | OF_OTHER_WORK | OF_RECORDS)
+    assert messages_of(loaded) == {"api_versions", "describe_cluster", "metadata", "sasl_handshake"}
+    assert {name for name in loaded if name.startswith("ottla.cli.operations.topics.")} == {
+        "ottla.cli.operations.topics.look"
+    }
+    assert not loaded & {"ottla.admin.topics", "ottla.admin.facts_file", "ottla.admin.settings", "ottla.admin.doctor"}
+
+
+def test_the_lag_of_a_group_loads_what_asks_and_what_prints(cluster: EmbeddedCluster, group: str) -> None:
+    """Brokers are asked side by side here, so there are threads."""
+    loaded = loaded_by("groups", "lag", group, "-b", cluster.bootstrap_servers)
+    assert not loaded & (CLIENTS | (OF_OTHER_WORK - {"concurrent", "logging"}) | OF_RECORDS)
+    assert {name for name in loaded if name.startswith("ottla.cli.operations.groups.")} == {
+        "ottla.cli.operations.groups.look"
+    }
+    assert not loaded & {"ottla.admin.resets", "ottla.admin.facts_file", "ottla.admin.topics"}
+    assert messages_of(loaded) <= {
+        *("api_versions", "consumer_group_describe", "describe_cluster", "describe_groups", "find_coordinator"),
+        *("list_offsets", "metadata", "offset_fetch", "sasl_handshake", "share_group_describe"),
+    }
+
+
+def messages_of(loaded: set[str]) -> set[str]:
+    """Whose codecs are compiled: each when its API is first used."""
+    prefix = "ottla_wire.protocol.messages."
+    return {name.removeprefix(prefix) for name in loaded if name.startswith(prefix)}
