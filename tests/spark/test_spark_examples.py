@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,6 +27,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture
 def run(spark, kafka, tmp_path, monkeypatch, capsys):
     def run_example(name, *more):
+        monkeypatch.setitem(sys.modules, "pkg_resources", None)  # of setuptools, which newer Pythons do not bring
         monkeypatch.setattr("sys.argv", [name, kafka.bootstrap_servers, str(tmp_path), *more])
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
         return capsys.readouterr().out
