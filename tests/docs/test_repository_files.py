@@ -86,3 +86,10 @@ def test_the_version_stands_in_one_place() -> None:
 def test_hooks_run_the_tools_of_make_lint(hook: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert f"$(VENV)/bin/{Path(hook).name}" in makefile
+
+
+def test_what_takes_longest_is_where_the_tests_say_it_is(pytestconfig: pytest.Config) -> None:
+    """A path that is gone is first no more: its file would begin when the other processes are done."""
+    conftest: Any = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
+    assert len(conftest.LONGEST) > 5
+    assert [path for path in conftest.LONGEST if not (ROOT / path).exists()] == []
