@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -151,13 +152,24 @@ def test_a_relay_that_stood_still_beyond_its_lease_breaks_no_order_and_copies_on
         add(rows)
         wait(lambda: drained(service), timeout_s=60)
 
+    def stands_still(process: subprocess.Popen[bytes]) -> bool:
+        """False if it writes at the moment: all other writers of SQLite would wait for it."""
+        process.send_signal(signal.SIGSTOP)
+        try:
+            add(1)
+        except sqlite3.OperationalError:
+            service.connection.execute("rollback")
+            process.send_signal(signal.SIGCONT)
+            return False
+        return True
+
     processes = [start(service, kafka.bootstrap_servers)]
     try:
         relay_them(1)
         for step, side, nth in STOPS:
             other = processes[-1]
-            other.send_signal(signal.SIGSTOP)
-            add(15)
+            wait(lambda other=other: stands_still(other), timeout_s=60)
+            add(14)
             stopped = start(service, kafka.bootstrap_servers, step, side, str(nth), "SIGSTOP")
             processes.append(stopped)
             wait(lambda stopped=stopped: is_stopped(stopped), timeout_s=60)
