@@ -16,6 +16,7 @@ from ottla.producer.encoded import as_bytes, header_list
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.records import Headers, topic_problem
+from ottla.telemetry.tracing import active_spans
 
 
 class Output(NamedTuple):
@@ -33,7 +34,7 @@ class Output(NamedTuple):
 class Outputs:
     """What the handler sends for the records of one run, in the order of its calls."""
 
-    __slots__ = ("_is_over", "_may_wait", "_now_ms", "_serializer", "known_topics", "sent", "unprepared")
+    __slots__ = ("_is_over", "_may_wait", "_now_ms", "_serializer", "_spans", "known_topics", "sent", "unprepared")
 
     def __init__(self, serializer: Serializer, *, now_ms: int, may_wait: bool) -> None:
         self.sent: list[Output] = []
@@ -44,6 +45,7 @@ class Outputs:
         self._serializer = serializer
         self._now_ms = now_ms
         self._may_wait = may_wait
+        self._spans = active_spans()
         self._is_over = False
 
     def of(self, offset: int | None) -> Out:
@@ -72,6 +74,8 @@ class Outputs:
                 key, value = self._encoded(topic, key, value)
             else:
                 self.unprepared.add(topic)
+        if self._spans is not None:  # it is written later, in another thread: there is no trace of the handler then
+            headers = self._spans.carried(header_list(topic, headers)[0])
         self.sent.append(Output(topic, Outgoing(value, key, headers, partition, timestamp_ms), offset))
 
     def expiring(self, topic: str, headers: Headers, expires_after: Span | None, expires_at: Moment | None) -> Headers:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 
 from ottla.errors import OttlaError, RetriableError
-from ottla.producer.bulk import BulkState, FailedPart, outgoing
+from ottla.producer.bulk import BulkState, FailedPart, Outgoing, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Encode
@@ -135,14 +135,14 @@ class Bulk(BulkState):
 def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]], wishes: BulkOptions) -> Bulk:
     """Send records one after the other, in order. See `Producer.send_many`."""
     encode: Encode = producer.encode
-    if wishes and producer.is_plain:
+    if wishes and producer.is_plain_in_bulk:
         topic, later, shared = producer.bulk_wishes(topic, wishes)
         records, encode = producer.wished(topic, later, shared, records), encoded
         topic = topic if later is None else later.topic
     bulk = Bulk(topic, producer.reports)
     producer.reports.tracker.outstanding.append(bulk)
     try:
-        if producer.is_plain:
+        if producer.is_plain_in_bulk:
             added: list[Header] = []
             if producer.spans is not None:
                 added, span = producer.spans.begin_bulk(topic)
@@ -179,9 +179,12 @@ def _send_plainly(
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
     ids = producer.message_ids
     serve = producer.reports.serve_in_passing
+    may_send = None if producer.transactions is None else producer.transactions.states.check_can_send
     try:
         for record in records:
-            if record.__class__ is not tuple:
+            if may_send is not None:
+                may_send()
+            if record.__class__ is not tuple and record.__class__ is not Outgoing:
                 record = outgoing(topic, sent, record)
             size = len(record)
             partition = -1
@@ -252,8 +255,8 @@ def _produce_again(
 def _send_one_by_one(
     producer: Producer[Any, Any], bulk: Bulk, topic: str, records: Iterable[Sequence[Any]], wishes: BulkOptions
 ) -> None:
-    """Where each record needs more than librdkafka does: Ottla's own partitioners, transactions, warnings. Each has a
-    span of its own."""
+    """Where each record needs more than librdkafka does: Ottla's own partitioners, warnings. Each has a span of its
+    own."""
     sent = 0
     try:
         for record in records:

@@ -190,13 +190,9 @@ class Producer(ProducerCore[V_contra, K_contra]):
         )
         self.reports.tracker.on_settled = self.sent_watch.settled
         self._look_for_listeners()
+        self.is_plain_in_bulk = not (self._out.places_itself or self._warn_null_keys or self._must_name_partition)
         # Everything that the hot path of `send` leaves out, as one flag.
-        self.is_plain = (
-            not self._out.places_itself
-            and self.transactions is None
-            and not self._warn_null_keys
-            and not self._must_name_partition
-        )
+        self.is_plain = self.is_plain_in_bulk and self.transactions is None
         self._produce = self.client.produce
         self.reports.keep_house = self._keep_house
         self.reports.start()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from span_trees import recorded_spans
 
 from ottla import (
     App,
@@ -338,6 +339,29 @@ def test_a_handler_that_is_slower_than_the_transaction_timeout_is_not_fenced(
     wait(lambda: committed(kafka_group, source) == 3, timeout_s=30)
     shell.stop(app)
     assert values(kafka.consume_all(target, at_least=3)) == [0, 1, 2]
+
+
+def test_results_go_on_in_the_trace_of_their_record(
+    app: App, shell: Any, kafka: Any, make_topic: Any, kafka_group: str, committed: Any, wait: Any
+) -> None:
+    """They are written later, in a transaction with those of other records."""
+    source, target = make_topic("source"), make_topic("target")
+
+    @app.handler(source, value=Json(), name="copy", exactly_once=ExactlyOnce(value=Json()))
+    def copy(value: int, out: Out) -> None:
+        out.send(target, value, headers=[("own", b"header")])
+
+    with recorded_spans() as recorder:
+        kafka.produce(source, range(3), value=Json())
+        shell.start(app)
+        wait(lambda: committed(kafka_group, source) == 3, timeout_s=30)
+        shell.stop(app)
+        spans = recorder.named("process")
+    results = kafka.consume_all(target, at_least=3)
+    ids = [dict(record.headers)["traceparent"].decode().split("-")[1] for record in results]
+    assert ids == [f"{span.context.trace_id:032x}" for span in spans]
+    assert len(set(ids)) == 3
+    assert [dict(record.headers)["own"] for record in results] == [b"header"] * 3
 
 
 def test_sending_after_the_handler_returned_is_refused(
