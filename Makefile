@@ -84,7 +84,7 @@ release-check: $(STAMP)
 # RETRY_TOPICS=yes WISHES=yes]
 torture: SECONDS ?= 300
 torture: SEED ?= 1
-torture: SHELLS ?= threads,asyncio
+torture: SHELLS ?= threads,asyncio,columns,mixed
 torture: RECORDS ?= 4000
 torture: FAULTS ?= 18
 torture: $(STAMP)

@@ -1,4 +1,4 @@
-"""The failure row "crash before commit" with a real crash: SIGKILL to a service with work in flight, in both shells.
+"""The failure row "crash before commit" with a real crash: SIGKILL to a service with work in flight, in each shell.
 
 Elsewhere an out-of-order tail is lost, or everything since the last mark comes again. Here it is at most what was in
 flight and what was finished since the last commit; the oracle knows the times of both. The other rows are in
@@ -17,7 +17,7 @@ from torture_kit.round import run_round
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("shell", ["threads", "asyncio"])
+@pytest.mark.parametrize("shell", ["threads", "asyncio", "columns"])
 def test_crash_before_commit_repeats_what_was_in_flight_and_loses_nothing(shell: str, tmp_path: Path) -> None:
     drawn = Plan.draw(seed=1, shell=shell, records=300, faults=0)
     stage = replace(drawn.stages[0], ordering="key", concurrency=4, is_batch=False)

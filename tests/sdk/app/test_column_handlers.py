@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla import App, Avro, CommitPolicy, Dead, Json, Outcomes, Retry, RetryPolicy, Str
+from ottla import App, Avro, CommitPolicy, Dead, Json, Outcomes, Retry, RetryPolicy, RetryTopics, Str
 from ottla.failures import describe_dead_letter
 from ottla.testing.waiting import wait_until
 
@@ -150,3 +150,29 @@ class TestRowsThatFail:
         (letter,) = kafka.consume_all(dead_topic, at_least=1)
         assert describe_dead_letter(letter.headers).offset == 3
         assert describe_dead_letter(letter.headers).message == "negative amount"
+
+    def test_rows_out_of_a_retry_topic_are_what_they_were_in_their_own(
+        self, app: App, kafka: Any, make_topic: Any, run: Any, committed: Any
+    ) -> None:
+        """Whoever remembers rows by partition and offset must find them again."""
+        topic = make_topic("orders")
+        came_back: list[tuple[int, int, list[Any], int]] = []
+        first: list[tuple[int, int, list[Any], int]] = []
+
+        @app.handler(topic, value=Json(Order), columns=True, retry_topics=RetryTopics(delays_s=(0.1,)))
+        def take(
+            orders: pa.RecordBatch, offsets: pa.Array, headers: pa.Array, timestamps: pa.Array, context: Any
+        ) -> Outcomes:
+            columns = (orders.column("id"), offsets, headers, timestamps.cast(pa.int64()))
+            rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
+            (first if context.attempt == 1 else came_back).extend(rows)
+            assert context.topic_partition.topic == topic
+            again = [context.attempt == 1 and number in (2, 5) for number, *_ in rows]
+            return Outcomes((again, Retry()))
+
+        kafka.produce(topic, orders(8), value=Json(), headers=[("h", b"1")])
+        run(app)
+        wait_until(lambda: len(came_back) == 2, timeout_s=60)
+
+        assert came_back == [row for row in first if row[0] in (2, 5)]
+        assert [offset for _, offset, *_ in came_back] == [2, 5]

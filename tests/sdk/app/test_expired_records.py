@@ -74,6 +74,16 @@ def test_a_handler_can_ask_how_much_time_is_left() -> None:
     assert left == [1.0, 0.75, 0.0, None, None, None]
 
 
+def test_rows_of_columns_expire_in_a_retry_topic_by_the_time_of_their_first_delivery() -> None:
+    def handle(batch: Any) -> Retry:
+        return Retry()
+
+    topics = RetryTopics(delays_s=(0.6, 0.6, 0.6))
+    consumer = consumer_for(handle, value=Json(int), columns=True, ttl_s=1.0, retry_topics=topics)
+    assert consumer.deliver(1).outcome == "expired"
+    assert len(consumer.calls) == 2
+
+
 def test_a_retry_in_place_checks_again() -> None:
     def handle(value: bytes) -> Retry:
         return Retry(after_s=2)

@@ -1,4 +1,4 @@
-"""`python -m torture_kit --seconds 600 --seed 1`: rounds with rising seeds, in both shells, until the time is over.
+"""`python -m torture_kit --seconds 600 --seed 1`: rounds with rising seeds, in each shell, until the time is over.
 
 Ends at the first round that breaks a promise, with exit code 1, its transcript, and the command that runs it again.
 """
@@ -19,7 +19,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="torture")
     parser.add_argument("--seconds", type=float, default=300, help="begin no round after so many seconds")
     parser.add_argument("--seed", type=int, default=1, help="the first round's seed; each round takes the next")
-    parser.add_argument("--shells", default="threads,asyncio", help="which shells take turns")
+    parser.add_argument(
+        "--shells", default="threads,asyncio,columns,mixed", help="which shells take turns; mixed: all in each group"
+    )
     parser.add_argument("--records", type=int, default=4_000, help="inputs of a round")
     parser.add_argument("--faults", type=int, default=18, help="faults of a round")
     parser.add_argument("--retry-topics", action="store_true", help="what fails goes through retry topics")

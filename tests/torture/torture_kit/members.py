@@ -23,8 +23,9 @@ _HEALTH = re.compile(r"health at (http://\S+)")
 class Member:
     """One process of one stage."""
 
-    def __init__(self, name: str, stage: StagePlan, plan: Plan, link: Link, directory: Path) -> None:
+    def __init__(self, name: str, shell: str, stage: StagePlan, plan: Plan, link: Link, directory: Path) -> None:
         self.name = name
+        self.shell = shell
         self.stage = stage
         self.link = link
         self.journal = directory / f"{name}.journal"
@@ -39,7 +40,7 @@ class Member:
             "member": name,
             "stage": stage.name,
             "group": stage.group,
-            "shell": plan.shell,
+            "shell": shell,
             "seed": plan.seed,
             "source": stage.source,
             "target": stage.target,
@@ -66,7 +67,7 @@ class Member:
             environment["OTTLA_CONSUMER_SESSION_TIMEOUT_MS"] = str(plan.session_timeout_ms)
             environment["OTTLA_CONSUMER_HEARTBEAT_INTERVAL_MS"] = "500"
         command = [sys.executable, "-m", "ottla", "run", "torture_kit.service:app", "--health-port", "0"]
-        if plan.shell == "asyncio":
+        if shell == "asyncio":
             command.append("--asyncio")
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)

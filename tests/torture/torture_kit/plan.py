@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
+SHELLS = ("threads", "asyncio", "columns")
+
 
 class Fate(Enum):
     """What becomes of a record at one stage."""
@@ -137,6 +139,8 @@ class Plan:
     partitions: int
     window: int
     stages: tuple[StagePlan, ...]
+    shells: tuple[str, ...]
+    """Members that start take turns among them. Each stage begins with a member of each."""
     consumer_settings: dict[str, object]
     faults: tuple[Fault, ...]
     commit_every_s: float = 0.25
@@ -158,7 +162,8 @@ class Plan:
         has_retry_topics: bool = False,
         has_wishes: bool = False,
     ) -> Plan:
-        """The round of a seed in a shell (``"threads"`` or ``"asyncio"``).
+        """The round of a seed in a shell (``"threads"``, ``"asyncio"``, ``"columns"``), or in all of them together
+        (``"mixed"``): then members of each are in the group of each stage.
 
         With `has_retry_topics` what fails in a stage goes through two retry topics; batches are tried again in place.
         With `has_wishes` inputs are delayed, some of them are cancelled, others expire, and keys are urgent or not.
@@ -168,6 +173,7 @@ class Plan:
         topics = ("orders", "enriched", "totals", "reports")
         shapes = [("partition", 1, False), ("key", 4, False), ("partition", 2, random.random() < 0.6)]
         random.shuffle(shapes)
+        shells = tuple(SHELLS) if shell == "mixed" else (shell,)
         stages = tuple(
             StagePlan(
                 name=name,
@@ -181,7 +187,9 @@ class Plan:
             for index, name in enumerate(names)
         )
         settings: dict[str, object] = {}
-        if shell == "threads":
+        if shell == "mixed":
+            settings["partition.assignment.strategy"] = "range"  # which all three clients have
+        elif shell != "asyncio":
             protocol = random.choice(["cooperative-sticky", "range", "consumer"])
             if protocol == "consumer":
                 if not has_wishes:  # one session timeout, in the environment, for schedulers and handlers
@@ -213,6 +221,7 @@ class Plan:
             partitions=random.choice([2, 3, 6]),
             window=min(400, max(100, records // 4)),
             stages=stages,
+            shells=shells,
             consumer_settings=settings,
             faults=drawn,
             has_wishes=has_wishes,

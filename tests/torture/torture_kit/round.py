@@ -153,7 +153,8 @@ class _Chain:
     def run(self) -> None:
         plan = self._plan
         for stage in plan.stages:
-            self._start_member(stage.name)
+            for _ in plan.shells:
+                self._start_member(stage.name)
         faults = list(plan.faults)
         moved_s = disturbed_s = time.monotonic()
         while True:
@@ -231,9 +232,12 @@ class _Chain:
     def _start_member(self, stage_name: str) -> Member:
         self._count += 1
         name = f"{stage_name}-{self._count}"
-        member = Member(name, self._plan.stage(stage_name), self._plan, self._proxies.link(name), self._directory)
+        before = sum(member.stage.name == stage_name for member in self.members)
+        shell = self._plan.shells[before % len(self._plan.shells)]
+        stage = self._plan.stage(stage_name)
+        member = Member(name, shell, stage, self._plan, self._proxies.link(name), self._directory)
         self.members.append(member)
-        self._note(f"{name} starts")
+        self._note(f"{name} starts ({shell})")
         return member
 
     def _present(self, stage_name: str) -> list[Member]:

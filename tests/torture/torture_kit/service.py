@@ -1,7 +1,8 @@
 """One service of the chain: takes a record, fails as its fate says, and sends it on.
 
 `python -m ottla run torture_kit.service:app [--asyncio]`; what it is to be is in the environment variable
-`TORTURE_SERVICE`, as JSON. The same module serves both shells: handlers are `async def` on an event loop.
+`TORTURE_SERVICE`, as JSON. The same module serves all shells: handlers are `async def` on an event loop, and get Arrow
+batches over the wire client. A handler of columns sends what it made, or (a batch) returns it as rows for `to=`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from ottla import (
     App,
@@ -22,6 +27,7 @@ from ottla import (
     Dead,
     InvalidRecord,
     Json,
+    Outcomes,
     Priorities,
     Producer,
     RetryPolicy,
@@ -116,19 +122,56 @@ def work_of(*records: Any) -> float:
     return sum(work_s(ME["seed"], ME["stage"], value["key"], value["sequence"]) for value in values)
 
 
+@dataclass
+class Value:
+    """What the chain's records hold, as columns need to know it."""
+
+    key: str
+    sequence: int
+    send_id: str
+    by: str | None = None
+
+
+@dataclass
+class Row:
+    """A row of a batch, with what is read of a record here."""
+
+    value: dict[str, Any]
+    topic: str
+    partition: int
+    offset: int
+    raw_key: bytes
+    headers: list[tuple[str, bytes | None]]
+
+
+def rows_of(batch: pa.RecordBatch, keys: pa.Array, offsets: pa.Array, headers: pa.Array, context: Any) -> list[Row]:
+    topic, partition = context.topic_partition
+    return [
+        Row(value, topic, partition, offset, key, [(header["key"], header["value"]) for header in own])
+        for value, key, offset, own in zip(
+            batch.to_pylist(), keys.to_pylist(), offsets.to_pylist(), headers.to_pylist(), strict=True
+        )
+    ]
+
+
+is_columns = ME["shell"] == "columns"
 source: Any = Priorities(ME["source"], ("urgent", "normal")) if ME["is_urgent_first"] else ME["source"]
 declared = app.handler(
     source,
     on_expired=Dead("too old") if ME["has_wishes"] else None,
-    value=Json(),
-    ordering=ME["ordering"],
+    value=Json(Value) if is_columns else Json(),
+    ordering="partition" if is_columns else ME["ordering"],
     concurrency=ME["concurrency"],
-    batch=ME["is_batch"],
     name=ME["stage"],
     retry_topics=RetryTopics(delays_s=tuple(ME["retry_delays_s"])) if ME["retry_delays_s"] else None,
+    **(
+        {"columns": True, "max_batch": 40, "to": ME["target"] if ME["is_batch"] else None}
+        if is_columns
+        else {"batch": ME["is_batch"]}
+    ),
 )
 
-if ME["shell"] == "threads":
+if ME["shell"] in ("threads", "columns"):
 
     @app.on_start
     def open_producer() -> None:
@@ -138,7 +181,34 @@ if ME["shell"] == "threads":
     def close_producer() -> None:
         app.state["producer"].close()
 
-    if ME["is_batch"]:
+    if is_columns and ME["is_batch"]:
+
+        @declared
+        def rows_made(
+            batch: pa.RecordBatch, keys: pa.Array, offsets: pa.Array, headers: pa.Array, context: Any
+        ) -> Iterator[Any]:
+            rows = rows_of(batch, keys, offsets, headers, context)
+            time.sleep(work_of(*rows))
+            fates = [fate_of(ME["seed"], ME["stage"], row.value["key"], row.value["sequence"])[0] for row in rows]
+            invalid = [fate is Fate.INVALID for fate in fates]
+            good = [row for row, is_invalid in zip(rows, invalid, strict=True) if not is_invalid]
+            made = all_transformed(good, context.attempt)
+            yield pa.record_batch({"key": [row.raw_key for row in good], "value": made})
+            return Outcomes((invalid, Dead("it breaks a rule", kind="invalid")))
+
+    elif is_columns:
+
+        @declared
+        def handle_columns(
+            batch: pa.RecordBatch, keys: pa.Array, offsets: pa.Array, headers: pa.Array, context: Any
+        ) -> list[Any]:
+            send = app.state["producer"].send
+            rows = rows_of(batch, keys, offsets, headers, context)
+            time.sleep(work_of(*rows))
+            made = all_transformed(rows, context.attempt)
+            return [send(ME["target"], value, key=row.raw_key) for row, value in zip(rows, made, strict=True)]
+
+    elif ME["is_batch"]:
 
         @declared
         def handle_batch(records: list[Any], context: Any) -> list[Any]:

@@ -9,8 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ottla.app.binding import BindingError
-from ottla.columnar.serving.rows import ArrowRows
+from ottla.columnar.serving.rows import ArrowRows, rows_of
 from ottla.errors import ConfigError
+from ottla.failures.retry_headers import original_of
 from ottla.records import TopicPartition
 
 _FORMS: Final = {
@@ -27,7 +28,7 @@ class Frame:
     This is what middlewares see as the record.
     """
 
-    __slots__ = ("_data", "_keys", "_make", "rows", "topic_partition", "values")
+    __slots__ = ("_data", "_keys", "_make", "_originals", "rows", "topic_partition", "values")
 
     def __init__(
         self,
@@ -38,7 +39,8 @@ class Frame:
         make: Callable[[], Any],
     ) -> None:
         self.rows = rows
-        """The rows as they came, of which they were decoded."""
+        """The rows as they came, of which they were decoded; out of a retry topic with its positions."""
+        self._originals: ArrowRows | None = None
         self.values = values
         """The decoded values: one Arrow array."""
         self._keys = keys
@@ -62,15 +64,24 @@ class Frame:
 
     @property
     def offsets(self) -> pa.Array:
-        return self.rows.batch.column("offset")
+        return self.originals.batch.column("offset")
 
     @property
     def timestamps(self) -> pa.Array:
-        return self.rows.batch.column("timestamp")
+        return self.originals.batch.column("timestamp")
 
     @property
     def headers(self) -> pa.Array:
-        return self.rows.batch.column("headers")
+        return self.originals.batch.column("headers")
+
+    @property
+    def originals(self) -> ArrowRows:
+        """The rows as they were in their own topic: position, time and headers, also out of a retry topic."""
+        if self._originals is None:
+            is_copy = self.rows.partition.topic != self.topic_partition.topic
+            records = [original_of(record) for record in self.rows] if is_copy else self.rows
+            self._originals = rows_of(records, self.topic_partition)
+        return self._originals
 
     def column(self, name: str) -> pa.Array:
         """A column beside the value's own."""

@@ -313,7 +313,9 @@ class ColumnInvoker:
         return fine
 
     def _old(self, rows: ArrowRows, now_ms: int) -> list[AnyRecord]:
-        """Rows whose time to live is over by their own timestamp."""
+        """Rows whose time to live may be over: in a retry topic, whose timestamps are later, any of them."""
+        if rows.partition.topic in self._origins:
+            return list(rows)
         born_ms = rows.batch.column("timestamp").cast(pa.int64()).to_numpy() // 1_000
         latest_ms = now_ms - (self._expiry.ttl_ms or 0) - self._expiry.grace_ms
         return [rows[int(row)] for row in np.flatnonzero((born_ms >= 0) & (born_ms <= latest_ms))]
