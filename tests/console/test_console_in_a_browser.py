@@ -255,6 +255,28 @@ def test_a_console_that_has_gone_leaves_the_page_with_its_age(kafka: Settings, b
     context.close()
 
 
+def test_a_cluster_that_dies_leaves_pages_that_can_be_used(browser: Any, tmp_path: Path) -> None:
+    """Its answers are refusals then, which the browser's console says, so that is not looked at here."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    with EmbeddedCluster(brokers=1) as cluster:
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topics({"outlived": TopicSpec(partitions=1)})
+        kafka = cluster_settings(cluster.bootstrap_servers, {}, environ={})
+        with running_console(kafka, Choices(folder=tmp_path, every_s=0.3)) as console:
+            page.goto(f"{console.url}/topics#token={TOKEN}")
+            shows(page, "outlived")
+            cluster.stop()
+            expect(page.locator("#top .live")).to_contain_text(re.compile(r"as of \d+ s ago: "), timeout=PATIENCE_MS)
+            shows(page, "outlived")
+            for name in ("Cluster", "Groups", "Dead letters", "Doctor", "Moves", "Topics"):
+                page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+                expect(page.locator("h1")).to_have_text(name, timeout=PATIENCE_MS)
+            shows(page, "outlived")
+    context.close()
+
+
 def test_a_plan_is_looked_at(console: Running, opened: Opened, orders: str) -> None:
     with opened(console, "/moves") as page:
         page.get_by_role("button", name="Plan", exact=True).click()

@@ -79,6 +79,29 @@ def test_topic_names_that_are_markup_stay_text(console: Running, opened: Opened,
         assert page.title().startswith("Not here")
 
 
+FOCUSED = """() => {
+  const each = document.activeElement;
+  const seen = getComputedStyle(each);
+  return [each.matches("button.record"), seen.outlineStyle !== "none" || seen.boxShadow !== "none"];
+}"""
+
+
+def test_a_record_is_opened_and_closed_with_the_keyboard_alone(console: Running, opened: Opened, orders: str) -> None:
+    with opened(console, f"/topic?name={orders}") as page:
+        expect(page.locator("button.record").first).to_be_visible(timeout=PATIENCE_MS)
+        for _ in range(100):
+            page.keyboard.press("Tab")
+            is_record, is_seen = page.locator("html").evaluate(FOCUSED)
+            assert is_seen, "whoever uses the keyboard sees where it is"
+            if is_record:
+                break
+        else:
+            raise AssertionError("no record is reached by Tab")
+        for opens in ("true", "false"):
+            page.keyboard.press("Enter")
+            expect(page.locator("button.record:focus")).to_have_attribute("aria-expanded", opens, timeout=PATIENCE_MS)
+
+
 def test_an_address_brings_the_same_search_to_somebody_else(console: Running, opened: Opened, orders: str) -> None:
     path = f"/topic?name={orders}&from=earliest&where=value.total+%3D%3D+43.5"
     with opened(console, path) as page:
