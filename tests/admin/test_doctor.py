@@ -265,7 +265,7 @@ CASES = [
     Case("AVL02", "1 replicas in sync and min.insync.replicas 2", topics(topic(partitions=[partition(in_sync=(1,))]))),
     Case("AVL02", "brokers 3 stay out of sync", topics(topic(partitions=[partition(in_sync=(1, 2))])), (
         topics(topic(partitions=[partition(in_sync=(1, 2))])),), severity=Severity.WARNING),
-    Case("AVL03", "given up /data/kafka (KAFKA_STORAGE_ERROR); 1 replicas", {
+    Case("AVL03", "took /data/kafka offline (KAFKA_STORAGE_ERROR); 1 replicas", {
         **brokers(broker(2, log_dir(error="KAFKA_STORAGE_ERROR", total_bytes=None))),
         **topics(topic(partitions=[partition(offline=(2,), in_sync=(1, 3))]))}),
     Case("AVL04", "broker 2 is the last in sync, is alive, and has no copy", {
@@ -275,7 +275,7 @@ CASES = [
     Case("AVL06", "where cluster 'other' answers", brokers(broker(2, answers_as="other"))),
     Case("AVL07", "2 voters on 3 nodes survive the loss of 0", {"quorum": voters(1, 2)}),
     Case("AVL07", "voter 2 is 2,000 records behind", {"quorum": voters(1, 2, 3, behind=2_000)}),
-    Case("AVL07", "finalized at 20, and all brokers can do 27", {"finalized_features": {"metadata.version": 20}},
+    Case("AVL07", "finalized at 20, and all brokers support 27", {"finalized_features": {"metadata.version": 20}},
          severity=Severity.NOTE),
     Case("STO01", "retention.bytes 50.0 GiB per partition: with 9 replicas it is 450.0 GiB", topics(
         topic(retention_bytes=str(50 * GIB)))),
@@ -316,7 +316,7 @@ CASES = [
         **topics(topic(partitions=[one_copy()])),
         "brokers": (broker(1, log_dir(("orders", 0, 9 * GIB))), broker(2, log_dir()), broker(3, log_dir()))}),
     Case("BAL07", "broker 1 has 3 replicas", limits=Limits(replicas_per_broker=2)),
-    Case("MOV01", "orders-0 moves to broker 3 and gained nothing", {"moves": (
+    Case("MOV01", "orders-0 moves to broker 3 and copied nothing", {"moves": (
         MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)}, ({"moves": (
             MoveFact(topic="orders", partition=0, replicas=(1, 2, 3), adding=(3,), removing=()),)},)),
     Case("MOV02", "replicas of orders are throttled at 5.0 MiB per second", {
@@ -324,7 +324,7 @@ CASES = [
         **brokers(broker(2, setting={"follower.replication.throttled.rate": str(5 << 20)}))}),
     Case("GRP01", "was 0 records behind and is 4,000 behind now", {
         **topics(topic(of=1, partitions=[partition(high_watermark=5_000)])), "groups": (group(1_000),)}, ({},)),
-    Case("GRP01", "stands still at orders-1 offset 500", {"groups": (group(900, 500),)}, (
+    Case("GRP01", "makes no progress at orders-1 offset 500, while its other partitions do", {"groups": (group(900, 500),)}, (
         {"groups": (group(800, 500),)},)),
     Case("GRP02", "3 members on 3 partitions: 1 idle", {"groups": (
         group(1_000, members=(member(1, 0, 1), member(2, 2), member(3))),)}),
@@ -333,7 +333,7 @@ CASES = [
         "groups": (group(state="Empty", members=(), offsets=tuple(CommittedOffset(
             topic="orders", partition=number, offset=1, kept_since_ms=NOW_MS - 7 * DAY_MS + hours * HOUR_MS)
             for number, hours in enumerate((5, 23, 25)))),)}),
-    Case("GRP04", "has not read 5 records of orders-0 that are no longer there", {
+    Case("GRP04", "missed 5 records of orders-0: they were deleted", {
         **topics(topic(partitions=[partition(log_start=10)])), "groups": (group(5),)}),
     Case("GRP04", "loses 500 unread records of orders-0 within 60 min", {
         **topics(topic(partitions=[partition(expires_within_hour=600)])), "groups": (group(100),)}),
@@ -462,7 +462,7 @@ def test_samples_that_are_too_close_forecast_nothing() -> None:
 def test_checks_are_chosen_by_id_and_a_wrong_id_is_an_error() -> None:
     assert list(chosen(only=["REP02", "REP01"])) == ["REP01", "REP02"]
     assert "REP01" not in chosen(skip=["REP01"])
-    with pytest.raises(ConfigError, match="REP99: there is no such check"):
+    with pytest.raises(ConfigError, match="REP99: no check has this id"):
         chosen(only=["REP99"])
 
 

@@ -149,8 +149,8 @@ def test_a_check_is_explained_without_a_cluster(ottla: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--only", "REP99"], "REP99: there is no such check; there are REP01, REP02"),
-        (["--explain", "REP99"], "REP99: there is no such check"),
+        (["--only", "REP99"], "REP99: no check has this id, wanted one of REP01, REP02"),
+        (["--explain", "REP99"], "REP99: no check has this id"),
         (["--every", "often"], "found 'often', wanted a time as 90s"),
         (["--facts", "missing.json"], "missing.json: No such file or directory"),
         (["--facts", "wrong.json"], "wrong.json: found the schema 'other', wanted 'ottla.facts/1'"),

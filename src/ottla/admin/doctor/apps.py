@@ -58,8 +58,8 @@ def declaration_of(app: App, *, processes: int = 1) -> AppDeclaration:
     "A producer sends more than its topic takes",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
     needs_app=True,
-    why="A broker refuses a batch above the topic's limit as a whole. With batch.size above it that happens under load"
-    " only: the client splits and sends again, and nothing in its logs says why it is slow.",
+    why="A broker refuses a batch above the topic's limit as a whole. With batch.size above the limit, this happens"
+    " only under load: the client splits the batch and sends it again, and its logs do not say why it is slow.",
     fix="max.request.size and batch.size of the producer, not above max.message.bytes of the topic",
 )
 def sends_too_much(seen: Evidence) -> Iterator[Found]:
@@ -88,9 +88,8 @@ def sends_too_much(seen: Evidence) -> Iterator[Found]:
     "A declared dead letter or retry topic is missing",
     reads={Part.TOPICS},
     needs_app=True,
-    why="It is written to when a record fails, which may be months after the service was started. A service of Ottla"
-    " looks"
-    " before it starts, and does not start without it.",
+    why="The topic is written to when a record fails, perhaps months after the service started. An Ottla service"
+    " checks before it starts, and does not start without the topic.",
     fix=_CREATE.format(name="TOPIC"),
 )
 def missing_letters(seen: Evidence) -> Iterator[Found]:
@@ -122,9 +121,8 @@ def missing_letters(seen: Evidence) -> Iterator[Found]:
     "A service and its cluster do not fit",
     reads={Part.TOPICS, Part.GROUPS, Part.BROKER_SETTINGS},
     needs_app=True,
-    why="Topics that are missing, more processes than partitions, and a group protocol that the cluster does not"
-    " serve are"
-    " known before the service runs.",
+    why="The declaration shows problems before the service runs: missing topics, more processes than partitions, or a"
+    " group protocol that the cluster does not support.",
     fix=_CREATE.format(name="TOPIC"),
 )
 def fits(seen: Evidence) -> Iterator[Found]:

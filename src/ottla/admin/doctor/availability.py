@@ -16,8 +16,8 @@ _QUORUM = 3
     Severity.ERROR,
     "A partition has no leader",
     reads={Part.TOPICS},
-    why="Nobody can read or write it. It waits for a replica that was in sync when the last leader stopped, because any"
-    " other has fewer records.",
+    why="Nobody can read or write it. It waits for a replica that was in sync when the last leader stopped: other"
+    " replicas may have fewer records.",
     fix="start the broker that it waits for",
 )
 def no_leader(seen: Evidence) -> Iterator[Found]:
@@ -39,8 +39,8 @@ def no_leader(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "Too few replicas are in sync",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
-    why="Below min.insync.replicas every write with acks=all is refused. Above it, a follower that stays out of sync is"
-    " a copy that is not there when it is needed.",
+    why="Below min.insync.replicas every write with acks=all is refused. Above it, a follower that stays out of sync"
+    " cannot take over without losing records.",
     fix="look at the brokers that lag: their logs, disks and network",
 )
 def out_of_sync(seen: Evidence) -> Iterator[Found]:
@@ -82,7 +82,7 @@ def _was_behind(seen: Evidence, topic: str, partition: int) -> bool:
     Severity.ERROR,
     "A log directory is offline",
     reads={Part.LOG_DIRS},
-    why="The broker met an error of the disk and gave the directory up. Its replicas are away until the disk is"
+    why="The broker got a disk error and took the directory offline. Its replicas are offline until the disk is"
     " repaired and the broker restarted.",
     fix="replace the disk and restart the broker",
 )
@@ -93,7 +93,7 @@ def offline_dirs(seen: Evidence) -> Iterator[Found]:
                 offline = sum(broker.id in each.offline for topic in seen.facts.topics for each in topic.partitions)
                 yield Found(
                     subject=f"broker {broker.id}: {log_dir.path}",
-                    message=f"broker {broker.id} has given up {log_dir.path} ({log_dir.error}); {offline} replicas of"
+                    message=f"broker {broker.id} took {log_dir.path} offline ({log_dir.error}); {offline} replicas of"
                     " it"
                     " are offline",
                 )
@@ -104,8 +104,8 @@ def offline_dirs(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "The last replica in sync has lost its log",
     reads={Part.TOPICS, Part.LOG_DIRS},
-    why="A broker that came back with an empty directory is still the last one in sync by the books. As leader it would"
-    " have nothing, and the other replicas would cut their logs to match it (KAFKA-3410).",
+    why="A broker restarted with an empty directory, and the metadata still lists it as the last replica in sync. If"
+    " it becomes leader, the other replicas truncate their logs to match its empty log (KAFKA-3410).",
     fix="put the old log directory back before anything else is done to this partition",
 )
 def empty_leader(seen: Evidence) -> Iterator[Found]:
@@ -130,8 +130,8 @@ def empty_leader(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "Replicas are on brokers that do not exist",
     reads={Part.TOPICS},
-    why="A partition keeps the ids of its brokers. A broker that comes back with another id is another broker, and a"
-    " removed one is waited for for ever.",
+    why="A partition keeps the ids of its brokers. A broker that restarts with another id counts as a new broker. For"
+    " a removed one, the partition waits for ever.",
     fix="start the broker with its old node.id, or ottla plan remove-brokers OLD_ID -o FILE, then ottla plan run FILE",
 )
 def unknown_brokers(seen: Evidence) -> Iterator[Found]:
@@ -154,8 +154,8 @@ def unknown_brokers(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "Clients are sent to an address that does not work",
     reads={Part.REACHED},
-    why="A client asks any broker for the others, and then connects to the addresses that they advertise. An address"
-    " that only works on the broker's own machine fails everywhere else.",
+    why="A client asks one broker for the cluster's metadata, then connects to the advertised addresses in it. An"
+    " address such as localhost works only on the broker's own machine.",
     fix="advertised.listeners in server.properties of that broker: an address that clients can reach",
 )
 def wrong_address(seen: Evidence) -> Iterator[Found]:
@@ -180,9 +180,8 @@ def wrong_address(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "The metadata quorum is weak",
     reads={Part.QUORUM, Part.FEATURES},
-    why="Controllers vote, so three of them survive the loss of one, and four no more than three. A voter that lags"
-    " is no"
-    " voter when it is needed, and features stay off until they are finalized.",
+    why="Controllers elect a leader by majority: three of them survive the loss of one, and four do not survive more."
+    " A voter that lags cannot take over. Features stay off until they are finalized.",
     fix="three or five controllers; kafka-features upgrade when all brokers run the new version",
 )
 def quorum(seen: Evidence) -> Iterator[Found]:
@@ -208,6 +207,6 @@ def quorum(seen: Evidence) -> Iterator[Found]:
             yield Found(
                 subject=name,
                 severity=Severity.NOTE,
-                message=f"{name} is finalized at {level}, and all brokers can do {highest}",
+                message=f"{name} is finalized at {level}, and all brokers support {highest}",
                 fix=f"kafka-features upgrade --feature {name}={highest}",
             )

@@ -19,7 +19,7 @@ _NO_RATE = (1 << 63) - 1
     Severity.WARNING,
     "Bytes are spread unevenly over brokers",
     reads={Part.TOPICS, Part.LOG_DIRS},
-    why="Kafka places partitions by their number, not by their bytes. One disk fills while another is idle.",
+    why="Kafka balances the number of partitions, not their bytes. One disk fills up while another stays empty.",
     fix=_MOVE,
 )
 def uneven(seen: Evidence) -> Iterator[Found]:
@@ -45,7 +45,7 @@ def uneven(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "A broker is empty",
     reads={Part.TOPICS, Part.LOG_DIRS},
-    why="Kafka moves nothing to a broker that joins: it gets replicas of new topics only.",
+    why="Kafka moves no replicas to a new broker. It gets replicas of new topics only.",
     fix=_MOVE,
 )
 def empty_brokers(seen: Evidence) -> Iterator[Found]:
@@ -57,7 +57,7 @@ def empty_brokers(seen: Evidence) -> Iterator[Found]:
         if count < parts[broker] * seen.limits.empty_share:
             yield Found(
                 subject=f"broker {broker}",
-                message=f"broker {broker} has {bytes_told(count)}, its part would be {bytes_told(parts[broker])}: Kafka"
+                message=f"broker {broker} has {bytes_told(count)}, its fair share is {bytes_told(parts[broker])}: Kafka"
                 " moves nothing to a broker by itself",
             )
 
@@ -67,7 +67,7 @@ def empty_brokers(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "A log directory is empty",
     reads={Part.LOG_DIRS},
-    why="A disk that is added to a broker gets replicas of new partitions only. What is there stays where it is.",
+    why="A disk that is added to a broker gets replicas of new partitions only. Existing replicas stay where they are.",
     fix="ottla plan dirs -o FILE, then ottla plan run FILE",
 )
 def empty_dirs(seen: Evidence) -> Iterator[Found]:
@@ -81,20 +81,18 @@ def empty_dirs(seen: Evidence) -> Iterator[Found]:
             if log_dir.replica_bytes < part * seen.limits.empty_share:
                 yield Found(
                     subject=f"broker {broker.id}: {log_dir.path}",
-                    message=f"{log_dir.path} of broker {broker.id} has {bytes_told(log_dir.replica_bytes)}, its part"
-                    " would"
-                    f" be {bytes_told(part)}",
+                    message=f"{log_dir.path} of broker {broker.id} has {bytes_told(log_dir.replica_bytes)},"
+                    f" its fair share is {bytes_told(part)}",
                 )
 
 
 @check(
     "BAL04",
     Severity.WARNING,
-    "Leaders are not where they should be",
+    "Leaders are not on their preferred replicas",
     reads={Part.TOPICS, Part.BROKER_SETTINGS},
-    why="The first replica of a partition is its preferred leader. After a restart the leaders stay where they went"
-    " until"
-    " Kafka moves them back, which it does every five minutes unless that is switched off.",
+    why="The first replica of a partition is its preferred leader. After a restart, leaders stay on other brokers"
+    " until Kafka moves them back. By default Kafka does so every five minutes.",
     fix="ottla cluster elect; auto.leader.rebalance.enable=true in server.properties of every broker",
 )
 def astray(seen: Evidence) -> Iterator[Found]:
@@ -127,8 +125,8 @@ def astray(seen: Evidence) -> Iterator[Found]:
     "One broker takes most writes",
     reads={Part.TOPICS, Part.OFFSETS, Part.LOG_DIRS},
     samples=2,
-    why="A partition is written through its leader. Leaders are counted, not weighed, so the busy partitions of a topic"
-    " may all be led by one broker.",
+    why="A partition is written through its leader. Kafka balances the number of leaders, not their write rates, so"
+    " one broker may lead all busy partitions of a topic.",
     fix="ottla plan leaders -o FILE, then ottla plan run FILE",
 )
 def busy_leader(seen: Evidence) -> Iterator[Found]:
@@ -152,11 +150,11 @@ def busy_leader(seen: Evidence) -> Iterator[Found]:
 @check(
     "BAL06",
     Severity.NOTE,
-    "One partition is larger than a broker's part",
+    "One partition is larger than a broker's share",
     reads={Part.TOPICS, Part.LOG_DIRS},
-    why="A partition is on one disk. One that is larger than a broker's fair part of all bytes cannot be balanced by"
-    " moving anything.",
-    fix="ottla topics add-partitions TOPIC N; keys go to other partitions from then on",
+    why="A partition is on one disk. If it is larger than a broker's fair share of all bytes, no placement can balance"
+    " the cluster.",
+    fix="ottla topics add-partitions TOPIC N; from then on keys go to other partitions",
 )
 def giants(seen: Evidence) -> Iterator[Found]:
     held = seen.bytes_of_broker
@@ -168,7 +166,7 @@ def giants(seen: Evidence) -> Iterator[Found]:
         if fact is not None and len(fact.replicas) < len(held) and size > total / len(held):
             yield Found(
                 subject=str(place),
-                message=f"{place} has {bytes_told(size)}, and the fair part of a broker is"
+                message=f"{place} has {bytes_told(size)}, and the fair share of a broker is"
                 f" {bytes_told(total / len(held))}:"
                 " no placement can balance this",
             )
@@ -179,9 +177,8 @@ def giants(seen: Evidence) -> Iterator[Found]:
     Severity.NOTE,
     "A broker has very many partitions",
     reads={Part.TOPICS},
-    why="Every replica costs open files, memory and time at start and when a leader moves. Kafka's own advice is"
-    " 4,000 of"
-    " them on a broker.",
+    why="Every replica costs open files, memory and time at start and when a leader moves. Kafka's documentation"
+    " advises at most 4,000 for each broker.",
     fix="fewer partitions in new topics, or more brokers",
 )
 def crowded(seen: Evidence) -> Iterator[Found]:
@@ -197,12 +194,11 @@ def crowded(seen: Evidence) -> Iterator[Found]:
 @check(
     "MOV01",
     Severity.WARNING,
-    "A move stands still",
+    "A move makes no progress",
     reads={Part.MOVES, Part.LOG_DIRS},
     samples=2,
-    why="A replica that moves is copied from the leader. Below the rate at which the partition is written a throttle"
-    " never"
-    " lets it arrive; a full or fenced target does not either.",
+    why="A moving replica is copied from the leader. It never catches up if the throttle is below the partition's"
+    " write rate, or if the target is full or fenced.",
     fix="ottla plan run FILE with a higher --throttle, room on the target, or ottla plan cancel FILE",
 )
 def stuck_moves(seen: Evidence) -> Iterator[Found]:
@@ -219,7 +215,7 @@ def stuck_moves(seen: Evidence) -> Iterator[Found]:
             if size <= then.get((broker, place), 0):
                 yield Found(
                     subject=str(place),
-                    message=f"{place} moves to broker {broker} and gained nothing since the first sample"
+                    message=f"{place} moves to broker {broker} and copied nothing since the first sample"
                     f" ({bytes_told(size)} of {bytes_told(seen.facts.partition_bytes.get(place, 0))})",
                 )
 
@@ -229,8 +225,8 @@ def stuck_moves(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "Throttles are set while nothing moves",
     reads={Part.MOVES, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
-    why="A throttle of a move stays when the move is over, unless whoever set it takes it away. Followers that fall"
-    " behind later are held at its rate.",
+    why="A throttle stays after its move ends, unless the tool that set it removes it. Followers that fall behind"
+    " later are limited to its rate.",
     fix="ottla topics unset TOPIC follower.replication.throttled.replicas leader.replication.throttled.replicas",
 )
 def leftover_throttles(seen: Evidence) -> Iterator[Found]:

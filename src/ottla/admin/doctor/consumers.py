@@ -18,12 +18,11 @@ _EAGER = frozenset({"range", "roundrobin", "sticky"})
 @check(
     "GRP01",
     Severity.WARNING,
-    "A group falls behind, or stands still",
+    "A group falls behind, or makes no progress",
     reads={Part.OFFSETS, Part.GROUP_OFFSETS},
     samples=2,
-    why="Lag that grows never shrinks by itself while as much is written. A single partition that stands still is"
-    " usually"
-    " one record that its consumer cannot get past.",
+    why="Growing lag does not shrink by itself while the write rate stays the same. If only one partition makes no"
+    " progress, its consumer usually fails at one record.",
     fix="more consumers, or ottla consume TOPIC --from PARTITION:OFFSET -n 1 to see the record",
 )
 def falls_behind(seen: Evidence) -> Iterator[Found]:
@@ -55,8 +54,8 @@ def _stands_still(group: GroupFact, earlier: GroupFact, now: ClusterFacts, then:
         if offset == old.get(place) and offset < before.high_watermark:
             yield Found(
                 subject=f"group {group.group_id}: {place}",
-                message=f"group {group.group_id} stands still at {place} offset {offset} while its other partitions"
-                " move",
+                message=f"group {group.group_id} makes no progress at {place} offset {offset},"
+                " while its other partitions do",
                 fix=f"ottla consume {place.topic} --from {place.partition}:{offset} -n 1",
             )
 
@@ -66,8 +65,8 @@ def _stands_still(group: GroupFact, earlier: GroupFact, now: ClusterFacts, then:
     Severity.WARNING,
     "Members of a group have nothing to do",
     reads={Part.GROUP_MEMBERS},
-    why="A partition is read by one member of a group. Members beyond the number of partitions wait, and cost what the"
-    " others cost.",
+    why="Each partition is assigned to one member of a group. Members beyond the number of partitions are idle, and"
+    " use the same resources as the others.",
     fix="fewer processes, or ottla topics add-partitions TOPIC N",
 )
 def idle_members(seen: Evidence) -> Iterator[Found]:
@@ -97,10 +96,10 @@ def _enough_partitions(group: GroupFact) -> str:
 @check(
     "GRP03",
     Severity.WARNING,
-    "The offsets of a group that sleeps expire",
+    "The offsets of an empty group will expire",
     reads={Part.GROUPS, Part.GROUP_OFFSETS, Part.COMMIT_TIMES, Part.BROKER_SETTINGS},
-    why="Kafka forgets what an empty group has committed after offsets.retention.minutes (KIP-211). When it comes back,"
-    " auto.offset.reset decides: all records again, or none of those that were written meanwhile.",
+    why="Kafka deletes the offsets of an empty group after offsets.retention.minutes (KIP-211). When the group starts"
+    " again, auto.offset.reset decides: it reads all records again, or skips those written meanwhile.",
     fix="start a member of the group; ottla groups copy GROUP OTHER commits its offsets under another name",
 )
 def offsets_expire(seen: Evidence) -> Iterator[Found]:
@@ -130,9 +129,8 @@ def offsets_expire(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "A group loses records that it has not read",
     reads={Part.OFFSETS, Part.GROUP_OFFSETS, Part.EXPIRY, Part.TOPIC_SETTINGS},
-    why="Retention takes records whether somebody has read them or not. A group that comes later finds its offset out"
-    " of"
-    " range and goes on where auto.offset.reset says.",
+    why="Retention deletes records whether or not they were read. A group whose offset is out of range continues where"
+    " auto.offset.reset says.",
     fix="ottla topics set TOPIC retention.ms=MILLISECONDS until the group has caught up",
 )
 def loses_records(seen: Evidence) -> Iterator[Found]:
@@ -145,10 +143,9 @@ def loses_records(seen: Evidence) -> Iterator[Found]:
             if offset < fact.log_start:
                 yield Found(
                     subject=subject,
-                    message=f"group {group.group_id} has not read {fact.log_start - offset:,} records of {place} that"
-                    " are"
-                    " no longer there",
-                    fix="nothing brings them back; see why the group was away",
+                    message=f"group {group.group_id} missed {fact.log_start - offset:,} records of {place}: they"
+                    " were deleted before it read them",
+                    fix="the records cannot be restored; find out why the group was not running",
                 )
                 continue
             for limit, horizon_ms, severity in (
@@ -171,11 +168,11 @@ def loses_records(seen: Evidence) -> Iterator[Found]:
 @check(
     "GRP05",
     Severity.WARNING,
-    "A group rebalances again and again",
+    "A group rebalances repeatedly",
     reads={Part.GROUPS},
     samples=4,
-    why="Every rebalance of a classic group stops its members. One that changes its state in sample after sample does"
-    " little else: a member is too slow for max.poll.interval.ms, or is restarted for ever.",
+    why="Every rebalance of a classic group stops its members. A group that changes its state in every sample does"
+    " little else: a member exceeds max.poll.interval.ms, or restarts in a loop.",
     fix="the logs of its members; max.poll.interval.ms above the slowest batch",
 )
 def restless(seen: Evidence) -> Iterator[Found]:
@@ -196,8 +193,8 @@ def restless(seen: Evidence) -> Iterator[Found]:
     Severity.NOTE,
     "Every deploy stops the whole group",
     reads={Part.GROUP_MEMBERS},
-    why="With an eager assignor all members give up all partitions when one joins or leaves. In a large group every"
-    " deploy stops everybody, once for each process.",
+    why="With an eager assignor, all members revoke all partitions when one joins or leaves. In a large group, every"
+    " deploy stops all members once for each process.",
     fix="partition.assignment.strategy=cooperative-sticky, or group.protocol=consumer (KIP-848)",
 )
 def eager(seen: Evidence) -> Iterator[Found]:
@@ -210,7 +207,7 @@ def eager(seen: Evidence) -> Iterator[Found]:
             yield Found(
                 subject=f"group {group.group_id}",
                 message=f"group {group.group_id} has {len(group.members or ())} members and the eager assignor"
-                f" {group.assignor!r}: every deploy stops everybody",
+                f" {group.assignor!r}: every deploy stops all members",
             )
 
 

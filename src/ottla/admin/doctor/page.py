@@ -10,12 +10,12 @@ _TOP = """# What the doctor checks
 
 <!-- Made by `python -m ottla.admin.doctor.page`; a test compares. -->
 
-`ottla doctor` reads the facts of a cluster and makes these checks. An error is data or availability at risk now, a
-warning will hurt, a note is worth knowing. A check whose facts could not be read is reported as not checked. What is
-marked with samples compares facts that were read some time apart (`--samples`), and what is marked with a service needs
-its declaration (`--app module:app`).
+`ottla doctor` reads the facts of a cluster and makes these checks. An error puts data or availability at risk now. A
+warning will cause trouble later. A note is worth knowing. A check whose facts cannot be read is reported as not
+checked. Checks with samples compare facts that were read some time apart (`--samples`). Checks with a service need its
+declaration (`--app module:app`).
 
-The doctor changes nothing. It reads no records, but those of `__consumer_offsets` where commit_times are read
+The doctor changes nothing. It reads no records, except those of `__consumer_offsets` for checks that read commit_times
 (`--deep`).
 """
 

@@ -55,7 +55,7 @@ def check(
 
     def register(look: Callable[[Evidence], Iterator[Found]]) -> Callable[[Evidence], Iterator[Found]]:
         if id in CHECKS:
-            raise ConfigError(f"there are two checks {id}")
+            raise ConfigError(f"check {id} is registered twice")
         CHECKS[id] = Check(
             id=id,
             severity=severity,
@@ -94,7 +94,7 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> dict[str, 
     checks = all_checks()
     for name in (*only, *skip):
         if name not in checks:
-            raise ConfigError(f"{name}: there is no such check; there are {', '.join(checks)}")
+            raise ConfigError(f"{name}: no check has this id, wanted one of {', '.join(checks)}")
     return {name: each for name, each in checks.items() if (not only or name in only) and name not in skip}
 
 

@@ -24,8 +24,8 @@ _INTERNAL = {
     Severity.ERROR,
     "A topic has one replica",
     reads={Part.TOPICS},
-    why="Each of its partitions is on one broker. While that broker is away nobody can read or write it, and when its"
-    " disk is lost the records are lost.",
+    why="Each of its partitions is on one broker. While that broker is down, the partition can be neither read nor"
+    " written. If its disk is lost, the records are lost.",
     fix=_COPIES.format(count=_SAFE, topic="TOPIC"),
 )
 def one_replica(seen: Evidence) -> Iterator[Found]:
@@ -36,7 +36,8 @@ def one_replica(seen: Evidence) -> Iterator[Found]:
         if topic.replication_factor == 1:
             yield Found(
                 subject=topic.name,
-                message=f"{topic.name} has 1 replica on a cluster of {count} brokers: one broker lost is its data lost",
+                message=f"{topic.name} has 1 replica on a cluster of {count} brokers:"
+                " the loss of one broker loses its data",
                 fix=_COPIES.format(count=min(_SAFE, count), topic=topic.name),
             )
 
@@ -46,8 +47,8 @@ def one_replica(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "Topics are created by accident, with one replica",
     reads={Part.BROKER_SETTINGS},
-    why="With auto.create.topics.enable a write to a misspelt or not yet created topic creates it, and"
-    " default.replication.factor is 1. Such a topic looks like any other until its broker is lost.",
+    why="With auto.create.topics.enable, a write to a topic that does not exist creates it, also when its name is"
+    " misspelt. default.replication.factor is 1, so the topic has one copy.",
     fix="auto.create.topics.enable=false and default.replication.factor=3 in server.properties of every broker",
 )
 def accidental_topics(seen: Evidence) -> Iterator[Found]:
@@ -72,8 +73,8 @@ def accidental_topics(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "A topic has fewer replicas than the others, and only default settings",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
-    why="Most topics of a cluster have the same replication factor. A few that have less and no setting of their own"
-    " were most likely created by a client, and not by the person who thinks about replicas.",
+    why="Most topics of a cluster have the same replication factor. The few that have fewer replicas, and only default"
+    " settings, were most likely created by a client with auto.create.topics.enable.",
     fix=_COPIES.format(count=_SAFE, topic="TOPIC"),
 )
 def odd_factor(seen: Evidence) -> Iterator[Found]:
@@ -87,7 +88,7 @@ def odd_factor(seen: Evidence) -> Iterator[Found]:
             yield Found(
                 subject=topic.name,
                 message=f"{topic.name} has replication factor {topic.replication_factor} where others have {usual}, and"
-                " no setting of its own: looks auto-created",
+                " only default settings: it looks auto-created",
                 fix=_COPIES.format(count=usual, topic=topic.name),
             )
 
@@ -97,9 +98,8 @@ def odd_factor(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "min.insync.replicas is as large as the replication factor",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
-    why="A write with acks=all needs min.insync.replicas copies. If that is all of them, every restart of a broker"
-    " stops"
-    " the writers of its partitions.",
+    why="A write with acks=all needs min.insync.replicas copies. If that is all replicas, every restart of a broker"
+    " stops writes to its partitions.",
     fix="ottla topics set TOPIC min.insync.replicas=2",
 )
 def no_room(seen: Evidence) -> Iterator[Found]:
@@ -120,10 +120,10 @@ def no_room(seen: Evidence) -> Iterator[Found]:
 @check(
     "REP05",
     Severity.WARNING,
-    "acks=all may mean one copy",
+    "acks=all may store only one copy",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
     why="With min.insync.replicas 1 a write with acks=all is acknowledged by the leader alone while the followers lag."
-    " When that leader is lost then, acknowledged records are lost.",
+    " If that leader is lost, acknowledged records are lost.",
     fix="ottla topics set TOPIC min.insync.replicas=2",
 )
 def lone_leader(seen: Evidence) -> Iterator[Found]:
@@ -140,10 +140,10 @@ def lone_leader(seen: Evidence) -> Iterator[Found]:
 @check(
     "REP06",
     Severity.ERROR,
-    "An old replica may lead",
+    "An out-of-sync replica may become leader",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
     why="With unclean.leader.election.enable a replica that is not in sync becomes leader when no other is left."
-    " What it does not have is lost, and offsets are given out a second time.",
+    " Records that it does not have are lost, and their offsets are assigned again.",
     fix="ottla topics unset TOPIC unclean.leader.election.enable",
 )
 def unclean(seen: Evidence) -> Iterator[Found]:
@@ -153,8 +153,8 @@ def unclean(seen: Evidence) -> Iterator[Found]:
             is_own = setting.source == "DYNAMIC_TOPIC_CONFIG"
             yield Found(
                 subject=topic.name,
-                message=f"{topic.name} has unclean.leader.election.enable=true ({setting.source}): an old replica may"
-                " lead, and newer records be lost",
+                message=f"{topic.name} has unclean.leader.election.enable=true ({setting.source}): an"
+                " out-of-sync replica may become leader, and newer records are lost",
                 fix=f"ottla topics unset {topic.name} unclean.leader.election.enable"
                 if is_own
                 else "ottla cluster set all unclean.leader.election.enable=false",
@@ -164,10 +164,10 @@ def unclean(seen: Evidence) -> Iterator[Found]:
 @check(
     "REP07",
     Severity.WARNING,
-    "Kafka's own topics have fewer copies than yours",
+    "Internal topics have fewer replicas than the others",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
-    why="Offsets of groups and states of transactions are topics like others. Where they have fewer copies, groups and"
-    " transactions stop with one broker while everything else goes on.",
+    why="Kafka stores group offsets and transaction states in topics. With fewer replicas than other topics, groups"
+    " and transactions stop when one broker stops, while everything else continues.",
     fix="offsets.topic.replication.factor=3 and transaction.state.log.replication.factor=3 in server.properties, before"
     " the topics are created; ottla topics set-replicas after",
 )
@@ -201,8 +201,8 @@ def internal_topics(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "Replicas share a rack",
     reads={Part.TOPICS},
-    why="Brokers say in which rack (or zone) they are, so that the copies of a partition are spread over racks. Kafka"
-    " does that only for new partitions, and only if all brokers say it.",
+    why="broker.rack names the rack (or zone) of a broker, and Kafka spreads the replicas of a partition over racks."
+    " Kafka does so only for new partitions, and only if all brokers set it.",
     fix="broker.rack in server.properties of every broker; then ottla plan rebalance -o FILE, ottla plan run FILE",
 )
 def racks(seen: Evidence) -> Iterator[Found]:
@@ -212,8 +212,8 @@ def racks(seen: Evidence) -> Iterator[Found]:
     if named and unnamed:
         yield Found(
             subject="brokers",
-            message=f"brokers {_list(unnamed)} have no broker.rack and others have: Kafka spreads no replicas over"
-            " racks then",
+            message=f"brokers {_list(unnamed)} have no broker.rack and others do: Kafka does not spread"
+            " replicas over racks",
         )
     if len(named) < 2:
         return
@@ -226,8 +226,8 @@ def racks(seen: Evidence) -> Iterator[Found]:
         if together:
             yield Found(
                 subject=topic.name,
-                message=f"{topic.name}: all replicas of partitions {_list(together)} are in one rack: one rack lost is"
-                " their data lost",
+                message=f"{topic.name}: all replicas of partitions {_list(together)} are in one rack:"
+                " the loss of that rack loses their data",
             )
 
 

@@ -18,8 +18,8 @@ _ABSENT = frozenset({"Empty", "Dead"})
     Severity.WARNING,
     "Delayed messages wait, and no scheduler runs",
     reads={Part.TOPICS, Part.OFFSETS, Part.GROUPS},
-    why="A delayed message waits in its schedule's topic until a scheduler delivers it. Without one nothing is lost,"
-    " and everything is late.",
+    why="A delayed message waits in its schedule's topic until a scheduler delivers it. Without a scheduler, no"
+    " message is lost, but all are late.",
     fix="ottla scheduler run --name NAME, or App(scheduler=True) in a service",
 )
 def no_scheduler(seen: Evidence) -> Iterator[Found]:
@@ -41,9 +41,9 @@ def no_scheduler(seen: Evidence) -> Iterator[Found]:
     Severity.ERROR,
     "A schedule's topic would lose delayed messages",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
-    why="Retention and compaction take messages before they are due, and the due time of `deliver_after` counts from"
-    " the brokers' time. The partitions are the slots of the wheel: with another number, senders and schedulers"
-    " disagree. A scheduler refuses such a topic when it starts.",
+    why="Retention and compaction may delete messages before they are due. `deliver_after` counts from the broker's"
+    " timestamp. Partitions are the slots of the schedule: with another number of partitions, senders and"
+    " schedulers disagree. A scheduler refuses such a topic when it starts.",
     fix="ottla topics set TOPIC NAME=VALUE",
 )
 def loses_messages(seen: Evidence) -> Iterator[Found]:

@@ -17,10 +17,10 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 @check(
     "STO01",
     Severity.WARNING,
-    "A topic may grow over the disks",
+    "A topic may outgrow the disks",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS, Part.LOG_DIRS},
-    why="retention.bytes is per partition, and every replica has as much again. Without it only time takes records"
-    " away, whatever was written meanwhile.",
+    why="retention.bytes applies to each partition, and every replica needs the same space again. Without it, records"
+    " are deleted by age only, however much is written.",
     fix="ottla topics set TOPIC retention.bytes=BYTES",
 )
 def over_the_disks(seen: Evidence) -> Iterator[Found]:
@@ -73,8 +73,8 @@ def _bytes_by_time(seen: Evidence, topic: TopicFact) -> float | None:
     Severity.WARNING,
     "A disk is full, or soon will be",
     reads={Part.LOG_DIRS},
-    why="A broker whose disk is full gives the log directory up, and all replicas in it are away at once."
-    " From two samples the doctor tells when that will be.",
+    why="A broker whose disk is full takes the log directory offline, with all its replicas at once. With two samples"
+    " the doctor forecasts when the disk is full.",
     fix="shorten the retention of its largest topics, or move replicas to another broker",
 )
 def full_disks(seen: Evidence) -> Iterator[Found]:
@@ -109,8 +109,8 @@ def _time_left_ms(seen: Evidence, broker: int, path: str, usable: int) -> float 
     Severity.WARNING,
     "A record is dated in the future",
     reads={Part.NEWEST_TIMESTAMPS},
-    why="Retention goes by the newest timestamp of a segment. One record dated a year ahead keeps its whole segment,"
-    " and all behind it, for that year.",
+    why="Retention compares the newest timestamp of a segment. One record dated a year ahead keeps its segment, and"
+    " all later ones, for that year.",
     fix="ottla topics trim TOPIC --before PARTITION:OFFSET, and message.timestamp.after.max.ms=3600000",
 )
 def future_records(seen: Evidence) -> Iterator[Found]:
@@ -120,8 +120,8 @@ def future_records(seen: Evidence) -> Iterator[Found]:
             behind = (each.newest_timestamp_offset or 0) + 1
             yield Found(
                 subject=str(place),
-                message=f"{place}: offset {each.newest_timestamp_offset} is dated {_date(newest)}: its segment stays"
-                " until then, and as long as retention on top",
+                message=f"{place}: offset {each.newest_timestamp_offset} is dated {_date(newest)}: its segment is"
+                " kept until then, plus the retention time",
                 fix=f"ottla topics trim {place.topic} --before {place.partition}:{behind}",
             )
 
@@ -131,9 +131,8 @@ def future_records(seen: Evidence) -> Iterator[Found]:
     Severity.NOTE,
     "Any timestamp is accepted",
     reads={Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
-    why="A client that writes nanoseconds where Kafka has milliseconds dates its records millions of years ahead."
-    " Before"
-    " Kafka 4.0 the limit was not set; since then it is an hour.",
+    why="Kafka's timestamps are milliseconds. A client that writes nanoseconds dates its records millions of years"
+    " ahead. Before Kafka 4.0 there was no limit by default; since then the default is one hour.",
     fix="ottla cluster set all log.message.timestamp.after.max.ms=3600000",
 )
 def any_timestamp(seen: Evidence) -> Iterator[Found]:
@@ -164,8 +163,8 @@ def any_timestamp(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "Segments are larger than retention",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
-    why="Retention takes whole segments, and never the one that is written to. In a quiet topic that one stays open for"
-    " segment.ms, so records live as long as both together.",
+    why="Retention deletes whole segments, but never the active one. In a topic with few writes the active segment"
+    " stays open for segment.ms, so records are kept for retention plus segment.ms.",
     fix="ottla topics set TOPIC segment.ms=MILLISECONDS",
 )
 def large_segments(seen: Evidence) -> Iterator[Found]:
@@ -196,8 +195,7 @@ def large_segments(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "Logs are in a temporary directory",
     reads={Part.BROKER_SETTINGS},
-    why="The sample configuration of Kafka has log.dirs below /tmp. The next reboot, or a job that cleans up, empties"
-    " it.",
+    why="Kafka's sample configuration puts log.dirs below /tmp. A reboot, or a cleanup job, deletes it.",
     fix="log.dirs in server.properties: a directory on a disk of its own",
 )
 def temporary_dirs(seen: Evidence) -> Iterator[Found]:

@@ -18,10 +18,10 @@ _ENDINGS = ("dead-letters", "dead-letter", "dead_letters", "dead_letter", "deadl
 @check(
     "MSG01",
     Severity.ERROR,
-    "Sizes of records disagree",
+    "Size limits of records differ",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS, Part.BROKER_SETTINGS},
-    why="What a broker accepts, what followers fetch at once and what a topic allows are three settings. Where brokers"
-    " differ, a record is accepted or refused by which of them leads.",
+    why="The broker's limit, the followers' fetch size and the topic's limit are three settings. If brokers have"
+    " different values, the current leader decides whether a record is accepted.",
     fix="ottla cluster set all message.max.bytes=BYTES",
 )
 def sizes(seen: Evidence) -> Iterator[Found]:
@@ -32,7 +32,7 @@ def sizes(seen: Evidence) -> Iterator[Found]:
         own = [broker for broker, each in sorted(settings.items()) if each.source == "DYNAMIC_BROKER_CONFIG"]
         yield Found(
             subject="brokers",
-            message=f"message.max.bytes is {told}: who leads decides what is accepted",
+            message=f"message.max.bytes is {told}: the leader of a partition decides what is accepted",
             fix=f"ottla cluster unset {own[0]} message.max.bytes"  # what one broker has of its own wins over all
             if own
             else f"ottla cluster set all message.max.bytes={max(each or 0 for each in limits.values())}",
@@ -58,8 +58,7 @@ def sizes(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "Dead letters are larger than their topic allows",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
-    why="A dead letter is the record and what went wrong with it, so it is larger than the record was. One that does"
-    " not"
+    why="A dead letter contains the record and the error, so it is larger than the record. A dead letter that does not"
     " fit stops its partition.",
     fix="ottla topics set DEAD-LETTER-TOPIC max.message.bytes=BYTES",
 )
@@ -81,8 +80,8 @@ def letters_fit(seen: Evidence) -> Iterator[Found]:
     "A transaction is open for too long",
     reads={Part.TRANSACTIONS, Part.OFFSETS},
     why="Readers with isolation.level=read_committed wait at the first record of the oldest open transaction of a"
-    " partition, whatever was committed behind it.",
-    fix="end the producer of that transactional id; kafka-transactions abort where it is gone",
+    " partition, even if later ones are committed.",
+    fix="stop the producer of that transactional id, or abort with kafka-transactions if it is gone",
 )
 def open_transactions(seen: Evidence) -> Iterator[Found]:
     for each in seen.facts.transactions:
@@ -110,8 +109,7 @@ def open_transactions(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "Dead letters arrived in the last hour",
     reads={Part.LAST_HOUR},
-    why="A record that could not be handled waits for somebody to look. Topics are taken for dead letter topics by"
-    " their"
+    why="Each of these records failed and waits for a decision. The doctor recognizes dead letter topics by their"
     " names.",
     fix="ottla dlq list TOPIC",
 )
@@ -135,7 +133,8 @@ def fresh_letters(seen: Evidence) -> Iterator[Found]:
     Severity.WARNING,
     "Dead letters are kept no longer than records",
     reads={Part.TOPICS, Part.TOPIC_SETTINGS},
-    why="A dead letter is looked at by a person, some day. With the retention of its origin it vanishes before.",
+    why="People look at dead letters days later. With the retention of the origin topic, a dead letter may be deleted"
+    " before that.",
     fix="ottla topics set DEAD-LETTER-TOPIC retention.ms=2592000000",
 )
 def letters_kept(seen: Evidence) -> Iterator[Found]:
@@ -145,9 +144,8 @@ def letters_kept(seen: Evidence) -> Iterator[Found]:
             longer = "for ever" if needed < 0 else f"for {time_told(needed)}"
             yield Found(
                 subject=letters,
-                message=f"{letters} keeps letters for {time_told(kept)} and {origin} its records {longer}: letters"
-                " vanish"
-                " before somebody looks",
+                message=f"{letters} keeps letters for {time_told(kept)} and {origin} its records {longer}: dead letters"
+                " may be deleted before people look at them",
                 fix=f"ottla topics set {letters} retention.ms={-1 if needed < 0 else max(needed * 4, 2_592_000_000)}",
             )
 
@@ -155,17 +153,17 @@ def letters_kept(seen: Evidence) -> Iterator[Found]:
 @check(
     "SEC01",
     Severity.NOTE,
-    "Everybody may do everything",
+    "Every client may do everything",
     reads={Part.BROKER_SETTINGS, Part.ACLS},
-    why="Without an authorizer every client that reaches a broker may delete topics. An ACL for User:* on everything is"
-    " the same with more words.",
+    why="Without an authorizer every client that reaches a broker may delete topics. An ACL for User:* on everything"
+    " has the same effect.",
     fix="authorizer.class.name in server.properties, then ottla acls create",
 )
 def open_doors(seen: Evidence) -> Iterator[Found]:
     without = [broker for broker, each in seen.broker_setting("authorizer.class.name").items() if not each.value]
     if without:
         yield Found(
-            subject="brokers", message=f"{len(without)} brokers have no authorizer: everybody may do everything"
+            subject="brokers", message=f"{len(without)} brokers have no authorizer: every client may do everything"
         )
     for acl in seen.facts.acls or ():
         is_all = acl.operation == "all" and acl.permission == "allow" and acl.name in ("*", "kafka-cluster")
