@@ -74,7 +74,7 @@ def test_a_length_that_no_record_can_have_is_refused_with_its_place(length, ends
     broken = record(FRONT, *ends(encode_varint(length)))
     fine = record(FRONT, NULL, EMPTY, EMPTY)
     data = batch_of(fine + broken * rows, rows + 1)
-    with pytest.raises(CorruptBatch, match="orders-3, the batch at offset 0: the record at offset 0 cannot be right"):
+    with pytest.raises(CorruptBatch, match="orders-3, the batch at offset 0: the record at offset 0 is corrupt"):
         batches_of(data)
 
 
@@ -101,7 +101,7 @@ def test_a_length_whose_end_overflows_corrupts_no_memory():
 def test_a_record_never_reaches_into_the_next_batch():
     longer = record(FRONT, NULL, encode_varint(70), b"v" * 3)
     data = batch_of(longer, 1) + batch_of(record(FRONT, NULL, EMPTY, EMPTY), 1, base_offset=1)
-    with pytest.raises(CorruptBatch, match="the record at offset 0 cannot be right: its value"):
+    with pytest.raises(CorruptBatch, match="the record at offset 0 is corrupt: its value"):
         batches_of(data)
 
 
@@ -137,7 +137,7 @@ def test_timestamps_saturate_instead_of_wrapping(base, delta):
 )
 def test_offsets_and_counts_that_no_batch_can_have_are_refused(header):
     records = record(FRONT, NULL, EMPTY, EMPTY) * 5
-    with pytest.raises(CorruptBatch, match="the batch header cannot be right"):
+    with pytest.raises(CorruptBatch, match="the batch header is corrupt"):
         batches_of(batch_of(records, 5, **header))
 
 

@@ -99,7 +99,7 @@ def _port_of(address: str, errors: list[str]) -> int:
     found = re.search(r":(\d+)/#", address)
     if found:
         return int(found[1])
-    said = wait_until(lambda: re.search(r"it listens at 127\.0\.0\.1:(\d+) for the proxy", "".join(errors)), 60)
+    said = wait_until(lambda: re.search(r"listening at 127\.0\.0\.1:(\d+) for the proxy", "".join(errors)), 60)
     return int(said[1])
 
 

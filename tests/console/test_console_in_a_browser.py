@@ -59,7 +59,7 @@ def test_without_the_token_there_is_a_form_for_it(console: Running, browser: Any
     page.goto(f"{console.url}/topics")
     page.get_by_label("Token").fill("wrong-wrong-wrong-wrong")
     page.get_by_role("button", name="Open").click()
-    expect(page.get_by_role("alert")).to_contain_text("not that of this console", timeout=PATIENCE_MS)
+    expect(page.get_by_role("alert")).to_contain_text("not the token of the console", timeout=PATIENCE_MS)
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Open").click()
     shows(page, "orders")

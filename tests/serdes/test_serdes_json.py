@@ -143,7 +143,7 @@ def test_nan_in_a_typed_value_is_refused_because_json_would_say_null() -> None:
     class Reading:
         celsius: float
 
-    with pytest.raises(SerializationError, match=r"orders value: .*read back as Reading: .*`\$.celsius`"):
+    with pytest.raises(SerializationError, match=r"orders value: .*decoded again as Reading: .*`\$.celsius`"):
         Json(Reading).serialize(Reading(math.nan), CTX)
 
 

@@ -110,7 +110,7 @@ def test_an_outage_is_raised_and_the_same_bytes_decode_when_it_is_over(server: E
     data = Avro(Order, registry=server.url).serialize(Order(1, 1.0), CTX)
     server.stop()
     serde = Avro(Order, registry=SchemaRegistry(server.url, attempts=1))
-    with pytest.raises(RegistryUnavailable, match="did not answer"):
+    with pytest.raises(RegistryUnavailable, match="did not respond"):
         serde.deserialize(data, CTX)
     with pytest.raises(RegistryUnavailable):
         serde.deserialize_many([data], CTX)
@@ -309,9 +309,9 @@ def test_a_busy_registry_is_asked_again_with_growing_waits(scripted: Any, status
     ("answer", "wanted"),
     [
         ((503, b"maintenance"), "tried 3 times: .*HTTP 503"),
-        ((200, b"<html>login</html>"), "not a registry's answer"),
-        ((404, b"<html>no such page</html>"), "not a registry's answer"),
-        ((404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}'), "not a registry's answer"),
+        ((200, b"<html>login</html>"), "not the response of a schema registry"),
+        ((404, b"<html>no such page</html>"), "not the response of a schema registry"),
+        ((404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}'), "not the response of a schema registry"),
         ((401, b'{"error_code": 401, "message": "Unauthorized"}'), "check user and password"),
         ((403, b""), "check user and password"),
     ],
@@ -337,7 +337,7 @@ def test_json_that_is_not_a_registrys_answer_is_an_outage_too(scripted: Any, ans
     scripted.answers = [(200, answer.encode())]
     serde = Avro("long", registry=_client(scripted.url, []))
     for use in (lambda: serde.deserialize(b"\0\0\0\0\1\2", CTX), lambda: serde.serialize(5, CTX)):
-        with pytest.raises(RegistryUnavailable, match="not a registry's answer"):
+        with pytest.raises(RegistryUnavailable, match="not the response of a schema registry"):
             use()
     scripted.answers = [GOOD]
     assert serde.deserialize(b"\0\0\0\0\1\2", CTX) == 1, "nothing of it was kept"

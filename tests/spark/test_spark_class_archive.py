@@ -168,7 +168,7 @@ def test_the_next_folder_is_taken_where_one_cannot_be_written(ends_with, tmp_pat
 
 def test_a_process_that_has_a_jvm_is_refused(monkeypatch, tmp_path, java):
     monkeypatch.setattr(SparkContext, "_gateway", object())
-    with pytest.raises(LifecycleError, match="has a JVM of Spark's already"):
+    with pytest.raises(LifecycleError, match="already runs Spark's JVM"):
         make_class_archive(java, Session, folders=(tmp_path,))
 
 

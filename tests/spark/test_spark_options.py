@@ -99,7 +99,7 @@ def test_columns_are_sparks_and_headers_come_when_asked_for():
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger: found '0', wanted a whole number above zero"),
         ({"includeHeaders": "yes"}, "includeHeaders: found 'yes', wanted true or false"),
         ({"startingOffsets": "newest"}, "startingOffsets: found 'newest', wanted JSON"),
-        ({"startingOffsets": "latest"}, "makes a batch read empty"),
+        ({"startingOffsets": "latest"}, "leaves a batch nothing to read"),
         ({"endingOffsets": "earliest"}, "is no end"),
         ({"onDataLoss": "ignore"}, "onDataLoss: found 'ignore', wanted fail, earliest, latest, skip"),
         ({"onDataLoss": '{"orders": "ignore"}'}, "onDataLoss: found 'ignore', wanted fail, earliest, latest, skip"),

@@ -40,7 +40,7 @@ def test_a_serde_decodes_over_there_what_it_decodes_here(serde):
 
 def test_a_serde_that_cannot_travel_says_what_to_pass_instead():
     hooked = Json(Order, dec_hook=lambda kind, value: value)
-    with pytest.raises(ConfigError, match="pass a function that makes it"):
+    with pytest.raises(ConfigError, match="pass a function that creates it"):
         recipe_of(hooked)
     assert travelled(lambda: Json(int, dec_hook=lambda kind, value: value)).deserialize(b"5", CTX) == 5
 

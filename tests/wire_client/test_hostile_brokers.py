@@ -163,7 +163,7 @@ def test_an_error_code_that_nobody_knows_is_an_unknown_error(broker: ScriptedBro
             "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": 31_000}]}]
         }
     ]
-    wanted = pytest.raises(BrokerRefused, match="offsets of orders-0: the broker answered UNKNOWN_SERVER_ERROR")
+    wanted = pytest.raises(BrokerRefused, match="offsets of orders-0: the broker returned UNKNOWN_SERVER_ERROR")
     with Cluster(settings_for(broker.port)) as cluster, wanted:
         cluster.list_offsets({PLACE: EARLIEST})
 

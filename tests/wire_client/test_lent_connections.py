@@ -107,7 +107,7 @@ def test_a_connection_is_lent_again_when_nothing_is_in_flight_on_it(cluster: Clu
 def test_a_question_on_a_connection_that_owes_an_answer_is_refused(cluster: Cluster, topic: str) -> None:
     connection = cluster.broker(cluster.topic(topic).leaders[0], borrower=object())
     connection.send(ApiKey.METADATA, {"topics": []})
-    with pytest.raises(LifecycleError, match="LIST_GROUPS cannot be asked here: 1 responses are due"):
+    with pytest.raises(LifecycleError, match="LIST_GROUPS cannot be sent here: 1 earlier requests wait"):
         connection.call(ApiKey.LIST_GROUPS, {})
     assert connection.receive().brokers, "the answer that was due is not lost"
     assert connection.call(ApiKey.LIST_GROUPS, {}).error_code == 0

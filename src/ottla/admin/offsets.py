@@ -93,7 +93,7 @@ def ask_leaders(
             leader = leaders[place.topic].get(place.partition)
             if leader is None:
                 raise UnknownTopic(
-                    f"{place}: the topic has {len(leaders[place.topic])} partitions, and none of this number"
+                    f"{place}: the topic has {len(leaders[place.topic])} partitions, and no such partition"
                 )
             if leader < 0:
                 later = PartitionUnavailable(f"{place} has no leader")
@@ -119,7 +119,7 @@ def ask_leaders(
                     found[place] = value
         if all(place in found for place in wanted):
             return found
-        return later or PartitionUnavailable(f"{what} {left[0]}: the leader did not say")
+        return later or PartitionUnavailable(f"{what} {left[0]}: missing in the response of its leader")
 
     return (yield from until(attempt))
 

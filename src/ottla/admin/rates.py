@@ -35,7 +35,7 @@ class Rates:
 def rates_between(before: ClusterFacts, after: ClusterFacts) -> Rates:
     """The rates between two samples of one cluster. InputError where they are of two, or not in this order."""
     if before.cluster_id != after.cluster_id:
-        raise InputError(f"two samples of one cluster are wanted: found {before.cluster_id} and {after.cluster_id}")
+        raise InputError(f"samples: wanted two of one cluster, found {before.cluster_id} and {after.cluster_id}")
     seconds = (after.at_ms - before.at_ms) / 1000
     if seconds <= 0:
         raise InputError(f"the second sample must be the later one: it is {-seconds:g} s before the first")

@@ -126,7 +126,11 @@ def _await_leaders(places: Sequence[TopicPartition]) -> Asking[None]:
         }
         places = [place for place in places if not leads.get(place, True)]
         if places:
-            yield Again(reason=PartitionUnavailable(f"{places[0]}: elected, and its old leader is still named"))
+            yield Again(
+                reason=PartitionUnavailable(
+                    f"{places[0]}: the election succeeded, but the metadata still names the old leader"
+                )
+            )
 
 
 def _await_moves(places: Collection[TopicPartition]) -> Asking[None]:
@@ -142,7 +146,9 @@ def _await_moves(places: Collection[TopicPartition]) -> Asking[None]:
         if not left:
             return
         more = f" and {len(left) - 1} partitions more" if len(left) > 1 else ""
-        yield Again(reason=PartitionUnavailable(f"{left[0]}{more}: new replicas are still being copied; it goes on"))
+        yield Again(
+            reason=PartitionUnavailable(f"{left[0]}{more}: new replicas are still being copied; the brokers continue")
+        )
 
 
 def _fewer(each: PartitionFact, factor: int) -> tuple[int, ...]:

@@ -115,7 +115,7 @@ def plan_reset(
 ) -> Asking[ResetPlan]:
     """What it would do to put the group at a position, or to shift it by so many records (negative: back)."""
     if (to is None) == (shift is None):
-        raise InputError("a reset needs one of a position (to) and a number of records (shift)")
+        raise InputError("a reset needs either a position (to) or a number of records (shift)")
     if topics is None:
         (found,) = yield from describe_groups([group], at_ms=at_ms)
     else:
@@ -147,7 +147,9 @@ def plan_restore(saved: SavedOffsets, *, at_ms: int) -> Asking[ResetPlan]:
     for each in saved.offsets:
         topic = facts.by_topic[each.topic]
         if each.topic_id is not None and topic.topic_id != each.topic_id:
-            raise InputError(f"{each.topic}: deleted and created since the file was written; its offsets mean nothing")
+            raise InputError(
+                f"{each.topic}: deleted and created again since the file was written, so its offsets no longer apply"
+            )
     return _plan(group, facts, places, at_ms)
 
 
@@ -199,7 +201,7 @@ def _topics_of(
     """The topics that are concerned, with the ends of their logs."""
     names = sorted(topics if topics is not None else {each.topic for each in group.offsets or ()})
     if not names:
-        raise InputError(f"group {group.group_id} has committed nothing; name the topics to set it on")
+        raise InputError(f"group {group.group_id} has no committed offsets; name the topics to reset")
     facts = yield from read_facts(Wanted(parts=frozenset({Part.OFFSETS}), at_ms=at_ms, topics=tuple(names)))
     for name in names:
         if name not in facts.by_topic and topics is not None:
@@ -217,7 +219,7 @@ def _places(
         there = [each.partition for each in facts.by_topic[name].partitions]
         for number in there if numbers is None else sorted(numbers):
             if number not in there:
-                raise UnknownTopic(f"{name}-{number}: the topic has {len(there)} partitions, and none of this number")
+                raise UnknownTopic(f"{name}-{number}: the topic has {len(there)} partitions, and no such partition")
             places.append(TopicPartition(name, number))
     return places
 
@@ -230,8 +232,8 @@ def _wanted(
         uncommitted = [str(place) for place in places if place not in committed]
         if uncommitted:
             raise InputError(
-                f"group {group.group_id} has committed nothing for {', '.join(uncommitted[:_MOST_NAMED])}; what is to"
-                " be shifted must be somewhere"
+                f"group {group.group_id} has no committed offset for {', '.join(uncommitted[:_MOST_NAMED])};"
+                " a shift needs one"
             )
         return {place: committed[place] + shift for place in places}
     if isinstance(to, int):
@@ -255,7 +257,7 @@ def _plan(group: GroupFact, facts: ClusterFacts, wanted: Mapping[TopicPartition,
         if start is None or end is None:
             reasons = [each.reason for each in facts.not_read]
             raise PartitionUnavailable(
-                f"{place}: where its log begins and ends is not known: {(reasons or ['no leader'])[0]}"
+                f"{place}: the start and end of its log are unknown: {(reasons or ['no leader'])[0]}"
             )
         asked = wanted[place]
         new = None if asked is None else min(max(asked, start), end)

@@ -109,7 +109,7 @@ def _await_seen(
             if all(_is_seen(shown.get(each), value, before.get(each), own) for each, value in values.items()):
                 return
             yield Again(
-                reason=PartitionUnavailable(f"{_subject(kind, name)}: changed, and not seen at a broker so far")
+                reason=PartitionUnavailable(f"{_subject(kind, name)}: changed, but not yet visible at a broker")
             )
         except OttlaError:
             return
@@ -155,7 +155,10 @@ def _describe(kind: int, name: str, settings: list[str] | None) -> Asking[Any]:
     for result in answer.results:
         _check(kind, name, result)
         return result
-    raise problem_of(_subject(kind, name), ErrorCode.UNKNOWN_SERVER_ERROR, "the broker described nothing") or InputError
+    raise (
+        problem_of(_subject(kind, name), ErrorCode.UNKNOWN_SERVER_ERROR, "the broker returned no settings")
+        or InputError
+    )
 
 
 def setting_text(value: object) -> str:

@@ -96,7 +96,9 @@ def delete_topics(names: Sequence[str]) -> Asking[None]:
         left = yield from existing_partitions(gone)
         if not left:
             break
-        yield Again(reason=PartitionUnavailable(f"{', '.join(left)}: accepted for deletion and still there"))
+        yield Again(
+            reason=PartitionUnavailable(f"{', '.join(left)}: the deletion was accepted, but the topic still exists")
+        )
     raise_failed("topics", names=wanted, failed=failed)
 
 
@@ -171,7 +173,7 @@ def _await_leaders(topics: Mapping[str, tuple[int, int]]) -> Asking[None]:
         ]
         if not missing:
             return
-        yield Again(reason=PartitionUnavailable(f"{', '.join(missing[:5])}: created, but without leaders so far"))
+        yield Again(reason=PartitionUnavailable(f"{', '.join(missing[:5])}: created, but without leaders yet"))
 
 
 def _failed(results: Any, name: str) -> dict[str, OttlaError]:

@@ -28,7 +28,7 @@ def element_of(hint: Any) -> Any:
         return Any
     arguments = typing.get_args(bare)
     if not _is_kind_of(list, bare):
-        raise TypeError(f"found {type_text(hint)}, wanted a list: batch=True hands over many at once")
+        raise TypeError(f"found {type_text(hint)}, wanted a list: batch=True passes many records at once")
     return arguments[0] if len(arguments) == 1 else Any
 
 
@@ -51,7 +51,7 @@ def chosen_serde(given: Any, hint: Any) -> Serde[Any]:
     if type(serde) is Json and serde.type is Any and not _says_nothing(wanted):
         return _typed(serde, wanted)
     if not _fits(serde.value_type, wanted):
-        raise TypeError(f"{serde!r} gives {type_text(serde.value_type)}, and the annotation says {type_text(hint)}")
+        raise TypeError(f"{serde!r} gives {type_text(serde.value_type)}, but the annotation says {type_text(hint)}")
     return serde
 
 
@@ -73,7 +73,7 @@ def _typed(serde: Json[Any], wanted: Any) -> Json[Any]:
         if strange is not None:
             raise TypeError(
                 f"the annotation {type_text(wanted)} cannot be read from JSON: {type_text(strange)} is no dataclass, "
-                "TypedDict, NamedTuple, Struct or pydantic model; give a serde that makes one"
+                "TypedDict, NamedTuple, Struct or pydantic model; pass a serde that creates one"
             )
     return serde.typed(wanted)
 

@@ -50,7 +50,7 @@ class ExactlyOnceSettings:
         self.submit: Submit = self._not_running
 
     def _not_running(self, work: Work) -> None:
-        raise LifecycleError(f"{self.name}: its transactions work while its app runs, and it does not")
+        raise LifecycleError(f"{self.name}: its transactions work only while its app runs, and the app is not running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,8 @@ class TransactionOptions:
         """Checked. Raises `ConfigError`."""
         if isolation_level != "read_committed":
             raise ConfigError(
-                f"{group}: isolation.level: found {isolation_level} with exactly_once=, wanted read_committed: the "
-                "records of a transaction that is aborted are not to be handled"
+                f"{group}: isolation.level: found {isolation_level} with exactly_once=, wanted read_committed: records "
+                "of aborted transactions must not be handled"
             )
         shared = {(one.declared.instance, one.declared.transaction_timeout_s) for one in handlers}
         if len(shared) > 1:

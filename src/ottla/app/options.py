@@ -133,7 +133,9 @@ class Route:
         if self.reserve is not None and self.priorities is None:
             raise ConfigError(f"{self.name}: reserve= keeps workers for a priority, and its topics have none")
         if self.to is not None and not self.is_columnar:
-            raise ConfigError(f"{self.name}: to= is where the rows of a handler of columns go; found no columns=")
+            raise ConfigError(
+                f"{self.name}: found to= without columns=, wanted both: to= takes the rows that it returns"
+            )
         refuse_generators(self.handler, f"{self.name}: the handler", may_yield=self.to is not None)
         results = None if self.to is None else ResultSettings(self.to, name=self.name, reads=self.subscribed)
         object.__setattr__(self, "results", results)
@@ -284,7 +286,7 @@ class Route:
         if self.retry_topics is not None and self.retry_topics.keep_key_order:
             raise ConfigError(
                 f"{self.name}: exactly_once= needs RetryTopics(keep_key_order=False): records that wait for an earlier "
-                "one of their key are passed on outside of the order of offsets"
+                "one of their key are forwarded out of offset order"
             )
         return ExactlyOnceSettings(self.exactly_once, name=self.name)
 
@@ -296,9 +298,7 @@ class Route:
                 )
             return None
         if self.is_at_most_once:
-            raise ConfigError(
-                f"{self.name}: commit=AtMostOnce() hands nothing out twice; leave out inbox= and offsets="
-            )
+            raise ConfigError(f"{self.name}: commit=AtMostOnce() delivers nothing twice; leave out inbox= and offsets=")
         if self.offsets is not None and self.ordering is not Ordering.PARTITION:
             raise ConfigError(
                 f"{self.name}: offsets= saves one offset per partition, which needs ordering='partition', found "
@@ -306,7 +306,7 @@ class Route:
             )
         if self.offsets is not None and self.retry_topics is not None:
             raise ConfigError(
-                f"{self.name}: offsets= hands out records in their order; retry in place (retry=), not in retry topics"
+                f"{self.name}: offsets= delivers records in order; retry in place (retry=), not in retry topics"
             )
         return OnceSettings(
             name=self.name,

@@ -67,8 +67,8 @@ class _OfAnApp:
     def _open(self) -> Any:
         if self._target is None:
             raise LifecycleError(
-                f"this producer works while app {self._owner.group!r} runs, and the app does not: send in handlers and "
-                f"hooks, or make a {self.name} of your own"
+                f"this producer works only while app {self._owner.group!r} runs, and the app is not running: send in "
+                f"handlers and hooks, or create your own {self.name}"
             )
         return self._target
 

@@ -28,7 +28,9 @@ class ResultSettings:
         self.submit: Callable[[Work], None] = self._not_running
 
     def _not_running(self, work: Work) -> None:
-        raise LifecycleError(f"{self.name}: its results are written while its app runs, and it does not")
+        raise LifecycleError(
+            f"{self.name}: its results are written only while its app runs, and the app is not running"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,8 +43,8 @@ def group_settings(app: App, group: str, routes: Sequence[Route]) -> Settings:
         return settings
     if settings["auto.offset.reset"] != "earliest":
         raise ConfigError(
-            f"{group}: retry topics need auto.offset.reset=earliest, found {settings['auto.offset.reset']!r}: what is "
-            "written to a retry topic before its first commit would be passed over"
+            f"{group}: retry topics need auto.offset.reset=earliest, found {settings['auto.offset.reset']!r}: "
+            "records written to a retry topic before its first commit would be skipped"
         )
     if not any(route.plan().keeps_key_order for route in routes):
         return settings

@@ -92,7 +92,7 @@ def refuse_generators(function: Callable[..., Any], what: str, *, may_yield: boo
         if (inspect.isgeneratorfunction(candidate) and not may_yield) or inspect.isasyncgenfunction(candidate):
             name = getattr(function, "__qualname__", repr(function))
             raise ConfigError(
-                f"{what} {name}: found a function with yield, of which a call runs nothing; wanted return"
+                f"{what} {name}: found a generator function, whose call runs nothing; wanted return instead of yield"
             )
 
 

@@ -130,7 +130,7 @@ def dead_letter_arguments(own: Mapping[str, Any] | None, environ: Mapping[str, s
         if name in given and str(given[name]).lower() not in wanted:
             raise ConfigError(
                 f"{name}: found {given[name]!r} for the producer of dead letters, wanted {wanted[0]}: an offset is "
-                "committed when its dead letter is acknowledged, and must not be lost then"
+                "committed as soon as its dead letter is acknowledged, so the letter must not be lost"
             )
     settings = {"acks": "all", "enable.idempotence": True, **(own or {})}
     kept = {

@@ -39,7 +39,7 @@ class Asking:
 
     def not_accepted(self, text: str, *, servers: str) -> AuthenticationError:
         """The login failed, or one side's certificate. `text`: what the client says of it."""
-        return AuthenticationError(f"the cluster at {servers} and {self.principal} do not accept each other: {text}")
+        return AuthenticationError(f"authentication of {self.principal} at {servers} failed: {text}")
 
     def _missing(self, code: str) -> tuple[str, str] | None:
         """What has to be allowed, and the options that allow it."""

@@ -118,7 +118,9 @@ def topics_of(place: str, topics: Sequence[str]) -> tuple[tuple[str, ...], Prior
     if found is None:
         return tuple(topics), None
     if len(topics) > 1:
-        raise ConfigError(f"{place}: found {found!r} beside other topics, wanted it alone: its turns are among its own")
+        raise ConfigError(
+            f"{place}: found {found!r} beside other topics, wanted it alone: only its own topics take turns"
+        )
     return found.topics, found
 
 

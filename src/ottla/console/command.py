@@ -123,8 +123,8 @@ def console(
         address = f"{scheme}://{shown}/#token={token}"
         click.echo(address)
         if behind_proxy is not None:
-            say(f"it listens at {_shown(host, server.port)} for the proxy")
-        say("changes are allowed (--write)" if may_write else "it only reads; --write allows changes")
+            say(f"listening at {_shown(host, server.port)} for the proxy")
+        say("changes are allowed (--write)" if may_write else "read-only; --write allows changes")
         if opens:
             webbrowser.open(address)
         server.run()
@@ -155,11 +155,11 @@ def check_address(host: str, *, allow_remote: bool, has_tls: bool, proxy: str | 
     if is_loopback(host):
         return
     if not allow_remote:
-        raise ConfigError(f"--host {host}: others may reach it; --allow-remote says that this is meant")
+        raise ConfigError(f"--host {host}: other machines can reach this address; --allow-remote allows it")
     if not has_tls and proxy is None:
         raise ConfigError(f"--host {host}: wanted --tls-cert and --tls-key, or --behind-proxy NAME of one with HTTPS")
     if host in _EVERY_ADDRESS and proxy is None and not is_named:
-        raise ConfigError(f"--host {host}: wanted --name HOST too, by which browsers reach it")
+        raise ConfigError(f"--host {host}: wanted --name HOST as well: the name that browsers use")
 
 
 def token_of(given: str | None) -> str:

@@ -88,7 +88,7 @@ class Kept:
         with self._lock:
             found = self._kept.get(number)
             if not isinstance(found, kind):
-                raise InputError(f"plan {number} is not known any more: look at it again")
+                raise InputError(f"plan {number} is no longer known: ask for a new one")
             del self._kept[number]
             return found
 
@@ -169,7 +169,9 @@ class Desk:
                 file.write(json.dumps(line, ensure_ascii=True, default=str) + "\n")
                 file.flush()
         except OSError as error:
-            raise InputError(f"nothing was changed, for the audit file cannot be written: {path}: {error}") from None
+            raise InputError(
+                f"nothing was changed, because the audit file cannot be written: {path}: {error}"
+            ) from None
 
     def write_file(self, path: Path, data: bytes) -> None:
         """Write a file whole; InputError where it cannot be."""

@@ -89,11 +89,11 @@ def accept(desk: Desk, query: Query) -> dict[str, Any]:
     query.done()
     path = desk.choices.baseline
     if path is None:
-        raise InputError("there is no file to write it to: start the console with --baseline FILE")
+        raise InputError("found no baseline file: start the console with --baseline FILE")
     if id_ not in all_checks():
-        raise InputError(f"id: found {id_[:20]!r}, wanted that of a check")
+        raise InputError(f"id: found {id_[:20]!r}, wanted the id of a check")
     if reason is None or not reason.strip():
-        raise InputError("reason: found nothing, wanted why it is accepted")
+        raise InputError("reason: found nothing, wanted the reason")
     try:
         day = dt.date.fromisoformat(until or "")
     except ValueError:

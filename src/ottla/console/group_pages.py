@@ -155,7 +155,7 @@ def plan_restore(desk: Desk, query: Query) -> dict[str, Any]:
     content = query.text("content", most=1_000_000)
     query.done()
     if content is None:
-        raise InputError("content: found nothing, wanted what an undo file holds")
+        raise InputError("content: found nothing, wanted the content of an undo file")
     saved = load_undo(content.encode("utf-8", "replace"), source="the undo file")
     return _shown(desk, desk.admin.carry_out(steps(saved, at_ms=desk.now_ms())))
 

@@ -106,7 +106,7 @@ def refusal(asked: Asked, rules: Rules) -> Refusal | None:
         if asked.method != "POST":
             return Refusal(status=405, reason="a login is a POST")
         is_known = _same(headers.get(TOKEN_HEADER, ""), rules.token)
-        return None if is_known else Refusal(status=401, reason="the token is not that of this console")
+        return None if is_known else Refusal(status=401, reason="this is not the token of the console")
     if not _is_let_in(headers, rules):
         return Refusal(status=401, reason="no token: open the address that `ottla console` printed")
     return None if asked.method in _READING else _refusal_of_change(headers, rules)

@@ -88,7 +88,7 @@ class Jobs:
     def job(self, number: int | None) -> Job:
         """One of them. InputError where there is none such."""
         if number is None:
-            raise InputError("id: found none, wanted that of a job")
+            raise InputError("id: found none, wanted the id of a job")
         with self._lock:
             job = self._jobs.get(number)
         if job is None:

@@ -87,7 +87,7 @@ def plan(desk: Desk, query: Query) -> dict[str, Any]:
     ids = None if brokers is None else parse_ids(brokers)
     if kind in ("add-brokers", "remove-brokers") and not ids:
         raise InputError(
-            f"brokers: found none, wanted those to {'fill' if kind == 'add-brokers' else 'empty'}, as in 4,5"
+            f"brokers: found none, wanted the brokers to {'fill' if kind == 'add-brokers' else 'empty'}, as in 4,5"
         )
 
     def expired() -> bool:
@@ -128,7 +128,7 @@ def run(desk: Desk, query: Query) -> dict[str, Any]:
     at = re.sub(r"[-:.]", "", moment(desk.now_ms()) or "")
     path = desk.choices.folder / f"{found.kind}-{at}.json"
     if path.exists():
-        raise InputError(f"{path}: it exists; a plan is never written over")
+        raise InputError(f"{path}: the file exists; a plan never overwrites a file")
     check_throttle(options, tuple(found.moves), said=throttle is not None)
     desk.audit(
         "plan.write" if only_write else "plan.run",
@@ -204,7 +204,7 @@ def throttle(desk: Desk, query: Query) -> dict[str, Any]:
     rate = bytes_of("throttle", given)
     job = desk.jobs.job(number)
     if job.kind != _PLAN or job.state != "running" or job.stop.is_set():
-        raise InputError(f"job {number}: found a {job.kind} that is {job.state}, wanted a plan that is carried out")
+        raise InputError(f"job {number}: found a {job.kind} that is {job.state}, wanted a plan that is running")
     path = desk.choices.folder / job.subject
     settings = rates_of_run(path, given)
     check_rate(rate, moves_of_file(desk.admin, path, RunOptions(), is_run=False))

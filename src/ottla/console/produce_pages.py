@@ -26,7 +26,7 @@ def produce(desk: Desk, query: Query) -> dict[str, Any]:
     record = parse_record(msgspec.json.encode(given))
     if record.key_as is not None or record.value_as is not None:
         raise InputError(
-            "record: found a part that is no text, wanted key and value as text, or as key_base64, value_base64"
+            "record: found a part that is not text, wanted key and value as text, or as key_base64, value_base64"
         )
     if len(record.headers) > _MOST_HEADERS:
         raise InputError(f"headers: found {len(record.headers):,}, wanted at most {_MOST_HEADERS:,}")

@@ -160,13 +160,13 @@ async def _from_body(request: Request) -> Query:
     try:
         await asyncio.wait_for(read(), _BODY_S)
     except TimeoutError:
-        raise InputError(f"the body did not come within {_BODY_S:g} s") from None
+        raise InputError(f"the body did not arrive within {_BODY_S:g} s") from None
     try:
         given = msgspec.json.decode(bytes(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"found a body that is no JSON: {error}") from None
+        raise InputError(f"found a body that is not JSON: {error}") from None
     if not isinstance(given, dict):
-        raise InputError("found a body that is no object, wanted an object")
+        raise InputError("found a body that is not an object, wanted one")
     return Query(given)
 
 

@@ -68,7 +68,7 @@ class Outputs:
         timestamp_ms: int | None,
     ) -> None:
         if self._is_over:
-            raise LifecycleError(f"{topic}: out.send was called after the handler had returned; it is not sent")
+            raise LifecycleError(f"{topic}: out.send was called after the handler had returned; the record is not sent")
         if topic not in self.unprepared:
             if self._may_wait or self._is_prepared(topic):
                 key, value = self._encoded(topic, key, value)

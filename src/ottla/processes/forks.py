@@ -96,7 +96,7 @@ def owns(owner: _Owner) -> None:
 def carried_over(what: str, stayed: str) -> LifecycleError:
     """The error of a client in the child of a fork. `stayed`: what of it is in the parent."""
     return LifecycleError(
-        f"this {what} was carried over a fork: its {stayed} stayed in the parent process; "
+        f"this {what} was copied by a fork: its {stayed} stayed in the parent process; "
         f"make a {what} in each process, after the fork"
     )
 

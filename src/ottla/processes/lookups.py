@@ -48,8 +48,8 @@ def check() -> None:
     attempt.join(LONGEST_S)
     if attempt.is_alive():
         _refusal = LifecycleError(
-            "no address can be looked up in this process: it was forked while another thread of its parent looked one "
-            "up, and the C library waits for that thread for ever; start processes by spawn or forkserver, or before "
+            "host names cannot be resolved in this process: it was forked while another thread of its parent resolved "
+            "one, and the C library waits for that thread for ever; start processes by spawn or forkserver, or before "
             "other threads use the network"
         )
         raise _refusal

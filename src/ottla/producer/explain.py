@@ -107,7 +107,9 @@ class Explain:
         return ConfigError(f"{topic}: found no partition, wanted send(..., partition=n): partitioner=explicit")
 
     def transactional_id_missing(self) -> ConfigError:
-        return ConfigError("transactional.id: found nothing, wanted a name that is this instance's own across restarts")
+        return ConfigError(
+            "transactional.id: found nothing, wanted a name that only this instance has, the same across restarts"
+        )
 
     def refused(self, what: str, text: Any, *, code: str = "", topic: str = "") -> ConfigError:
         """`code`: Kafka's name of the error, where it has one. `topic`: whose records were refused."""

@@ -96,7 +96,9 @@ class TransactionFailures:
             if undelivered is not None:
                 return undelivered
             if isinstance(self._of_call, BrokerUnavailable):
-                error = RetriableError(f"the transaction cannot be committed, something in it failed: {self._of_call}")
+                error = RetriableError(
+                    f"the transaction cannot be committed because a call in it failed: {self._of_call}"
+                )
                 error.__cause__ = self._of_call
                 return error
             return self._of_call

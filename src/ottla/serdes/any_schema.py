@@ -98,7 +98,7 @@ class RegistryValues:
         if name.startswith(_GOOGLE):
             return
         if name in above:
-            raise ValueError(f"schema references run in a circle: {' → '.join((*above, name))}")
+            raise ValueError(f"schema references form a cycle: {' → '.join((*above, name))}")
         schema = self.registry.version(subject, version)
         for reference in schema.references:
             self._add_file(pool, reference.name, reference.subject, reference.version, (*above, name))

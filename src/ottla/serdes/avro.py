@@ -218,7 +218,7 @@ def references_of(registry: SchemaRegistry, schema: RegisteredSchema, above: tup
     found: list[Schema] = []
     for reference in schema.references:
         if reference.subject in above:
-            raise ValueError(f"schema references run in a circle: {' → '.join((*above, reference.subject))}")
+            raise ValueError(f"schema references form a cycle: {' → '.join((*above, reference.subject))}")
         used = registry.version(reference.subject, reference.version)
         found += references_of(registry, used, (*above, reference.subject))
         found.append(json.loads(used.text))

@@ -142,7 +142,7 @@ class Json(Serde[T]):
                 self._decode(data)
             except Exception as error:
                 raise SerializationError(
-                    f"{ctx.topic} {ctx.part}: the JSON of this {type_name(value)} would not be read back as "
+                    f"{ctx.topic} {ctx.part}: the JSON of this {type_name(value)} cannot be decoded again as "
                     f"{type_text(self.type)}: {explain(error)}"
                 ) from error
         return prefix + data if prefix else data

@@ -219,7 +219,7 @@ class SchemaRegistry:
             shown = repr(answer)
             shown = shown if len(shown) <= 100 else f"{shown[:97]}..."
             raise RegistryUnavailable(
-                f"schema registry {self.url}: answered {shown}, which is not a registry's answer"
+                f"schema registry {self.url}: answered {shown}, which is not the response of a schema registry"
             ) from error
 
     def __repr__(self) -> str:

@@ -99,9 +99,13 @@ class RegistryHttp:
                     raise RegistryRefused(int(answer["error_code"]), str(answer.get("message", "")))
                 if isinstance(answer, dict) and status in (409, 422):
                     raise RegistryRefused(status * 100, str(answer.get("message", "")))
-                advice = ": check user and password" if status in (401, 403) else ", and not a registry's answer"
+                advice = (
+                    ": check user and password"
+                    if status in (401, 403)
+                    else ", and not the response of a schema registry"
+                )
                 raise RegistryUnavailable(f"schema registry: {problem}{advice}")
-        raise RegistryUnavailable(f"schema registry did not answer, tried {self._attempts} times: {problem}")
+        raise RegistryUnavailable(f"schema registry did not respond, tried {self._attempts} times: {problem}")
 
     def _once(
         self, parts: urllib.parse.SplitResult, method: str, path: str, body: Mapping[str, Any] | None
@@ -135,11 +139,11 @@ class RegistryHttp:
         while chunk := response.read1(65_536):
             body += chunk
             if len(body) > _MOST_BYTES:
-                raise OSError(f"the answer is longer than {_MOST_BYTES:,} bytes")
+                raise OSError(f"the response is longer than {_MOST_BYTES:,} bytes")
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"the answer was not complete after {self._timeout_s:g} s")
+                raise TimeoutError(f"the response was not complete after {self._timeout_s:g} s")
         if response.length:
-            raise OSError(f"the answer ended {response.length:,} bytes too early")
+            raise OSError(f"the response ended {response.length:,} bytes too early")
         return bytes(body)
 
 

@@ -247,7 +247,7 @@ def _start(given: Mapping[str, str], *, default: int, is_streaming: bool) -> Sta
     if text is None:
         return Start(special=default)
     if text.strip().lower() == "latest" and not is_streaming:
-        raise ConfigError("startingOffsets: latest makes a batch read empty; use earliest, offsets or a time")
+        raise ConfigError("startingOffsets: latest leaves a batch nothing to read; use earliest, offsets or a time")
     return _special_or_offsets("startingOffsets", text, missing=EARLIEST)
 
 

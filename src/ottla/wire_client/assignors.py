@@ -135,7 +135,7 @@ def assignors_of(strategy: str) -> tuple[str, ...]:
             )
     if len({name in COOPERATIVE for name in names}) > 1:
         raise ConfigError(
-            f"partition.assignment.strategy: found {strategy!r}, wanted one kind: members either give up everything "
-            "in a rebalance, or only what moves"
+            f"partition.assignment.strategy: found {strategy!r}, wanted one kind: in a rebalance members "
+            "revoke either all partitions, or only those that move"
         )
     return names

@@ -322,4 +322,4 @@ class Cluster:
 
 def refused(what: str, code: ErrorCode) -> BrokerRefused:
     """The error for an answer that a retry will not change."""
-    return BrokerRefused(f"{what}: the broker answered {code.name}")
+    return BrokerRefused(f"{what}: the broker returned {code.name}")

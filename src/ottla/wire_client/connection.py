@@ -73,8 +73,8 @@ class Connection:
         """
         if self.in_flight:
             raise LifecycleError(
-                f"{self.address}: {api_key.name} cannot be asked here: {self.in_flight} responses are due to requests"
-                " before it, whose sender has to receive them; ask on a connection with nothing in flight"
+                f"{self.address}: {api_key.name} cannot be sent here: {self.in_flight} earlier requests wait for"
+                " their responses, which their sender has to receive; use a connection with nothing in flight"
             )
         self.send(api_key, body, newest=newest)
         return self.receive()
@@ -136,7 +136,7 @@ class Connection:
         settings = self._settings
         if not (0 < len(self.host) <= _HOST_CHARACTERS and self.host.isprintable() and 0 < self.port < 65536):
             found = f"{self.host[:_HOST_CHARACTERS]!r}, port {self.port}"
-            raise BrokerUnavailable(f"no broker can be at {found}: wanted the name of a host and a port of 1 to 65535")
+            raise BrokerUnavailable(f"no broker can be at {found}: wanted a host name and a port from 1 to 65535")
         try:
             raw = socket.create_connection(
                 (self.host, self.port), timeout=min(settings.request_timeout_ms, 10_000) / 1000

@@ -50,5 +50,5 @@ def with_coordinator(
         except BrokerUnavailable as error:
             reason = str(error)
         if cluster.now() >= deadline:
-            raise PartitionUnavailable(f"{what}: no answer of its coordinator in time: {reason}")
+            raise PartitionUnavailable(f"{what}: no response of its coordinator in time: {reason}")
         cluster.pause()

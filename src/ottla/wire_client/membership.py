@@ -423,7 +423,7 @@ class Membership:
         self.phase = Phase.OVER
         if code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return [Failed(AuthenticationError(f"group {self.group}: {what} was refused, needs READ on the group"))]
-        return [Failed(BrokerRefused(f"group {self.group}: the coordinator answered {what} with {code.name}"))]
+        return [Failed(BrokerRefused(f"group {self.group}: the coordinator returned {what} with {code.name}"))]
 
     def _fenced(self) -> list[Change]:
         lost, self.owned = self.owned, frozenset()

@@ -286,7 +286,7 @@ class ProduceClient:
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.failed is not None:
             self._put_back(queue, batch, queue.failed)  # a batch before it failed: both go again
         elif code in _FENCED:
-            raise FencedError(f"{key}: the broker answered {code.name}: a newer producer took over")
+            raise FencedError(f"{key}: the broker returned {code.name}: a newer producer took over")
         else:
             message = getattr(entry, "error_message", None)
             named = [each.batch_index for each in getattr(entry, "record_errors", None) or ()]
@@ -361,7 +361,7 @@ class ProduceClient:
             if code is ErrorCode.NONE:
                 return answer.producer_id, answer.producer_epoch
             if code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *LEADER_MOVED):
-                raise BrokerRefused(f"enable.idempotence=true needs a producer id, and the broker answered {code.name}")
+                raise BrokerRefused(f"enable.idempotence=true needs a producer id, and the broker returned {code.name}")
             if self._cluster.now() >= deadline:
                 raise PartitionUnavailable(f"no producer id: {code.name}")
             self._cluster.pause()
@@ -369,7 +369,7 @@ class ProduceClient:
 
 def _cause(key: TopicPartition, code: ErrorCode, message: str | None) -> BrokerRefused | None:
     """Why a retry would not help; None where it may."""
-    text = f"{key}: the broker answered {code.name}{f' ({message})' if message else ''}"
+    text = f"{key}: the broker returned {code.name}{f' ({message})' if message else ''}"
     if code in _FORBIDDEN:
         return WriteForbidden(f"{text}: allow WRITE")
     return BatchRefused(text, is_too_large=code in _TOO_LARGE) if code in _INVALID else None

@@ -136,4 +136,4 @@ def _unanswered(place: TopicPartition, response: Any) -> OttlaError:
     code = ErrorCode.of(response.error_code)
     if code is not ErrorCode.NONE:
         return refused(f"fetch from {place}", code)
-    return PartitionUnavailable(f"{place}: the broker's answer does not have it")
+    return PartitionUnavailable(f"{place}: the broker's response does not contain it")

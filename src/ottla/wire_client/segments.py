@@ -78,7 +78,7 @@ class Batches:
                 break
             header = parse_header(data, position)
             if not _can_be_right(header):
-                raise CorruptBatch(f"{segment.place(position)}: the batch header cannot be right: {header}")
+                raise CorruptBatch(f"{segment.place(position)}: the batch header is corrupt: {header}")
             if header.size_in_bytes > size - position:
                 break  # cut off at the end of the fetch
             if segment.end is not None and header.base_offset >= segment.end:

@@ -215,7 +215,7 @@ def wire_settings(
 
             near = difflib.get_close_matches(name, [*_NAMES, *_DECODE_LIMITS, *_UNUSED, "bootstrap.servers"], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"{name}: no setting of this client is called that{hint}")
+            raise ConfigError(f"{name}: this client has no such setting{hint}")
         field, read = _NAMES[name]
         try:
             fields[field] = read(str(value))

@@ -224,9 +224,11 @@ def _ask(
             )
         if codes & _NOT_THE_MEMBER:
             name = min(code.name for code in codes & _NOT_THE_MEMBER)
-            raise RetriableError(f"group {key}: its coordinator answered {name}: the partitions may be others' by now")
+            raise RetriableError(
+                f"group {key}: its coordinator answered {name}: the partitions may belong to other members by now"
+            )
         for code in codes & _FORBIDDEN:
-            raise WriteForbidden(f"transaction {key}: the broker answered {code.name} to {api_key.name}")
+            raise WriteForbidden(f"transaction {key}: the broker returned {code.name} to {api_key.name}")
         for code in codes - _AGAIN:
             raise refused(f"transaction {key}: {api_key.name}", code)
         if codes:

@@ -163,7 +163,7 @@ def test_a_journal_that_cannot_be_written_stops_the_tool_before_it_acts(
     with Journal(path) as book, monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(
-            InputError, match="No space left on device: nothing more is begun, what is under way goes on"
+            InputError, match="No space left on device: no further move is begun, and moves under way continue"
         ):
             Executor(admin.carry_out, planned, book, options()).run()
     assert not admin.facts((Part.MOVES,)).moves

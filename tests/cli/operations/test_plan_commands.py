@@ -39,7 +39,7 @@ def test_a_plan_is_printed_with_reasons_and_the_brokers_before_and_after(ottla: 
     assert "broker 1 is 50% above its part" in result.stdout
     assert "████████████████ 1.50" in result.stdout
     assert "note: 1.12 × the mean is the best that can be reached: 7 replicas" in result.stderr, "8 on 3 brokers"
-    assert "nothing moves before: ottla plan run plan.json" in result.stderr
+    assert "nothing moves until: ottla plan run plan.json" in result.stderr
     document = json.loads(Path("plan.json").read_bytes())
     assert document["version"] == 1
     assert {line["topic"] for line in document["partitions"]} == {"orders"}
@@ -83,7 +83,7 @@ def test_what_speaks_against_a_file_is_said_and_ends_with_1(ottla: Run) -> None:
     ("arguments", "message"),
     [
         (["add-brokers", "x"], "found 'x' in 'x', wanted ids as in 4,5"),
-        (["add-brokers", "7"], "broker 7: the cluster has none with this id, wanted one of 1, 2, 3"),
+        (["add-brokers", "7"], "broker 7: the cluster has no such broker, wanted one of 1, 2, 3"),
         (["replication-factor", "orders", "4"], "orders: found 4 replicas, wanted 1 to 3"),
         (["replication-factor", "none", "1"], "none: the cluster has no such topic"),
         (["check", "missing.json"], "missing.json: No such file"),
@@ -134,7 +134,7 @@ def test_another_plan_under_the_same_name_begins_anew_and_one_under_way_is_prote
     Path("plan.json").write_text(Path("plan.json.rollback.json").read_text())
     result = ottla("plan", "run", "plan.json", "--yes")
     assert result.exit_code == 2
-    assert "changed since its run began" in result.stderr
+    assert "changed after its run began" in result.stderr
 
 
 def test_every_command_explains_itself_with_examples_and_every_option_says_something() -> None:

@@ -196,8 +196,8 @@ def test_ctrl_c_leaves_the_moves_and_says_how_to_go_on(
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "go on:  ottla plan run plan.json" in errors
-    assert "cancel: Ctrl-C again within 5 s, or ottla plan cancel plan.json" in errors
+    assert "continue: ottla plan run plan.json" in errors
+    assert "cancel:   Ctrl-C again within 5 s, or ottla plan cancel plan.json" in errors
     assert "cancelling" not in errors
     assert admin.facts((Part.MOVES,)).moves
     assert ottla("plan", "cancel", "plan.json", "--yes", "--poll", "0.05").exit_code == 0
@@ -215,12 +215,12 @@ def test_a_second_ctrl_c_cancels_what_is_under_way(
     wait_until(lambda: admin.facts((Part.MOVES,)).moves or process.poll() is not None, 60)
     process.send_signal(signal.SIGINT)
     said = iter(process.stderr.readline, "")
-    assert any("cancel: Ctrl-C again within 5 s, or ottla plan cancel plan.json" in line for line in said)
+    assert any("cancel:   Ctrl-C again within 5 s, or ottla plan cancel plan.json" in line for line in said)
     assert admin.facts((Part.MOVES,)).moves, "the first one leaves them"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
-    assert "cancelling what is under way" in errors
+    assert "cancelling the moves under way" in errors
     assert "cancelled; 0 moves are done and stay" in errors
     assert "Traceback" not in errors
     assert not admin.facts((Part.MOVES,)).moves
@@ -252,7 +252,7 @@ def test_a_throttle_is_changed_while_the_run_goes_on(
     Path("plan.json").write_bytes(plan_document(topic, (3, 2)))
     none = ottla("plan", "throttle", "plan.json", "50MB", "--yes")
     assert none.exit_code == 2
-    assert "found no throttle of it: ottla plan run plan.json --throttle 50MB sets one" in none.stderr
+    assert "its run has set no throttle: ottla plan run plan.json --throttle 50MB sets one" in none.stderr
     process = start(
         "plan", "run", "plan.json", "--yes", "--poll", "0.05", "--max-fill", "1", "--throttle", "1", "--sample", "0s"
     )
@@ -284,7 +284,7 @@ def test_a_throttle_below_what_is_written_is_refused(
         stop.set()
         writer.join()
     assert result.exit_code == 2, result.output
-    assert "what moves to broker 3 is written with" in result.stderr
+    assert "bytes/s to what moves to broker 3" in result.stderr
     assert "the move would never end" in result.stderr
     assert not Path("plan.json.journal").exists()
     assert replicas(admin, topic) == {(1, 2)}

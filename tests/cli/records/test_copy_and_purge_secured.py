@@ -116,7 +116,7 @@ def test_a_copy_to_a_topic_that_was_created_and_may_not_be_written_says_that_it_
     ended = ottla("topics", "copy", topic, to, "--yes")
     refused(ended, to, "AUTHORIZATION_FAILED")
     assert ends(admin, to) == [(0, 0)]
-    assert f"go on with: ottla topics copy {topic} {to} --append --from 0:0 --until 0:3" in ended.stderr
+    assert f"continue with: ottla topics copy {topic} {to} --append --from 0:0 --until 0:3" in ended.stderr
     allow(to, "write")
     again = ottla("topics", "copy", topic, to, "--append", "--from", "0:0", "--until", "0:3", "--yes")
     assert rows(again)

@@ -137,7 +137,7 @@ def test_a_copy_that_fails_says_how_to_go_on(ottla: Run, cluster: EmbeddedCluste
         failed = ottla("topics", "copy", written, to, "--yes")
     assert failed.exit_code in (1, 2), failed.output
     assert "TOPIC_AUTHORIZATION_FAILED" in failed.stderr
-    found = re.search(r"go on with: ottla (.+)", failed.stderr)
+    found = re.search(r"continue with: ottla (.+)", failed.stderr)
     assert found is not None, failed.stderr
     assert ottla(*shlex.split(found[1]), "--yes").exit_code == 0
     assert contents(cluster, to) == contents(cluster, written)

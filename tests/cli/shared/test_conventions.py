@@ -144,7 +144,7 @@ def test_a_terminal_is_asked(reach, monkeypatch, cluster: str, answer: str, said
         ("clusters = 3\n", "wanted tables"),
         ('use = "b"\n', "none of its clusters"),
         ("tables = 3\n", "found 'tables'"),
-        ("\xff", "found no TOML"),
+        ("\xff", "not valid TOML"),
     ],
 )
 def test_a_clusters_file_that_cannot_be_is_refused(text: str, problem: str) -> None:

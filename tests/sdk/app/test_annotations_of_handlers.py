@@ -112,16 +112,16 @@ class TestHeldAgainstTheSerde:
     @pytest.mark.parametrize(
         ("annotation", "serde", "named"),
         [
-            (int, Json(Order), r"Json\(Order\) gives Order, and the annotation says int"),
-            (Refund, Json(Order), "gives Order, and the annotation says Refund"),
-            (Order, Json(Order | int), "and the annotation says Order"),
-            (Record[int], Json(Order), "gives Order, and the annotation says int"),
+            (int, Json(Order), r"Json\(Order\) gives Order, but the annotation says int"),
+            (Refund, Json(Order), "gives Order, but the annotation says Refund"),
+            (Order, Json(Order | int), "but the annotation says Order"),
+            (Record[int], Json(Order), "gives Order, but the annotation says int"),
             (str | None, Avro(Order), "gives Order"),
             (list[int], Json(list[Order]), "gives list"),
-            (Order, str, "gives str, and the annotation says Order"),
-            (str, Int64(), "gives int, and the annotation says str"),
-            (str, Bytes, "gives bytes, and the annotation says str"),
-            (list[Order], Json(Order), "gives Order, and the annotation says list"),
+            (Order, str, "gives str, but the annotation says Order"),
+            (str, Int64(), "gives int, but the annotation says str"),
+            (str, Bytes, "gives bytes, but the annotation says str"),
+            (list[Order], Json(Order), "gives Order, but the annotation says list"),
         ],
     )
     def test_another_type_is_refused_where_it_is_declared(self, annotation: Any, serde: Any, named: str) -> None:
@@ -135,11 +135,11 @@ class TestHeldAgainstTheSerde:
     def test_a_batch_of_records_is_one_too(self) -> None:
         serde_for(list[Record[Order]], value=Json(Order), batch=True)
 
-        with pytest.raises(BindingError, match="gives Order, and the annotation says int"):
+        with pytest.raises(BindingError, match="gives Order, but the annotation says int"):
             serde_for(list[Record[int]], value=Json(Order), batch=True)
 
     @pytest.mark.parametrize(
-        ("annotation", "named"), [(Order, "found Order, wanted a list"), (list[int], "and the annotation says int")]
+        ("annotation", "named"), [(Order, "found Order, wanted a list"), (list[int], "but the annotation says int")]
     )
     def test_anything_else_is_no_batch(self, annotation: Any, named: str) -> None:
         with pytest.raises(BindingError, match=named):
@@ -149,7 +149,7 @@ class TestHeldAgainstTheSerde:
         def on_order(order: Order, key: int) -> None: ...
 
         App("g").handler("orders", value=Json(Order), key=Int64())(on_order)
-        with pytest.raises(BindingError, match=r"on_order: key=.*gives str, and the annotation says int"):
+        with pytest.raises(BindingError, match=r"on_order: key=.*gives str, but the annotation says int"):
             App("g").handler("orders", value=Json(Order), key=str)(on_order)
 
 

@@ -61,5 +61,5 @@ async def test_handlers_and_hooks_send_with_it(
 
     sent = [record.value for record in kafka.consume_all(invoices, value=Json())]
     assert sent == ["started", 1, 2, "stopped"]
-    with pytest.raises(LifecycleError, match="works while app"):
+    with pytest.raises(LifecycleError, match="works only while app"):
         producer.send(invoices, "late")

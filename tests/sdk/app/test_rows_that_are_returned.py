@@ -255,7 +255,7 @@ def test_a_topic_for_results_that_does_not_exist_is_said_at_the_start(
 def test_what_cannot_work_is_refused_where_it_is_declared() -> None:
     app = App("g", bootstrap_servers="localhost:1")
     for options, says in (
-        ({"to": "x"}, "found no columns="),
+        ({"to": "x"}, "found to= without columns="),
         ({"columns": True, "to": "t"}, "come back for ever"),
         ({"columns": True, "to": "a b"}, "to: "),
         ({"columns": True, "exactly_once": ExactlyOnce(value=Json())}, "values are bytes or text"),

@@ -113,7 +113,7 @@ class TestGenerators:
                 yield
 
         for function in (handle, handle_async, Handler()):
-            with pytest.raises(ConfigError, match="a function with yield"):
+            with pytest.raises(ConfigError, match="a generator function"):
                 app.handler("orders", name="handle", batch=is_batch)(function)
 
     def test_so_are_hooks_and_middleware_with_yield(self) -> None:
@@ -126,7 +126,7 @@ class TestGenerators:
             yield call_next(record)
 
         for declare, function in ((app.on_start, opening), (app.on_stop, opening), (app.middleware, around)):
-            with pytest.raises(ConfigError, match="a function with yield"):
+            with pytest.raises(ConfigError, match="a generator function"):
                 declare(function)  # type: ignore[operator]
 
     @pytest.mark.parametrize("is_batch", [False, True])

@@ -122,5 +122,5 @@ def test_a_revoked_run_is_not_committed() -> None:
     world = World(4)
     world.take(2)
     world.opened.run.is_cancelled = True
-    with pytest.raises(RetriableError, match="orders-0@0 is not in this consumer's hands any more"):
+    with pytest.raises(RetriableError, match="orders-0@0 no longer belongs to this consumer"):
         world.join(world.taken)

@@ -529,7 +529,7 @@ async def test_a_producer_carried_over_a_fork_is_refused(kafka: Kafka, kafka_top
                 os._exit(0)
         os.close(writer)
         with os.fdopen(reader, "rb") as answer:
-            assert b"carried over a fork" in answer.read()
+            assert b"copied by a fork" in answer.read()
         await asyncio.to_thread(os.waitpid, child, 0)
         await producer.send(kafka_topic, b"parent goes on")
     assert len(await asyncio.to_thread(kafka.consume_all, kafka_topic)) == 2

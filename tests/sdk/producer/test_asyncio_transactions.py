@@ -63,7 +63,9 @@ async def test_transactions_do_not_nest(mock_cluster: str) -> None:
 
 async def test_a_transaction_needs_an_id(mock_cluster: str) -> None:
     async with AsyncProducer(mock_cluster) as producer:
-        with pytest.raises(ConfigError, match=r"transactional\.id: found nothing, wanted a name that is this instance"):
+        with pytest.raises(
+            ConfigError, match=r"transactional\.id: found nothing, wanted a name that only this instance"
+        ):
             producer.transaction()
 
 

@@ -255,7 +255,7 @@ def test_a_child_in_which_no_address_can_be_looked_up_says_so_before_it_takes_a_
             try:
                 make()
             except LifecycleError as error:
-                return "no address can be looked up" in str(error)
+                return "host names cannot be resolved" in str(error)
             return False
 
         async def start():
@@ -270,7 +270,7 @@ def test_a_child_in_which_no_address_can_be_looked_up_says_so_before_it_takes_a_
                     producer = Producer("{kafka.bootstrap_servers}")
                 except LifecycleError as error:
                     consumer = Consumer("t", group="g", bootstrap_servers="{kafka.bootstrap_servers}")
-                    is_said = "no address can be looked up" in str(error)
+                    is_said = "host names cannot be resolved" in str(error)
                     is_said = is_said and refused(consumer.start) and refused(lambda: asyncio.run(start()))
                     os._exit(1 if is_said else 2)
                 producer.send("{kafka_topic}", b"v").result(60)
@@ -327,7 +327,7 @@ def in_a_child(check: Callable[[], None]) -> str:
     return answer
 
 
-REFUSED = "LifecycleError: this consumer was carried over a fork: its {} stayed in the parent process; make a consumer"
+REFUSED = "LifecycleError: this consumer was copied by a fork: its {} stayed in the parent process; make a consumer"
 
 
 def test_a_consumer_carried_over_a_fork_is_refused_and_its_parent_goes_on(kafka: Kafka, kafka_topic: str) -> None:

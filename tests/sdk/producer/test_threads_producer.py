@@ -490,7 +490,7 @@ def test_a_producer_carried_over_a_fork_is_refused(kafka: Kafka, kafka_topic: st
                 os._exit(0)
         os.close(writer)
         with os.fdopen(reader, "rb") as answer:
-            assert b"carried over a fork" in answer.read()
+            assert b"copied by a fork" in answer.read()
         os.waitpid(child, 0)
         producer.send(kafka_topic, b"parent goes on").result(10)
     assert len(kafka.consume_all(kafka_topic)) == 2

@@ -66,7 +66,7 @@ def test_transactions_do_not_nest(mock_cluster: str) -> None:
 def test_a_transaction_needs_an_id(mock_cluster: str) -> None:
     with (
         Producer(mock_cluster) as producer,
-        pytest.raises(ConfigError, match=r"transactional\.id: found nothing, wanted a name that is this"),
+        pytest.raises(ConfigError, match=r"transactional\.id: found nothing, wanted a name that only this"),
     ):
         producer.transaction()
 

@@ -339,7 +339,7 @@ class Executor:
                 missing = next((each for each in facts.not_read if each.part is Part.MOVES), None)
                 if missing is None:
                     return facts
-                problem: OttlaError = RetriableError(f"moves under way were not read: {missing.reason}")
+                problem: OttlaError = RetriableError(f"the moves under way could not be read: {missing.reason}")
             except RetriableError as error:
                 problem = error
             if self._now() >= until:

@@ -72,8 +72,8 @@ class Journal:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise InputError(
-                f"{self.path}: {error.strerror or error}: nothing more is begun, what is under way goes on;"
-                " the same command goes on when the file can be written"
+                f"{self.path}: {error.strerror or error}: no further move is begun, and moves under way continue;"
+                " run the same command again when the file can be written"
             ) from None
         self.lines.append(line)
 

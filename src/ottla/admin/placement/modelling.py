@@ -38,9 +38,7 @@ def model_of(
     for broker in facts.brokers:
         if broker.log_dirs is None and not broker.is_fenced:
             why = next((each.reason for each in facts.not_read if each.subject == f"broker {broker.id}"), "not asked")
-            raise InputError(
-                f"broker {broker.id}: its log directories are wanted for a plan by bytes, found none: {why}"
-            )
+            raise InputError(f"broker {broker.id}: found no log directories, wanted them for a plan by bytes: {why}")
     disks = {broker.id: _disks_of(broker, max_fill, dirs_are_disks) for broker in facts.brokers}
     told = [disk.total for broker in facts.brokers if not broker.is_fenced for disk in disks[broker.id]]
     by_size = bool(told) and all(told)

@@ -42,7 +42,9 @@ def add_brokers(
     _registered(model, brokers)
     for broker in brokers:
         if not model.by_id[broker].can_receive:
-            raise InputError(f"broker {broker}: found it fenced or without a usable log directory, wanted it up")
+            raise InputError(
+                f"broker {broker}: found it fenced or without a usable log directory, wanted a live broker"
+            )
     return _by_bytes("add-brokers", model, goals, expired, added=brokers)
 
 
@@ -57,7 +59,7 @@ def remove_brokers(
     known = {broker.id for broker in model.brokers}
     for broker in brokers:
         if broker not in known:
-            raise InputError(f"broker {broker}: the cluster has none with this id, and nothing is placed on it")
+            raise InputError(f"broker {broker}: the cluster has no such broker, and no replica is placed on it")
     return _by_bytes("remove-brokers", model, goals, expired, removed=brokers)
 
 
@@ -142,7 +144,7 @@ def _registered(model: Model, brokers: Collection[int]) -> None:
     for broker in brokers:
         if broker not in model.by_id or not model.by_id[broker].is_registered:
             known = ", ".join(str(each.id) for each in model.brokers if each.is_registered)
-            raise InputError(f"broker {broker}: the cluster has none with this id, wanted one of {known}")
+            raise InputError(f"broker {broker}: the cluster has no such broker, wanted one of {known}")
 
 
 def _lost(model: Model, of: list[bool]) -> set[int]:

@@ -68,8 +68,8 @@ def check_rate(rate: int, moves: Iterable[Move]) -> None:
         raise InputError(f"throttle: found {rate}, wanted more than 0 bytes per second")
     if worst is not None and rate < arriving[worst] * _MARGIN:
         raise InputError(
-            f"throttle: found {rate:,} bytes/s; what moves to broker {worst} is written with {arriving[worst]:,.0f}"
-            f" bytes/s, so wanted at least {arriving[worst] * _MARGIN:,.0f}: the move would never end"
+            f"throttle: found {rate:,} bytes/s, wanted at least {arriving[worst] * _MARGIN:,.0f}: producers write"
+            f" {arriving[worst]:,.0f} bytes/s to what moves to broker {worst}, so the move would never end"
         )
 
 

@@ -70,7 +70,7 @@ def error_of(
         return unknown_topics(topics or [str(error)], servers)
     if isinstance(error, errors.NoOffsetForPartitionError | errors.OffsetOutOfRangeError):
         return NoCommittedOffset(
-            f"no committed offset, or one that the log does not hold any more: {error}. "
+            f"no committed offset, or one that is no longer in the log: {error}. "
             "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
         )
     if isinstance(error, _NOT_ALLOWED):

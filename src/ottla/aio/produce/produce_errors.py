@@ -44,7 +44,7 @@ class ErrorTranslator(Explain):
         if isinstance(error, AssertionError):  # how aiokafka says that a partition does not exist
             return self.unknown_partition(topic, partition)
         if isinstance(error, _TOO_FEW_REPLICAS):
-            return RetriableError(f"{topic}: fewer replicas are in sync than min.insync.replicas asks for ({error})")
+            return RetriableError(f"{topic}: fewer replicas are in sync than min.insync.replicas requires ({error})")
         if isinstance(error, _CLOSED):
             return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
         return self.of_call(error, what=topic, topic=topic)

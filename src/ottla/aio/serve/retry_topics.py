@@ -62,5 +62,5 @@ def _check(name: str, response: Any) -> None:
         error = for_code(code)
         if code and error is not TopicAlreadyExistsError:  # another member was faster
             detail = rest[0] if rest and rest[0] else error.__name__
-            raise ConfigError(f"retry topic {name} was not made: {detail}; create it yourself")
+            raise ConfigError(f"retry topic {name} was not created: {detail}; create it yourself")
     log_event("retry_topic_made", "info", {"topic": name})

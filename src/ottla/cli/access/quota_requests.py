@@ -86,7 +86,7 @@ def _connection(settings: Mapping[str, object]) -> Iterator[Connection]:
         finally:
             connection.close()
         return
-    raise problem or BrokerUnavailable("no broker is named")
+    raise problem or BrokerUnavailable("the metadata names no broker")
 
 
 def _check(code: int, message: str | None) -> None:

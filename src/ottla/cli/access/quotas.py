@@ -141,7 +141,9 @@ def _entity(
 
 def _need(entity: dict[str, str | None]) -> None:
     if not entity:
-        raise InputError("whose quota? Give --user, --client-id or --ip, or one of the defaults, as --user-defaults")
+        raise InputError(
+            "found nobody to limit, wanted --user, --client-id or --ip, or one of the defaults, as --user-defaults"
+        )
 
 
 def _number(name: str, text: str) -> float:

@@ -54,7 +54,7 @@ def call(
     except (OSError, http.client.HTTPException) as error:
         raise BrokerUnavailable(f"no control API at {control}: {error}") from error
     except ValueError as error:
-        raise BrokerUnavailable(f"what is at {control} is no control API: {error}") from error
+        raise BrokerUnavailable(f"{control} is not a control API: {error}") from error
     finally:
         connection.close()
     if response.status >= 400:

@@ -102,7 +102,7 @@ def use(name: str) -> None:
     head, found, tables = _before_tables(text)
     head, count = re.subn(r"(?m)^[ \t]*use[ \t]*=.*$", line, head, count=1)
     _write(path, (head if count else f"{line}\n{head}") + found + tables)
-    say(f"{name} is the cluster of commands that name none")
+    say(f"{name} is now the cluster of commands without --cluster")
 
 
 @clusters.command()

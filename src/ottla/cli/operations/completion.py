@@ -26,5 +26,5 @@ def completion(shell: str) -> None:
     root = click.get_current_context().find_root()
     found = get_completion_class(shell)
     if found is None:
-        raise click.UsageError(f"click completes nothing in {shell}")
+        raise click.UsageError(f"no completion for {shell}")
     click.echo(found(root.command, {}, "ottla", "_OTTLA_COMPLETE").source())

@@ -38,7 +38,7 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     checks = all_checks()
     for id in ids:
         if id.upper() not in checks:
-            raise ConfigError(f"{id}: there is no such check; there are {', '.join(checks)}")
+            raise ConfigError(f"{id}: no check has this id, wanted one of {', '.join(checks)}")
         check = checks[id.upper()]
         needs = [*sorted(check.reads), *(["a service (--app)"] if check.needs_app else [])]
         needs += [f"{check.samples} samples (--samples)"] if check.samples > 1 else []
@@ -150,7 +150,7 @@ def _until(accept: Path | None, reason: str | None, until: str | None) -> dt.dat
             raise InputError("found --reason or --until without --accept FILE")
         return None
     if not reason or until is None:
-        raise InputError("--accept: wanted --reason and --until as well: what is accepted has a reason and ends")
+        raise InputError("--accept: wanted --reason and --until as well: each accepted finding has a reason and an end")
     try:
         return dt.date.fromisoformat(until)
     except ValueError:
@@ -272,6 +272,6 @@ def _accept(path: Path, report: Report, reason: str, until: dt.date) -> None:
     from ottla.admin.facts_file import write_whole
 
     if path.exists():
-        raise InputError(f"--accept {path}: it exists; a baseline is never written over")
+        raise InputError(f"--accept {path}: the file exists; a baseline is never overwritten")
     write_whole(path, dump_baseline(report, reason=reason, until=until))
     say(f"{path}: {len(report.findings)} findings accepted until {until}")

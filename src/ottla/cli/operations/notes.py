@@ -25,7 +25,7 @@ def say_not_read(facts: ClusterFacts) -> None:
         more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
         warn(f"not read: {part} of {visible(subjects[0])}{more}: {visible(reason)}")
     if len(by_reason) > _SHOWN:
-        warn(f"not read: {len(by_reason) - _SHOWN} things more")
+        warn(f"not read: {len(by_reason) - _SHOWN} more parts")
 
 
 def wait(seconds: float, what: str) -> None:

@@ -69,12 +69,14 @@ def set_offsets(
 
     found = read_checkpoint(path)
     if partition and topic is None:
-        raise InputError("--partition: say of which --topic")
+        raise InputError("--partition: found no --topic, wanted the topic of the partition")
     chosen = [
         p for p in sorted(found.position) if topic in (None, p.topic) and (not partition or p.partition in partition)
     ]
     if not chosen:
-        raise ConfigError(f"{path}: reads no such partition; it reads {', '.join(map(str, sorted(found.position)))}")
+        raise ConfigError(
+            f"{path}: the query reads no such partition; it reads {', '.join(map(str, sorted(found.position)))}"
+        )
     wanted = _offsets(chosen, target, bootstrap_servers)
     check_new_offsets(found, wanted, keep_state=keep_state)
     for p in chosen:

@@ -161,5 +161,5 @@ def _copy(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]], top
 def _say_how_to_go_on(topic: str, to: str, written: int, left: Mapping[int, tuple[int, int]]) -> None:
     starts = ",".join(f"{number}:{first}" for number, (first, _) in sorted(left.items()))
     ends = ",".join(f"{number}:{end}" for number, (_, end) in sorted(left.items()))
-    warn(f"{written:,} records written to {to}; what was sent and not acknowledged may be there as well")
-    warn(f"go on with: ottla topics copy {topic} {to} --append --from {starts} --until {ends}")
+    warn(f"{written:,} records written to {to}; records sent but not acknowledged may be there as well")
+    warn(f"continue with: ottla topics copy {topic} {to} --append --from {starts} --until {ends}")

@@ -117,7 +117,7 @@ def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, la
                     progress.advance(len(block.rows))
     say(f"{topic}: {found.letters:,} dead letters")
     if found.others:
-        say(f"{found.others:,} more records have no dead letter headers: they are no dead letters")
+        say(f"{found.others:,} more records have no dead letter headers: they are not dead letters")
     newest = found.newest()
     if out.format is Format.JSON:
         counts: dict[str, Any] = {"topic": topic, "letters": found.letters, "others": found.others, "newest": newest}
@@ -162,7 +162,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
         raise InputError(f"{topic}: there is no record at partition {partition}, offset {offset}")
     view = describe_dead_letter(row[4])
     if view is None:
-        raise InputError(f"{topic}: the record at {place} has no dead letter headers: it is no dead letter")
+        raise InputError(f"{topic}: the record at {place} has no dead letter headers: it is not a dead letter")
     item = whole(int(partition), row, view)
     if out.format is Format.JSON:
         out.one("dlq.show/1", {"topic": topic, **item})
@@ -262,9 +262,9 @@ def redrive(
 
 def _say_what_stays(report: RedriveReport) -> None:
     if report.refused:
-        warn(f"{report.refused:,} not sent where their headers say, the first because {report.first_refusal}")
+        warn(f"{report.refused:,} not sent to the topic of their headers, the first because {report.first_refusal}")
     if report.gone:
-        warn(f"{report.gone:,} not sent: the dead letter has no value, and its record is not in its topic any more")
+        warn(f"{report.gone:,} not sent: the dead letter has no value, and its record is no longer in its topic")
     if report.homeless:
         say("records without an origin have no dead letter headers: give --to TOPIC to send them as well")
 

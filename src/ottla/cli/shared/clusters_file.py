@@ -75,7 +75,7 @@ class NamedCluster:
 
 @fact
 class ClustersFile:
-    """The whole file. `use` is the cluster of commands that name none."""
+    """The whole file. `use` is now the cluster of commands without --cluster."""
 
     file: Path
     use: str | None
@@ -120,7 +120,7 @@ def parse_clusters(data: bytes, path: Path) -> ClustersFile:
     try:
         document = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: found no TOML: {error}") from None
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
     unknown = document.keys() - {"use", "clusters"}
     if unknown:
         raise ConfigError(f"{path}: found {sorted(unknown)[0]!r}, wanted `use` and [clusters.NAME]")

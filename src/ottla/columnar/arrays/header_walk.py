@@ -58,7 +58,7 @@ def walk_headers(
             else:
                 key, start = _long(data, position, limit, row)
             if key & 1 or key >> 1 > limit - start:
-                raise BadRow(row, "a header's key has a length that reaches out of it")
+                raise BadRow(row, "a header's key reaches beyond its end")
             position = start + (key >> 1)
             keys += (start, position)
             if position >= limit:
@@ -72,7 +72,7 @@ def walk_headers(
                 nulls.append(slot + len(values) // 2)
                 position = start
             elif value & 1 or value >> 1 > limit - start:
-                raise BadRow(row, "a header's value has a length that reaches out of it")
+                raise BadRow(row, "a header's value reaches beyond its end")
             else:
                 position = start + (value >> 1)
             values += (start, position)
@@ -138,4 +138,4 @@ def _long(data: memoryview, position: int, limit: int, row: int) -> tuple[int, i
         number |= (byte & 0x7F) << 7 * width
         if byte < 0x80:
             return number & 0xFFFFFFFFFFFFFFFF, position + width + 1
-    raise BadRow(row, "a header's length does not end")
+    raise BadRow(row, "a header's length is cut off")

@@ -62,12 +62,12 @@ def decode_headers(buffer: Bytes8, positions: Ints, limits: Ints, *, most: int) 
 def _one_of_each(buffer: Bytes8, cursor: Ints, limits: Ints, slots: Ints, found: HeaderEdges) -> Ints:
     """One header of each record, from its cursor on; answers where they end."""
     length, start = read_varints(buffer, cursor, limits)
-    refuse_rows((length < 0) | (length > limits - start), "a header's key has a length that reaches out of it")
+    refuse_rows((length < 0) | (length > limits - start), "a header's key reaches beyond its end")
     end = start + length
     found.keys[slots * 2] = start
     found.keys[slots * 2 + 1] = end
     length, start = read_varints(buffer, end, limits)
-    refuse_rows((length < -1) | (length > limits - start), "a header's value has a length that reaches out of it")
+    refuse_rows((length < -1) | (length > limits - start), "a header's value reaches beyond its end")
     end = start + np.maximum(length, 0)
     found.values[slots * 2] = start
     found.values[slots * 2 + 1] = end

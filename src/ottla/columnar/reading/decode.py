@@ -131,7 +131,7 @@ class _Rows:
         except TooManyHeaders as error:
             raise DecodeLimitExceeded(f"{self._place(error.row)} has {error.reason}") from None
         except BadRow as error:
-            raise CorruptBatch(f"{self._place(error.row)} cannot be right: {error.reason}") from None
+            raise CorruptBatch(f"{self._place(error.row)} is corrupt: {error.reason}") from None
 
     def _to_arrow(self, columns: Sequence[str], decode_limits: DecodeLimits) -> pa.RecordBatch:
         buffer, limits = self.buffer, self.limits

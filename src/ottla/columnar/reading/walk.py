@@ -148,4 +148,4 @@ def _long_length(data: memoryview, position: int, end: int, row: int) -> tuple[i
         if byte < 0x80:
             return value >> 1, at + 1 - position
         shift += 7
-    raise BadRow(row, f"record {row} has a length that does not end")
+    raise BadRow(row, f"the length of record {row} is cut off")

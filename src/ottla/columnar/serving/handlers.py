@@ -59,7 +59,7 @@ class ColumnInvoker:
         if self._form is None:
             raise BindingError(
                 f"{route.name}: columns=True gives a pyarrow.RecordBatch or Table, a polars.DataFrame or a "
-                f"pandas.DataFrame, and the annotation says {binding.frame_hint!r}"
+                f"pandas.DataFrame, but the annotation says {binding.frame_hint!r}"
             )
         self.name = route.name
         self.binding: Binding = wrap(with_rows(binding), middlewares)

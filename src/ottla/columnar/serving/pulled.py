@@ -194,7 +194,7 @@ class ColumnConsumer(MemberVerbs):
             raise ConfigError(f"consume: columns: found {columns!r}, wanted a list of {', '.join(COLUMNS)}")
         names, priorities = topics_of("consume", topics)
         if priorities is not None:
-            raise ConfigError("consume: priorities are for handlers, which are called by priority")
+            raise ConfigError("consume: found priorities, which only handlers have")
         route = Route(
             name="consume",
             handler=_nothing,

@@ -32,8 +32,8 @@ class TransactionalReads:
         """Records join a transaction of this producer. Raises when those of another one are not decided yet."""
         if self._owner is not None and self._owner is not owner:
             raise LifecycleError(
-                "records of this consumer are in a transaction of another producer, whose outcome is not known: close "
-                "this consumer and make a new one, which begins at what was committed"
+                "records of this consumer are in a transaction of another producer, whose outcome is unknown: close "
+                "this consumer and create a new one, which starts at the committed offsets"
             )
         self._owner = owner
 
@@ -53,8 +53,8 @@ class TransactionalReads:
             missing = next((record.offset for record in taken_by_caller if record.offset not in numbers), None)
             if missing is not None:
                 raise LifecycleError(
-                    f"send_offsets: found {name} up to offset {last}, wanted offset {missing} as well: it was taken "
-                    "before, and would be lost. All that was taken is given out again"
+                    f"send_offsets: found {name} up to offset {last}, wanted offset {missing} as well: the consumer "
+                    "returned it before, and it would be lost. All uncommitted records are returned again"
                 )
             opened.joined += len(through)
             _, joined = self._joined.setdefault(name, (opened, []))
@@ -87,7 +87,7 @@ class TransactionalReads:
         listed: dict[TopicPartition, tuple[OpenRun, set[int]]] = {}
         for record in records:
             if not isinstance(record, Record):
-                raise ConfigError(f"send_offsets: found {record!r}, wanted the records that the consumer gave out")
+                raise ConfigError(f"send_offsets: found {record!r}, wanted the records that the consumer returned")
             opened = self._book.run_of(record)
             if opened is None or opened.run.is_cancelled:
                 raise _not_ours(record.topic_partition, record.offset)
@@ -97,8 +97,8 @@ class TransactionalReads:
 
 def _not_ours(name: TopicPartition, offset: int) -> RetriableError:
     return RetriableError(
-        f"send_offsets: {name}@{offset} is not in this consumer's hands any more: its partition was revoked, or it is "
-        "given out again"
+        f"send_offsets: {name}@{offset} no longer belongs to this consumer: its partition was revoked, or the record "
+        "is returned again"
     )
 
 
@@ -106,7 +106,7 @@ def refuse_to_settle(reads: TransactionalReads | None) -> None:
     """Raise where records are settled by transactions, and not one by one."""
     if reads is not None:
         raise LifecycleError(
-            "this consumer's records are settled by transactions, commit=InTransactions(): call "
+            "this consumer's records are committed by transactions (commit=InTransactions()): call "
             "transaction.send_offsets(records, consumer)"
         )
 
@@ -120,12 +120,12 @@ def transactional_reads(
     if dead_letter_topic is not None:
         raise ConfigError(
             "dead_letter_topic: found one with commit=InTransactions(), wanted none: a dead letter would not be part "
-            "of the transaction. Records that cannot be decoded are given out with a Malformed value; send them on in "
+            "of the transaction. Records that cannot be decoded are returned with a Malformed value; send them on in "
             "the transaction"
         )
     if settings["isolation.level"] != "read_committed":
         raise ConfigError(
             f"isolation.level: found {settings['isolation.level']} with commit=InTransactions(), wanted "
-            "read_committed: the offsets and the records of an open transaction are not to be read"
+            "read_committed: the offsets of an open transaction must not be read, nor its records"
         )
     return TransactionalReads(book)

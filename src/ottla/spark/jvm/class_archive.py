@@ -77,7 +77,7 @@ def make_class_archive(
     from pyspark import SparkContext
 
     if getattr(SparkContext, "_gateway", None) is not None:
-        raise LifecycleError("this process has a JVM of Spark's already; an archive is made by a new one")
+        raise LifecycleError("this process already runs Spark's JVM; an archive needs a new process")
     folder = _writable(_folders() if folders is None else folders)
     scratch = folder / f".{_key(java)}-{os.getpid()}"
     try:

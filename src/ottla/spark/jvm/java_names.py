@@ -43,7 +43,7 @@ def to_java(settings: Mapping[str, str]) -> dict[str, str]:
         java["ssl.endpoint.identification.algorithm"] = ""
     if java.pop("enable.ssl.certificate.verification", "true").lower() == "false":
         raise ConfigError(
-            "kafka.enable.ssl.certificate.verification: Spark's own connector cannot do without; use engine='python'"
+            "kafka.enable.ssl.certificate.verification: Spark's own connector cannot turn it off; use engine='python'"
         )
     return java
 
@@ -58,7 +58,7 @@ def from_java(settings: Mapping[str, str]) -> dict[str, str]:
         if (value := ours.pop(java, None)) is not None:
             if not trusts_pem:
                 raise ConfigError(
-                    f"kafka.{java}: found a store of Java's own, wanted PEM: `keytool -list -rfc -keystore FILE` prints"
+                    f"kafka.{java}: found a Java key store, wanted PEM: `keytool -list -rfc -keystore FILE` prints"
                     f" one; save it and set kafka.{name}, or kafka.ssl.truststore.type=PEM"
                 )
             ours[name] = value
@@ -67,7 +67,7 @@ def from_java(settings: Mapping[str, str]) -> dict[str, str]:
         if (value := ours.pop(java, None)) is not None:
             if not shows_pem or java != "ssl.keystore.location":
                 raise ConfigError(
-                    f"kafka.{java}: found a store of Java's own, or text, wanted PEM files: set"
+                    f"kafka.{java}: found a Java key store, or text, wanted PEM files: set"
                     " kafka.ssl.certificate.location and kafka.ssl.key.location"
                 )
             ours |= {"ssl.certificate.location": value, "ssl.key.location": value}

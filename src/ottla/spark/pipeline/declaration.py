@@ -286,7 +286,7 @@ class Declaration:
     def _add(self, part: Source | View) -> None:
         if not _NAME.fullmatch(part.name) or part.name == "spark":
             raise ConfigError(
-                f"{part.name!r}: wanted a name of letters, digits and underscores: SQL must be able to say it"
+                f"{part.name!r}: wanted a name of letters, digits and underscores, so that SQL can use it"
             )
         if part.name in self._parts:
             raise ConfigError(f"pipeline {self.name}: there is a {part.name} already")

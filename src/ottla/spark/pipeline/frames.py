@@ -98,7 +98,7 @@ class Frames:
                 given["spark"] = self._spark
             frame = part.function(**given)
             if frame is None:
-                raise ConfigError(f"view {part.name}: the function answered None, wanted a DataFrame")
+                raise ConfigError(f"view {part.name}: the function returned None, wanted a DataFrame")
             return frame
         for name, frame in inputs.items():
             frame.createOrReplaceTempView(name)

@@ -108,7 +108,7 @@ def _by_time(cluster: Cluster, timestamps: Offsets, *, name: str, if_too_late: b
     if too_late and not if_too_late:
         first = too_late[0]
         raise ConfigError(
-            f"{first}: no record is as young as timestamp {timestamps[first]} ({name}Timestamp). Set"
+            f"{first}: no record has timestamp {timestamps[first]} or a later one ({name}Timestamp). Set"
             f" startingOffsetsByTimestampStrategy to latest to start such partitions at their end"
         )
     return offsets | offsets_at(cluster, too_late, LATEST)

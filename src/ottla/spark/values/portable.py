@@ -33,7 +33,7 @@ def recipe_of(serde: Serde[Any] | Callable[[], Serde[Any]]) -> Recipe:
         pickle.loads(data)
     except Exception as error:
         raise ConfigError(
-            f"{serde!r} cannot travel to Spark's workers ({error}); pass a function that makes it: value=lambda: ..."
+            f"{serde!r} cannot be sent to Spark's workers ({error}); pass a function that creates it: value=lambda: ..."
         ) from error
     return partial(_made, data)
 

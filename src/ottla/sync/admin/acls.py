@@ -116,7 +116,7 @@ class Acls:
             return self._not_allowed(verb, problem.str())
         if problem.name() in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
             return BrokerUnavailable(f"no Kafka broker answers at {self._servers}: {problem.str()}")
-        return ConfigError(f"the cluster at {self._servers} would not {verb} ACLs: {problem.name()}: {problem.str()}")
+        return ConfigError(f"the cluster at {self._servers} refused to {verb} ACLs: {problem.name()}: {problem.str()}")
 
     def _no_authorizer(self) -> ConfigError:
         return ConfigError(
@@ -126,7 +126,7 @@ class Acls:
     def _not_allowed(self, verb: str, text: str) -> ConfigError:
         needed = "DESCRIBE" if verb == "list" else "ALTER"
         refused = Asking(principal=principal_of(self._settings)).refused("", text, servers=self._servers)
-        return ConfigError(f"{refused}. To {verb} ACLs takes {needed} on the cluster")
+        return ConfigError(f"{refused}. To {verb} ACLs needs {needed} on the cluster")
 
 
 def _number(enum: Any, name: str) -> Any:

@@ -64,7 +64,7 @@ class Originals:
             timestamp_ms = message.timestamp()[1]
             headers = self._reader.headers_of(message)
             return Original(key=message.key(), value=message.value(), headers=headers, timestamp_ms=timestamp_ms)
-        raise BrokerUnavailable(f"{view.origin}: no answer from {self._bootstrap_servers} within {_TIMEOUT_S:g} s")
+        raise BrokerUnavailable(f"{view.origin}: no response from {self._bootstrap_servers} within {_TIMEOUT_S:g} s")
 
     def __enter__(self) -> Originals:
         return self

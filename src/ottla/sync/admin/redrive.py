@@ -232,7 +232,7 @@ def _committed(consumer: Consumer, partitions: list[ClientPartition]) -> list[Cl
                 raise
             if time.monotonic() > deadline:
                 raise BrokerUnavailable(
-                    f"no coordinator of the group within {_COORDINATOR_S:g} s ({problem.str()})"
+                    f"found no coordinator of the group within {_COORDINATOR_S:g} s ({problem.str()})"
                 ) from error
             time.sleep(_AGAIN_S)
 

@@ -124,7 +124,7 @@ class TopicReader:
                 continue
             if time.monotonic() >= deadline:
                 raise TimeoutError(
-                    f"{self.topic}: nothing came for {timeout_s} s, and the end of partition(s) "
+                    f"{self.topic}: no record arrived for {timeout_s} s, and the end of partition(s) "
                     f"{sorted(self._unfinished)} is not reached"
                 )
             self._poll(_WAIT_S, at_most=_AT_MOST_KEPT)

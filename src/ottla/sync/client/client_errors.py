@@ -92,7 +92,7 @@ def error_of(error: KafkaError, servers: str, *, topics: Sequence[str] = (), ask
         return unknown_topics(missing or topics or [error.str()], servers)
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         return NoCommittedOffset(
-            f"no committed offset, or one that the log does not hold any more: {error.str()}. "
+            f"no committed offset, or one that is no longer in the log: {error.str()}. "
             "Set auto.offset.reset to earliest or latest, or reset the group's offsets"
         )
     if code in _SAME_INSTANCE:

@@ -105,7 +105,7 @@ class ErrorTranslator(Explain):
             return LifecycleError(f"{topic}: the producer was closed before a broker acknowledged the record")
         if code in _TOO_FEW_REPLICAS:
             return RetriableError(
-                f"{topic}: fewer replicas are in sync than min.insync.replicas asks for ({error.str()})"
+                f"{topic}: fewer replicas are in sync than min.insync.replicas requires ({error.str()})"
             )
         return self.of_call(error, what=topic, topic=topic)
 
@@ -123,7 +123,7 @@ class ErrorTranslator(Explain):
         if code in _REFUSED:
             return self.refused(what, error.str(), code=error.name(), topic=topic)
         if error.fatal():
-            return LifecycleError(f"{what}: the producer cannot go on, make a new one: {error.str()}")
+            return LifecycleError(f"{what}: the producer cannot continue; create a new one: {error.str()}")
         if code in (KafkaError._STATE, KafkaError.INVALID_TXN_STATE):
             return LifecycleError(f"{what}: {error.str()}")
         if code in _REFUSED_RECORDS:

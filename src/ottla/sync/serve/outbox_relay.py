@@ -69,7 +69,9 @@ class OutboxRelay:
                 raise ConfigError(f"relay: {name} must be at least 1, got {count}")
         for name in NEEDED_SETTINGS:
             if name in (settings or {}):
-                raise ConfigError(f"relay: settings: found {name}, which the order of keys does not leave open")
+                raise ConfigError(
+                    f"relay: settings: found {name}, which the relay sets itself to keep the order of keys"
+                )
         self.outbox = outbox
         self._servers = bootstrap_servers
         self._settings = {**RELAY_DEFAULTS, **(settings or {}), **NEEDED_SETTINGS}

@@ -61,6 +61,6 @@ def ensure_retry_topics(
         except KafkaException as error:
             problem: KafkaError = error.args[0]
             if problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another member was faster
-                raise ConfigError(f"retry topic {name} was not made: {problem.str()}; create it yourself") from error
+                raise ConfigError(f"retry topic {name} was not created: {problem.str()}; create it yourself") from error
         else:
             log_event("retry_topic_made", "info", {"topic": name})

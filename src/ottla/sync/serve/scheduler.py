@@ -324,7 +324,7 @@ class Scheduler:
         if len(found.leaders) != WHEEL.partitions:
             raise ConfigError(
                 f"{self.topic}: found {len(found.leaders)} partitions, wanted {WHEEL.partitions}: each is a slot of "
-                "the wheel, and senders count on them"
+                "the wheel, and senders compute the slot from this number"
             )
         self._check_config()
 

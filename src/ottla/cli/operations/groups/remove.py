@@ -103,7 +103,7 @@ def forget(
             _keep(admin, group, undo_file)
         with changing():
             admin.forget_offsets(group, *places)
-    say(f"{group}: {len(places)} offsets forgotten")
+    say(f"{group}: {len(places)} offsets deleted")
 
 
 def _those_there(admin: Admin, names: list[str]) -> tuple[GroupFact, ...]:
@@ -148,9 +148,11 @@ def _keep(admin: Admin, group: str, given: Path | None) -> None:
     try:
         plan = admin.plan_copy(group, group)
     except OttlaError as error:
-        raise InputError(f"what {group} has committed cannot be kept: {error}; --no-undo goes on without") from error
+        raise InputError(
+            f"what {group} has committed cannot be saved: {error}; --no-undo continues without it"
+        ) from error
     path = undo_path(given, group, plan.at_ms)
     if path.exists():
-        raise InputError(f"--undo {path}: it exists; an undo file is never written over")
+        raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
     write_whole(path, dump_undo(plan))
-    say(f"what was committed before: ottla groups restore {visible(str(path))}")
+    say(f"restore the offsets of before with: ottla groups restore {visible(str(path))}")

@@ -178,11 +178,11 @@ def _carry_out(admin: Admin, plan: ResetPlan, out: Output, consent: Consent, und
         return
     path = undo_path(undo_file, plan.group_id, plan.at_ms)
     if undo_file is not None and path.exists():
-        raise InputError(f"--undo {path}: it exists; an undo file is never written over")
+        raise InputError(f"--undo {path}: the file exists; an undo file never overwrites another")
     with changing():
         try:
             admin.apply_reset(plan, undo_file=path)
         finally:
             if path.exists():
-                say(f"what was committed before: ottla groups restore {visible(str(path))}")
+                say(f"restore the offsets of before with: ottla groups restore {visible(str(path))}")
     say(f"{plan.group_id}: {len(moves)} offsets set")

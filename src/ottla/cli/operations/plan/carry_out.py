@@ -200,7 +200,7 @@ def rates_of_run(file: Path, rate: str) -> list[Setting]:
         None,
     )
     if line is None or line["step"] == journal.RESTORED:
-        raise InputError(f"{file}: found no throttle of it: ottla plan run {file} --throttle {rate} sets one")
+        raise InputError(f"{file}: its run has set no throttle: ottla plan run {file} --throttle {rate} sets one")
     wanted = str(bytes_of("SIZE", rate))
     return [replace(each, new=wanted) for each in from_journal(line) if each.name in RATES]
 
@@ -272,7 +272,7 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
     )
     with open_admin(kafka) as admin:
         if not journal_of(file).exists():
-            raise InputError(f"{journal_of(file)}: found no journal, so nothing of {file} is under way")
+            raise InputError(f"{journal_of(file)}: found no journal, so no run of {file} has begun")
         moves = moves_of_file(admin, file, options, is_run=False)
         if not consent.agree(f"Cancel what is under way of {file}{', and move the rest back' if revert else ''}?"):
             return
@@ -357,7 +357,7 @@ def check_throttle(options: RunOptions, moves: tuple[Move, ...], *, said: bool) 
         check_rate(options.throttle, moves)
     elif copied > FREE_BYTES and not said:
         rate = suggested_rate(moves) // 1_000_000
-        raise InputError(f"{bytes_text(copied)} move: wanted --throttle, such as {rate}MB, or --no-throttle")
+        raise InputError(f"{bytes_text(copied)} have to move: wanted --throttle, such as {rate}MB, or --no-throttle")
 
 
 def _end(outcome: Outcome, file: Path | None = None) -> None:

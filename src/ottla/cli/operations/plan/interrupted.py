@@ -31,9 +31,9 @@ def interruptible(file: Path, cancel: Callable[[], Outcome], *, go_on: str) -> I
         warn("")
         if not journal_of(file).exists():
             raise
-        warn("interrupted: what is under way goes on by itself, with its throttle")
-        warn(f"  go on:  {go_on}")
-        warn(f"  cancel: Ctrl-C again within {_AGAIN_S:.0f} s, or ottla plan cancel {file}")
+        warn("interrupted: moves under way continue in the brokers, with their throttle")
+        warn(f"  continue: {go_on}")
+        warn(f"  cancel:   Ctrl-C again within {_AGAIN_S:.0f} s, or ottla plan cancel {file}")
         try:
             time.sleep(_AGAIN_S)
         except KeyboardInterrupt:
@@ -43,15 +43,15 @@ def interruptible(file: Path, cancel: Callable[[], Outcome], *, go_on: str) -> I
 
 def _cancel(file: Path, cancel: Callable[[], Outcome]) -> None:
     warn("")
-    warn("cancelling what is under way")
+    warn("cancelling the moves under way")
     try:
         outcome = cancel()
     except KeyboardInterrupt:
         warn("")
-        warn(f"interrupted again: what is not cancelled goes on; ottla plan cancel {file} cancels the rest")
+        warn(f"interrupted again: moves that are not cancelled continue; ottla plan cancel {file} cancels the rest")
         return
     except OttlaError as error:
-        warn(f"not cancelled: {error}; what is under way goes on: ottla plan cancel {file}")
+        warn(f"not cancelled: {error}; moves under way continue: ottla plan cancel {file}")
         return
     tell_cancelled(file, outcome)
 

@@ -162,4 +162,4 @@ def _finish(plan: Plan, to: Path | None, out: Output) -> None:
         fields["file"] = str(to)
     show_plan(out, f"plan.{plan.kind}/1", plan, **fields)
     if to is not None:
-        say(f"written to {to}; nothing moves before: ottla plan run {to}")
+        say(f"written to {to}; nothing moves until: ottla plan run {to}")

@@ -50,7 +50,7 @@ def has_begun(file: Path, *, is_run: bool) -> bool:
     if lines[0].get("sha256") == _digest(file):
         return True
     if lines[-1]["step"] != journal.DONE:
-        raise InputError(f"{file}: changed since its run began, and {journal_of(file)} is not over: put it back")
+        raise InputError(f"{file}: changed after its run began, and {journal_of(file)} is not over: restore the file")
     if is_run:
         for each in (journal_of(file), rollback_of(file)):
             each.replace(each.with_name(f"{each.name}.old"))

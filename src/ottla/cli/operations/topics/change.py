@@ -140,7 +140,7 @@ def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) ->
             return
         admin.add_partitions(topic, total, dry_run=True)
         click.echo(f"{topic}: partitions {before} → {total}")
-        say("records of one key go to other partitions from then on, and are not in order with those before")
+        say("from now on records of a key may go to another partition, out of order with earlier ones")
         if not consent.agree(f"Add {total - before} partitions to {topic}?"):
             return
         with changing():

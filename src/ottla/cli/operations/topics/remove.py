@@ -41,7 +41,7 @@ def delete(topics: tuple[str, ...], internal: bool, kafka: Settings, out: Output
     names = list(dict.fromkeys(topics))
     for name in names:
         if name.startswith("__") and not internal:
-            raise InputError(f"{name} is a topic of Kafka itself: --internal if it is meant")
+            raise InputError(f"{name} is an internal topic of Kafka: --internal allows it")
     with open_admin(kafka) as admin:
         facts = _facts(admin, names)
         unknown = [name for name in names if name not in facts.by_topic]
