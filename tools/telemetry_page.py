@@ -18,7 +18,7 @@ from ottla.telemetry.metrics_table import METRICS, Metric
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "telemetry.md"
 
 HEAD = """\
-# Telemetry: what Ottla tells of itself
+# Telemetry: spans, metrics and log events of Ottla
 
 <!-- Written by tools/telemetry_page.py from the tables in src/ottla/telemetry: change those, not this page. -->
 """
@@ -26,8 +26,8 @@ HEAD = """\
 LOGS = """
 ## Log events
 
-Ottla logs with structlog. Where the application configured structlog, events take its way. Elsewhere they go to
-stderr: one line of JSON each, or lines for people where stderr is a terminal. `ottla.configure_logging()` chooses the
+Ottla logs with structlog. If the application configured structlog, events follow that configuration. Otherwise they
+go to stderr: one line of JSON each, or readable lines if stderr is a terminal. `ottla.configure_logging()` chooses the
 level and the format, and sends the standard library's `logging` there too. `ottla run` calls it.
 
 Events never hold keys, values or headers of records. Errors that a handler raised are logged with their message.
@@ -36,16 +36,15 @@ Events never hold keys, values or headers of records. Errors that a handler rais
 |---|---|
 {common}
 
-Events marked "limited" pass {burst} times per group and partition, topic or callback in {interval_s} seconds. The
-next line
-says in `held_back` how many did not. Metrics count all of them.
+Events marked "limited" are logged at most {burst} times per group and partition, topic or callback in {interval_s}
+seconds. The next line has the number of suppressed events in `held_back`. Metrics count all of them.
 """
 
 
 SPANS = """
 ## Spans
 
-Where the process has a tracer provider of OpenTelemetry. Names follow version 1.45 of the conventions for messaging,
+Ottla makes spans if the process has an OpenTelemetry tracer provider. Names follow version 1.45 of the conventions for messaging,
 which are in development; `OTEL_SEMCONV_STABILITY_OPT_IN=messaging/dup` sets the names of 1.44 beside them.
 
 | span | kind | of what | parent |
@@ -55,7 +54,7 @@ which are in development; `OTEL_SEMCONV_STABILITY_OPT_IN=messaging/dup` sets the
 | `process <topic>` | consumer | one delivery of a batch | none; links to the producers, 128 at most |
 | `receive <topic>` | client | records that a pulled consumer took | the current span; links to the producers |
 
-What becomes of a record that failed is an event of its span, named as the log event.
+The decision about a failed record is an event of its span, with the name of the log event.
 
 | attribute | meaning |
 |---|---|
@@ -66,9 +65,9 @@ What becomes of a record that failed is an event of its span, named as the log e
 METRICS_HEAD = """
 ## Metrics
 
-Where the process has a meter provider of OpenTelemetry. An application's own `Hooks` hear the same calls. The name that
-Prometheus has a metric by is in the last column; a histogram has `_bucket`, `_sum` and `_count` behind it. Dots in
-labels are underscores.
+Ottla records metrics if the process has an OpenTelemetry meter provider. An application's own `Hooks` get the same
+calls. The last column has the metric's name in Prometheus. A histogram gets the suffixes `_bucket`, `_sum` and
+`_count`. Dots in labels become underscores.
 
 | metric | kind, unit | meaning | labels | in Prometheus |
 |---|---|---|---|---|

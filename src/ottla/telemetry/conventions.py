@@ -58,7 +58,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     ERROR_TYPE: "the class of the error that ended the operation",
     HANDLER: "the handler's name",
     ATTEMPT: "which delivery of the record it is, from 1",
-    OUTCOME: "what the handler said, where it did not simply return: `retry`, `dead`, `skip` or `raised`",
+    OUTCOME: "the handler's outcome, where it did not simply return: `retry`, `dead`, `skip` or `raised`",
 }
 """Every attribute that a span of Ottla's may have."""
 

@@ -57,8 +57,10 @@ _OF_RECORD = "group partition offset kind error attempts"
 GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
     "Services": (
         _row("app_started", "info", "All groups of the app have subscribed.", "app groups"),
-        _row("app_stopping", "info", "The stop waits for records in handlers.", "app waits_for at_most_s hint"),
-        _row("app_stopped", "info", "Everything is committed and the groups are left.", "app"),
+        _row(
+            "app_stopping", "info", "The app stops and waits for records in handlers.", "app waits_for at_most_s hint"
+        ),
+        _row("app_stopped", "info", "All finished records are committed, and the app left its groups.", "app"),
         _row("stop_hook_failed", "error", "An `on_stop` hook raised. The others were called.", "app hook error"),
         _row("broker_awaited", "warning", "No broker listens yet; the start waits.", "problem for_s"),
         _row("topics_awaited", "warning", "Topics do not exist yet; the start waits.", "topics missing for_s"),
@@ -73,7 +75,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "dead_letter_topics_unchecked",
             "warning",
-            "Whether the dead letter topics can be written to was not found out.",
+            "The check whether dead letter topics are writable failed.",
             "topics error",
         ),
     ),
@@ -112,7 +114,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "record_skipped",
             "warning",
-            "A record failed and its failure policy gives it up without a dead letter.",
+            "A record failed and its failure policy skips it without a dead letter.",
             _OF_RECORD,
             "origin records",
             repeats=True,
@@ -142,7 +144,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "dead_letter_budget_spent",
             "error",
-            "More records fail than the dead letter budget allows. The record waits.",
+            "More records fail than the dead letter budget allows, so the record waits.",
             f"{_OF_RECORD} in_ms",
             "origin",
             repeats=True,
@@ -150,7 +152,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "dead_letter_without_value",
             "error",
-            "A record did not fit into the dead letter topic. The letter names its place only.",
+            "A record did not fit into the dead letter topic, so its dead letter has the position only.",
             "group partition offset topic key_bytes value_bytes",
             "origin",
             repeats=True,
@@ -181,20 +183,21 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "duplicates_skipped",
             "info",
-            "The inbox knew messages of a run: they were not handled again.",
+            "The inbox had messages of a run already, so they were not handled again.",
             "group handler partition offset records",
             repeats=True,
         ),
         _row(
             "message_without_id",
             "warning",
-            "A message has no id, so its position stands for it; said once. Copies made by a producer are not found.",
+            "A message has no id, so its position is used instead, and duplicates from a producer are not found."
+            " Logged once.",
             "group handler position",
         ),
         _row(
             "run_fenced",
             "warning",
-            "Another member claimed the partition: the run was rolled back.",
+            "Another member claimed the partition, so the run was rolled back.",
             "group handler partition offset records epoch",
             repeats=True,
         ),
@@ -208,41 +211,46 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "transaction_outcome_open",
             "warning",
-            "The answer to a commit was lost. It is asked for until it comes.",
+            "The response to a commit was lost. The client asks for the outcome until it gets one.",
             "group error",
             repeats=True,
         ),
         _row(
             "inbox_mark_failed",
             "warning",
-            "Messages were handled and could not be marked. It is tried again without handling them.",
+            "Messages were handled but could not be marked. The marking is retried, without handling them again.",
             "group handler partition offset records error",
             repeats=True,
         ),
         _row(
             "inbox_lease_lost",
             "warning",
-            "Claims could not be renewed while the handler worked: somebody else may have the messages.",
+            "Claims could not be renewed while the handler worked, so another member may have the messages.",
             "group handler messages",
             repeats=True,
         ),
-        _row("inbox_clean_failed", "warning", "Old messages could not be forgotten.", "group handler error"),
-        _row("store_unavailable", "warning", "The store is away; records wait for it.", "group handler store error"),
+        _row("inbox_clean_failed", "warning", "Old message ids could not be deleted.", "group handler error"),
+        _row(
+            "store_unavailable",
+            "warning",
+            "The store is unavailable, and records wait for it.",
+            "group handler store error",
+        ),
         _row(
             "store_eviction_unknown",
             "warning",
-            "Redis did not tell its `maxmemory-policy`. A policy that evicts keys would forget messages.",
+            "Redis did not return its `maxmemory-policy`. A policy that evicts keys would lose message ids.",
             "error hint",
         ),
     ),
     "Partitions and groups": (
         _row("partitions_assigned", "info", "The group assigned partitions to this member.", "group partitions"),
-        _row("partitions_revoked", "info", "Partitions were given back.", "group partitions"),
-        _row("partitions_lost", "warning", "Partitions were taken without notice.", "group partitions"),
+        _row("partitions_revoked", "info", "Partitions were revoked.", "group partitions"),
+        _row("partitions_lost", "warning", "Partitions were lost without a revocation.", "group partitions"),
         _row(
             "partition_stopped",
             "error",
-            "A partition stands still until it is resumed: nothing declared can take its record.",
+            "A partition stopped at a record that no declared outcome handles, until it is resumed.",
             "group partition offset reason",
         ),
         _row(
@@ -267,7 +275,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "final_commit_failed",
             "warning",
-            "The last commit before a revocation or the end failed. Records are delivered again.",
+            "The last commit before a revocation or a stop failed. Records are delivered again.",
             "group error",
             "is_fenced",
         ),
@@ -290,11 +298,11 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row("client_close_abandoned", "warning", "The client did not close in time.", "group after_s"),
     ),
     "Producers": (
-        _row("brokers_down", "warning", "The producer reaches no broker.", "servers last_problem"),
+        _row("brokers_down", "warning", "The producer cannot reach any broker.", "servers last_problem"),
         _row(
             "client_throttled",
             "warning",
-            "A broker holds this client to its quota; at most once in ten seconds.",
+            "A broker throttles this client for its quota; logged at most once in ten seconds.",
             "broker throttle_ms held_back",
             "group servers",
         ),
@@ -305,11 +313,13 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "topic error",
             repeats=True,
         ),
-        _row("delivery_reports_failed", "error", "Reading delivery reports failed; it goes on.", "error", repeats=True),
+        _row(
+            "delivery_reports_failed", "error", "Reading delivery reports failed, and continues.", "error", repeats=True
+        ),
         _row(
             "client_callback_failed", "error", "A callback of the Kafka client raised.", "callback error", repeats=True
         ),
-        _row("topic_limits_unknown", "warning", "The size limits of topics were not read.", "topics error"),
+        _row("topic_limits_unknown", "warning", "The size limits of topics could not be read.", "topics error"),
         _row(
             "batch_size_above_topic_limit",
             "error",
@@ -328,8 +338,10 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "An abort was refused; a new client with the same id aborts the transaction.",
             "error",
         ),
-        _row("producer_renewal_failed", "warning", "A new client was not made yet; it is tried again.", "error"),
-        _row("producer_not_closed", "warning", "The process ends and a producer was not closed.", "records servers"),
+        _row(
+            "producer_renewal_failed", "warning", "A new client could not be created yet, and is tried again.", "error"
+        ),
+        _row("producer_not_closed", "warning", "The process ends, and a producer was not closed.", "records servers"),
         _row(
             "records_lost_at_exit",
             "error",
@@ -343,7 +355,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "telemetry_failed",
             "warning",
-            "What listens raised: hooks, a span processor, a propagator, an instrument. Records are not affected.",
+            "A listener raised: hooks, a span processor, a propagator or an instrument. Records are not affected.",
             "callback error",
             repeats=True,
         ),
@@ -355,62 +367,68 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "`ottla plan watch` wrote a plan: a disk will be full, or brokers are skewed.",
             "reasons file moves bytes",
         ),
-        _row("plan_does_not_help", "warning", "A plan is due, and no move of replicas would help.", "reasons notes"),
+        _row("plan_does_not_help", "warning", "A plan is due, but no move of replicas would help.", "reasons notes"),
         _row("plan_waits", "info", "A plan is due while other moves are under way.", "file reason"),
-        _row("plan_run_begins", "info", "A plan is carried out, or gone on with.", "file"),
-        _row("plan_run_pauses", "info", "The hours are over. What is under way goes on by itself.", "file"),
-        _row("plan_run_ended", "info warning", "A plan was carried out.", "file not_done throttles_left"),
-        _row("plan_watch_ended", "info", "`ottla plan watch` ends. `file` was begun and is not over, if any.", "file"),
-        _row("plan_watch_failed", "warning", "The cluster could not be looked at; the next look tries.", "error"),
+        _row("plan_run_begins", "info", "A plan is executed, or continued.", "file"),
+        _row("plan_run_pauses", "info", "The hours are over. Moves under way continue in the brokers.", "file"),
+        _row("plan_run_ended", "info warning", "The execution of a plan ended.", "file not_done throttles_left"),
+        _row(
+            "plan_watch_ended",
+            "info",
+            "`ottla plan watch` ended. `file` is the plan that was begun and is not finished, if any.",
+            "file",
+        ),
+        _row("plan_watch_failed", "warning", "The cluster could not be read; the next look tries again.", "error"),
     ),
     "Schedules": (
-        _row("scheduler_started", "info", "A scheduler joins those of its schedule.", "schedule"),
-        _row("scheduler_failed", "error", "A scheduler beside an app ended; it begins again.", "schedule error"),
+        _row("scheduler_started", "info", "A scheduler joined the group of its schedule.", "schedule"),
+        _row("scheduler_failed", "error", "The scheduler of an app failed, and starts again.", "schedule error"),
         _row(
             "no_scheduler",
             "warning",
-            "A producer schedules messages, and no scheduler is there: all is late until one runs. Once each time.",
+            "A producer schedules messages, but no scheduler runs, so all are late. Logged once each time.",
             "schedule hint",
         ),
-        _row("scheduler_stopped", "info", "A scheduler let go of its slots and left the group.", "schedule"),
+        _row("scheduler_stopped", "info", "A scheduler released its slots and left the group.", "schedule"),
         _row(
             "schedule_slot_begins_anew",
             "info warning",
-            "A slot is read again from its start. `info` when another scheduler took it over.",
+            "A slot is read again from its start. `info` if another scheduler took it over.",
             "slot error",
             repeats=True,
         ),
     ),
     "Outboxes": (
-        _row("outbox_relay_started", "info", "A relay began; another one may be the one that works.", "relay"),
-        _row("outbox_relay_works", "info", "This relay is the one that works.", "relay"),
-        _row("outbox_relay_waits", "info", "Another relay works: this one would take over.", "relay"),
+        _row("outbox_relay_started", "info", "A relay started; another relay may be the active one.", "relay"),
+        _row("outbox_relay_works", "info", "This relay is the active one.", "relay"),
+        _row("outbox_relay_waits", "info", "Another relay is active, and this one stands by.", "relay"),
         _row(
             "outbox_relay_stopped",
             "info",
-            "What was on its way is settled, and another relay may work.",
+            "Records in flight are settled, and another relay may become active.",
             "relay relayed",
         ),
-        _row("outbox_relay_failed", "error", "A relay beside an app ended; it begins again.", "error"),
+        _row("outbox_relay_failed", "error", "The relay of an app failed, and starts again.", "error"),
         _row(
             "outbox_store_away",
             "warning error",
-            "The outbox could not be read or written; the relay waits. `error`: the database answered, and refused.",
+            "The outbox could not be read or written, and the relay waits. Level `error`: the database refused the"
+            " statement.",
             "error for_s",
             repeats=True,
         ),
         _row(
             "outbox_row_failed",
             "warning",
-            "A row's record was not delivered. It is tried again, or parked.",
+            "A row's record was not delivered, and is tried again or parked.",
             "row topic error",
             repeats=True,
         ),
-        _row("outbox_row_parked", "error", "A row was refused. It is kept, and the rows of its key wait.", "row error"),
+        _row("outbox_row_parked", "error", "A row was refused and is kept; later rows of its key wait.", "row error"),
     ),
     "Pipelines": (
         _row("pipeline_started", "info", "All queries run.", "pipeline version sinks"),
-        _row("pipeline_stopping", "info", "The pipeline stops after the running micro-batches.", "pipeline after"),
+        _row("pipeline_stopping", "info", "The pipeline stops when the running micro-batches end.", "pipeline after"),
         _row("pipeline_stopped", "info", "All queries ended.", "pipeline version"),
         _row(
             "pipeline_batch",
@@ -419,7 +437,12 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
             "pipeline version sink batch rows malformed took_ms rows_per_second lag",
         ),
         _row("pipeline_source_started_too_slowly", "warning", "A query is started again.", "sink"),
-        _row("spark_worker_python", "info", "Which Python runs on the cluster.", "driver executors hint"),
+        _row(
+            "spark_worker_python",
+            "info",
+            "The Python versions of the driver and the executors.",
+            "driver executors hint",
+        ),
     ),
 }
 
