@@ -44,8 +44,8 @@ seconds. The next line has the number of suppressed events in `held_back`. Metri
 SPANS = """
 ## Spans
 
-Ottla makes spans if the process has an OpenTelemetry tracer provider. Names follow version 1.45 of the conventions for messaging,
-which are in development; `OTEL_SEMCONV_STABILITY_OPT_IN=messaging/dup` sets the names of 1.44 beside them.
+Ottla makes spans if the process has an OpenTelemetry tracer provider. Names follow version 1.45 of the messaging
+conventions, which are in development. `OTEL_SEMCONV_STABILITY_OPT_IN=messaging/dup` adds the names of 1.44.
 
 | span | kind | of what | parent |
 |---|---|---|---|

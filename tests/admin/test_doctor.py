@@ -324,7 +324,7 @@ CASES = [
         **brokers(broker(2, setting={"follower.replication.throttled.rate": str(5 << 20)}))}),
     Case("GRP01", "was 0 records behind and is 4,000 behind now", {
         **topics(topic(of=1, partitions=[partition(high_watermark=5_000)])), "groups": (group(1_000),)}, ({},)),
-    Case("GRP01", "makes no progress at orders-1 offset 500, while its other partitions do", {"groups": (group(900, 500),)}, (
+    Case("GRP01", "makes no progress at orders-1 offset 500", {"groups": (group(900, 500),)}, (
         {"groups": (group(800, 500),)},)),
     Case("GRP02", "3 members on 3 partitions: 1 idle", {"groups": (
         group(1_000, members=(member(1, 0, 1), member(2, 2), member(3))),)}),

@@ -135,7 +135,7 @@ def test_who_may_not_is_told_what_it_takes(acls: Run, admin: UserClient, secured
     admin.grant(Grant(DESCRIBE))
     assert bob("list").exit_code == 0
     creating = bob("create", "--allow-principal", "User:bob", "--topic", "orders")
-    assert "To create ACLs takes ALTER on the cluster" in creating.output
+    assert "ALTER on the cluster is needed to create ACLs" in creating.output
     admin.grant(Grant(ALTER))
     assert bob("create", "--allow-principal", "User:bob", "--topic", "orders").exit_code == 0
 

@@ -75,8 +75,8 @@ def test_a_dry_run_asks_and_changes_nothing(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["set", "producer_byte_rate=5"], "whose quota?"),
-        (["remove", "producer_byte_rate"], "whose quota?"),
+        (["set", "producer_byte_rate=5"], "found no entity, wanted --user"),
+        (["remove", "producer_byte_rate"], "found no entity, wanted --user"),
         (["set", "producer_byte_rate", "--user", "a"], "QUOTA: found 'producer_byte_rate', wanted QUOTA=VALUE"),
         (["set", "producer_byte_rate=much", "--user", "a"], "wanted a number"),
         (["set", "speed=5", "--user", "a"], "Invalid configuration key speed"),

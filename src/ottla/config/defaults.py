@@ -37,13 +37,9 @@ def by_name(*defaults: Default) -> Mapping[str, Default]:
 
 
 COMMON_DEFAULTS = by_name(
-    Default("client.id", "ottla", "brokers name the client in logs, metrics and quotas by it"),
-    Default(
-        "security.protocol", "PLAINTEXT", "Kafka's default; SSL or SASL_SSL wherever the network is not yours alone"
-    ),
-    Default(
-        "request.timeout.ms", 30_000, "Kafka's default: a request that a broker has not answered by then is retried"
-    ),
+    Default("client.id", "ottla", "brokers use it in logs, metrics and quotas"),
+    Default("security.protocol", "PLAINTEXT", "Kafka's default; use SSL or SASL_SSL on a shared network"),
+    Default("request.timeout.ms", 30_000, "Kafka's default: a request without a response by then is retried"),
     Default("retry.backoff.ms", 100, "Kafka's default: the first pause before a request is tried again"),
     Default(
         "metadata.max.age.ms",
@@ -57,7 +53,9 @@ COMMON_DEFAULTS = by_name(
 
 PRODUCER_DEFAULTS = by_name(
     Default(
-        "acks", "all", "a record counts as written only when every in-sync replica has it, so a lost broker loses none"
+        "acks",
+        "all",
+        "a record counts as written only when every in-sync replica has it, so the loss of one broker loses no record",
     ),
     Default("enable.idempotence", True, "a retry after a lost acknowledgement must not append the record twice"),
     Default(
@@ -68,7 +66,7 @@ PRODUCER_DEFAULTS = by_name(
     Default(
         "retries",
         2_147_483_647,
-        "the number of tries is bounded by time, delivery.timeout.ms, which is what a caller can reason about",
+        "tries are bounded by time (delivery.timeout.ms), which a caller can reason about",
     ),
     Default(
         "delivery.timeout.ms",
@@ -89,7 +87,7 @@ PRODUCER_DEFAULTS = by_name(
     Default(
         "max.request.size",
         1_048_576,
-        "Kafka's default for the largest record the client lets through; the topic's own limit is checked as well",
+        "Kafka's default for the largest record the client accepts; the topic's own limit is checked as well",
     ),
     Default("buffer.memory", 67_108_864, "64 MiB of records may wait for brokers; then send() waits (back-pressure)"),
     Default(
@@ -105,7 +103,7 @@ PRODUCER_DEFAULTS = by_name(
     Default(
         "topic.metadata.propagation.max.ms",
         10_000,
-        "a topic made a moment ago may be unknown to some brokers; after ten seconds it does not exist",
+        "some brokers may not know a new topic yet; after ten seconds it counts as missing",
     ),
     Default(
         "partitioner",
@@ -116,11 +114,11 @@ PRODUCER_DEFAULTS = by_name(
 
 CONSUMER_DEFAULTS = by_name(
     Default("enable.auto.commit", False, "an offset is committed when its record is done, not when a timer fires"),
-    Default("enable.auto.offset.store", False, "handing a record to a handler is not the same as having handled it"),
+    Default("enable.auto.offset.store", False, "a record passed to a handler is not handled yet"),
     Default(
         "auto.offset.reset",
         "earliest",
-        "a new group, or one whose offsets expired, must skip nothing: a repeat can be detected, a gap cannot",
+        "a new group, or one whose offsets expired, must skip nothing: handlers can detect a repeat, but not a gap",
     ),
     Default("isolation.level", "read_committed", "records of an aborted transaction were never meant to be seen"),
     Default("group.protocol", "classic", "every broker version has it; `consumer` (KIP-848) needs Kafka 4"),
@@ -138,14 +136,15 @@ CONSUMER_DEFAULTS = by_name(
         "cooperative-sticky",
         "a rebalance stops only the partitions that move, not the whole group",
     ),
-    Default("fetch.min.bytes", 1, "an answer as soon as there is anything to read"),
+    Default("fetch.min.bytes", 1, "the broker responds as soon as there is anything to read"),
     Default("fetch.max.wait.ms", 500, "Kafka's default: how long a broker holds a fetch that has nothing to return"),
-    Default("fetch.max.bytes", 52_428_800, "Kafka's default: the largest answer of one broker to one fetch"),
-    Default("max.partition.fetch.bytes", 1_048_576, "Kafka's default: the largest share of one partition in an answer"),
+    Default("fetch.max.bytes", 52_428_800, "Kafka's default: the largest response of a broker to one fetch"),
+    Default("max.partition.fetch.bytes", 1_048_576, "Kafka's default: the most bytes of one partition in a response"),
     Default(
         "fetch.queue.backoff.ms",
         10,
-        "librdkafka fetches nothing for this long once 100,000 records wait; its own second starves a fast handler",
+        "librdkafka fetches nothing for this long once 100,000 records wait; its default of one second starves a fast"
+        " handler",
     ),
     Default("check.crcs", True, "a bit that flipped on disk or on the wire must not reach a handler as data"),
     Default("allow.auto.create.topics", False, "a misspelt topic in a subscription is an error, not a new empty topic"),
@@ -157,8 +156,8 @@ TRANSACTION_DEFAULTS = by_name(
     Default(
         "connections.max.idle.ms",
         3_000,
-        "librdkafka asks again for a group coordinator that died only when some connection opens or closes: without "
-        "this, sending offsets may wait for ever",
+        "librdkafka looks up a failed group coordinator again only when a connection opens or closes: without this,"
+        " sending offsets may wait for ever",
     ),
 )
 

@@ -11,9 +11,9 @@ __all__ = ["HIGH_THROUGHPUT", "LOW_LATENCY", "PROFILES"]
 
 LOW_LATENCY = by_name(
     Default("linger.ms", 0, "a record leaves at once; records that arrive while one is on its way still share a batch"),
-    Default("batch.size", 65_536, "small batches: a record never waits behind much else"),
-    Default("compression.type", "none", "small batches hardly compress, and the processor time would be on the way"),
-    Default("retry.backoff.ms", 20, "after a leader moved, try the new one soon"),
+    Default("batch.size", 65_536, "small batches: a record never waits behind many others"),
+    Default("compression.type", "none", "small batches hardly compress, and compression would add latency"),
+    Default("retry.backoff.ms", 20, "after a leader moved, the new one is tried soon"),
 )
 
 HIGH_THROUGHPUT = by_name(
@@ -21,7 +21,7 @@ HIGH_THROUGHPUT = by_name(
     Default("batch.size", 524_288, "half of the smallest topic limit in common use: few requests, good compression"),
     Default("compression.type", "lz4", "a half to a third of the bytes for next to no processor time"),
     Default("buffer.memory", 268_435_456, "256 MiB rides out a leader election at a high rate without blocking"),
-    Default("queue.buffering.max.messages", 2_000_000, "the count must not stop what the bytes allow"),
+    Default("queue.buffering.max.messages", 2_000_000, "the record count must not be the limit before the bytes are"),
 )
 
 PROFILES: Mapping[str, Mapping[str, Default]] = MappingProxyType(

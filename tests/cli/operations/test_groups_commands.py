@@ -188,7 +188,7 @@ def test_an_undo_file_is_checked_and_never_written_over(ottla: Run, admin: Admin
     Path("kept.json").write_text("{}")
     refused = ottla("groups", "reset", group, "--to", "earliest", "--undo", "kept.json", "--yes")
     assert (refused.exit_code, Path("kept.json").read_text()) == (2, "{}")
-    assert "never written over" in refused.stderr
+    assert "never overwrites another" in refused.stderr
     nowhere = ottla("groups", "reset", group, "--to", "earliest", "--undo", "no/such/folder.json", "--yes")
     assert nowhere.exit_code == 2
     assert committed(admin, group) == {0: 4, 1: 3}, "without the file nothing is changed"

@@ -142,7 +142,7 @@ def _entity(
 def _need(entity: dict[str, str | None]) -> None:
     if not entity:
         raise InputError(
-            "found nobody to limit, wanted --user, --client-id or --ip, or one of the defaults, as --user-defaults"
+            "found no entity, wanted --user, --client-id or --ip, or one of the defaults, as --user-defaults"
         )
 
 

@@ -126,7 +126,7 @@ class Acls:
     def _not_allowed(self, verb: str, text: str) -> ConfigError:
         needed = "DESCRIBE" if verb == "list" else "ALTER"
         refused = Asking(principal=principal_of(self._settings)).refused("", text, servers=self._servers)
-        return ConfigError(f"{refused}. To {verb} ACLs needs {needed} on the cluster")
+        return ConfigError(f"{refused}. {needed} on the cluster is needed to {verb} ACLs")
 
 
 def _number(enum: Any, name: str) -> Any:
