@@ -26,27 +26,40 @@ _EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 @click.command()
 @reaches_a_cluster
-@click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 takes a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--name", "names", multiple=True, metavar="HOST[:PORT]", help="A name under which browsers reach it, as"
-              " the certificate has it; repeatable. Needed where --host is every address.")  # fmt: skip
-@click.option("--allow-remote", is_flag=True, help="Listen at an address that others reach; with TLS or a proxy.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=PORT,
+    show_default=True,
+    help="Port to listen at; 0 takes a free one.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--name", "names", multiple=True, metavar="HOST[:PORT]", help="A host name that browsers use, as in the"
+              " certificate; repeatable. Needed if --host is every address.")  # fmt: skip
+@click.option(
+    "--allow-remote", is_flag=True, help="Allow an address that other machines can reach; needs TLS or a proxy."
+)
 @click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False), help="Serve HTTPS with this certificate.")
-@click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="And this key.")
-@click.option("--behind-proxy", metavar="HOST[:PORT]", help="The name under which a proxy with HTTPS shows it.")
-@click.option("--write", "may_write", is_flag=True, help="Allow changes: resets, redrives, moves. Without, it reads.")
+@click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="The private key of that certificate.")
+@click.option("--behind-proxy", metavar="HOST[:PORT]", help="The host name of the HTTPS proxy in front.")
+@click.option(
+    "--write",
+    "may_write",
+    is_flag=True,
+    help="Allow changes: resets, redrives, moves. Without it the console is read-only.",
+)
 @click.option("--mask", "paths", multiple=True, metavar="PATH", help="Never show this field of records, as"
               " value.card.number, key or headers.authorization; repeatable.")  # fmt: skip
 @click.option("--no-values", is_flag=True, help="Never show values of records, only their sizes.")
 @click.option("--registry", envvar="OTTLA_REGISTRY", metavar="URL", help="The schema registry that decodes records.")
 @click.option("--control", envvar="OTTLA_BROKER_CONTROL", metavar="URL", help="The control API of an embedded broker,"
               " as `ottla broker start --control-port 0` prints it: faults, clock, kill and resume.")  # fmt: skip
-@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="Findings of the doctor that are"
-              " accepted; with --write a page can add to it.")  # fmt: skip
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Where undo files and"
-              " the audit file go.  [default: here]")  # fmt: skip
+@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings; with"
+              " --write a page can add to it.")  # fmt: skip
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder of undo"
+              " files and the audit file.  [default: here]")  # fmt: skip
 @click.option("--every", "every_s", type=click.FloatRange(1, 3600), default=3.0, show_default=True, metavar="SECONDS",
-              help="How often to look at the cluster while somebody watches.")  # fmt: skip
+              help="How often to read the cluster while a page is open.")  # fmt: skip
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
 def console(
     kafka: Settings,
@@ -69,8 +82,8 @@ def console(
 ) -> None:
     """Show a cluster in the browser: topics, records, groups and their lag, dead letters, findings, moves.
 
-    It listens on this machine only, wants the token of the address that it prints, and changes nothing without --write.
-    OTTLA_CONSOLE_TOKEN in the environment is the token, instead of a new one each time.
+    It listens on this machine only, and needs the token of the address that it prints. It changes nothing without
+    --write. OTTLA_CONSOLE_TOKEN in the environment is the token, instead of a new one each time.
 
     \b
     Examples:

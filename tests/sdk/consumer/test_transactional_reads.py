@@ -104,7 +104,7 @@ def test_what_is_committed_is_every_record_once_in_order(steps: list[Step], quan
             stale = world.taken[:]
             world.abort()
             if stale:
-                with pytest.raises(RetriableError, match="hands any more"):
+                with pytest.raises(RetriableError, match="no longer belongs"):
                     world.join(stale)
                 world.abort()
         elif what == "forget":

@@ -45,7 +45,7 @@ from ottla.errors import ConfigError
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("ottla-demo"),
     show_default=True,
-    help="Where the Parquet result and the logs go; replaced by each run.",
+    help="Folder of the Parquet result and the logs; each run replaces it.",
 )
 @click.option(
     "--console",

@@ -42,13 +42,13 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
 
 @broker.command()
 @click.argument("node", type=click.IntRange(min=0), required=False)
-@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="How many brokers.")
+@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of brokers.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=0,
     metavar="BASE",
-    help="Port of the first broker, the others take the ports after it. Any free ports if left out.",
+    help="Port of the first broker; the others take the next ports. Free ports if left out.",
 )
 @click.option("--ports", metavar="PORT,...", help="The port of each broker, in place of --port; 0 is any free one.")
 @click.option(
@@ -57,12 +57,12 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
     default=1,
     show_default=True,
     metavar="ID",
-    help="Number of the first broker, the others follow.",
+    help="Id of the first broker; the others follow.",
 )
 @click.option(
     "--advertised-host",
     metavar="HOST",
-    help="The host name that brokers give to clients, as in localhost. They listen on 127.0.0.1 all the same.",
+    help="The host name that brokers give to clients, as in localhost. They listen on 127.0.0.1 in any case.",
 )
 @click.option(
     "--data-dir",
@@ -84,7 +84,7 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
     "--topics",
     multiple=True,
     metavar="NAME[:PARTITIONS[:REPLICAS]]",
-    help="Topics to create before it is ready, as in orders:3,returns; may be repeated. One that exists stays.",
+    help="Topics to create before the cluster is ready, as in orders:3,returns; may be repeated. Existing topics stay.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
 @click.option(
@@ -101,7 +101,7 @@ for _command in (add, advance, disks, explain, faults, kill, links, pause, resum
     type=click.FloatRange(min=0),
     default=None,
     metavar="[SPEED]",
-    help="A time of the cluster's own, which the control API can move forward. Speed 1 if left out, 0 stands still.",
+    help="A clock of the cluster's own, which the control API can advance. Speed 1 if left out; 0 stops it.",
 )
 @click.option(
     "--log-level",

@@ -13,7 +13,7 @@ _NODE = click.argument("node", type=click.IntRange(min=0))
 
 
 @click.command()
-@click.option("--rack", help="Its rack.")
+@click.option("--rack", help="The rack of the broker.")
 @CONTROL
 def add(rack: str | None, control: str | None) -> None:
     """Add an empty broker. Kafka moves no replicas to it by itself: see `ottla plan add-brokers`."""
@@ -23,7 +23,7 @@ def add(rack: str | None, control: str | None) -> None:
 
 @click.command()
 @_NODE
-@click.option("--lose-unsynced", is_flag=True, help="As a power cut: what was not fsynced is lost.")
+@click.option("--lose-unsynced", is_flag=True, help="As in a power cut: data that was not fsynced is lost.")
 @CONTROL
 def kill(node: int, lose_unsynced: bool, control: str | None) -> None:
     """Kill broker NODE, as kill -9 does."""
@@ -94,17 +94,17 @@ def explain(topic: str, partition: int, control: str | None) -> None:
 
 
 @click.command()
-@click.option("--topic", help="The topic; all of its partitions without --partition.")
+@click.option("--topic", help="The topic; without --partition, all its partitions.")
 @click.option("--partition", type=click.IntRange(min=0))
-@click.option("--leader", metavar="NODE|any|none", help="The broker that leads, or any.")
+@click.option("--leader", metavar="NODE|any|none", help="The leader of the partition, or any.")
 @click.option("--isr", metavar="NODE,...", help="The in-sync replicas, exactly.")
-@click.option("--high-watermark", type=int, help="At least this.")
+@click.option("--high-watermark", type=int, help="The least high watermark.")
 @click.option("--controller", metavar="NODE|any", help="The active controller.")
-@click.option("--group", help="A group that is stable, or in --state.")
-@click.option("--members", type=click.IntRange(min=0), help="How many it has.")
+@click.option("--group", help="A group that is stable, or in the state of --state.")
+@click.option("--members", type=click.IntRange(min=0), help="Number of members of the group.")
 @click.option("--state", help="A state of groups by its name in Kafka.")
 @click.option("--fault", type=int, help="A fault by its number, with --hits.")
-@click.option("--hits", type=click.IntRange(min=0), help="How many requests it has hit at least.")
+@click.option("--hits", type=click.IntRange(min=0), help="Least number of requests that the fault has hit.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), default=10_000, show_default=True)
 @CONTROL
 def wait(control: str | None, timeout_ms: int, **conditions: Any) -> None:
@@ -183,8 +183,10 @@ def list_disks(control: str | None) -> None:
 @disks.command("break")
 @_NODE
 @click.argument("kind", type=click.Choice(["full", "limited", "slow", "fsync-error", "torn-write", "offline"]))
-@click.option("--dir", "directory", type=click.IntRange(min=0), help="One of its log directories; all if left out.")
-@click.option("--count", type=click.IntRange(min=1), help="For fsync-error and torn-write: how often.")
+@click.option(
+    "--dir", "directory", type=click.IntRange(min=0), help="One log directory of the broker; all if left out."
+)
+@click.option("--count", type=click.IntRange(min=1), help="For fsync-error and torn-write: how many times.")
 @click.option("--delay-ms", type=click.IntRange(min=1), help="For slow: latency of each operation.")
 @click.option("--bytes", "size", metavar="SIZE", help="For limited: size of each directory, as in 10MiB.")
 @CONTROL

@@ -37,7 +37,7 @@ def list_faults(control: str | None) -> None:
 @click.option("--transactional-id")
 @click.option("--client-id", help="May be a shell pattern.")
 @click.option(
-    "--source", type=click.Choice(["clients", "brokers", "any"]), help="Whose requests. Default: those of clients."
+    "--source", type=click.Choice(["clients", "brokers", "any"]), help="Requests of these senders. Default: clients."
 )
 @click.option("--error", help="Respond with this error, for the named partitions or the whole request.")
 @click.option("--message", help="The text of the error.")
@@ -63,13 +63,13 @@ def add(control: str | None, **wanted: Any) -> None:
 @_FAULT
 @CONTROL
 def release(fault: int, control: str | None) -> None:
-    """Release the requests that FAULT holds; it holds no more."""
+    """Release the requests that FAULT holds. It holds no further ones."""
     click.echo(_line(call(control, "POST", f"/faults/{fault}/release", {})))
 
 
 @faults.command()
 @click.argument("fault", type=click.IntRange(min=1), required=False)
-@click.option("--all", "everything", is_flag=True, help="Remove all of them.")
+@click.option("--all", "everything", is_flag=True, help="Remove all faults.")
 @CONTROL
 def remove(fault: int | None, everything: bool, control: str | None) -> None:
     """Remove FAULT, and release what it holds."""

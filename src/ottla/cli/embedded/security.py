@@ -27,12 +27,12 @@ _OPTIONS = (
         "--certificates",
         type=click.Path(file_okay=False),
         metavar="DIR",
-        help="For TLS: certificates for tests. Those that are not there are made: ca.pem, server.pem, client.pem.",
+        help="For TLS: a folder of test certificates. Missing ones are created: ca.pem, server.pem, client.pem.",
     ),
     click.option(
-        "--certificate", type=click.Path(), metavar="FILE", help="For TLS: PEM of the brokers' certificate chain."
+        "--certificate", type=click.Path(), metavar="FILE", help="For TLS: the brokers' certificate chain (PEM)."
     ),
-    click.option("--key", type=click.Path(), metavar="FILE", help="PEM of its private key, if it is not in that file."),
+    click.option("--key", type=click.Path(), metavar="FILE", help="Its private key (PEM), if it is not in that file."),
     click.option("--client-ca", type=click.Path(), metavar="FILE", help="CA that signs client certificates (PEM)."),
     click.option(
         "--client-auth",

@@ -22,7 +22,7 @@ _ANSWER_S = 5.0
 
 @click.group(cls=CommandGroup)
 def clusters() -> None:
-    """Named clusters: how each is reached, without secrets in a command.
+    """Named clusters: how to reach each, without secrets in a command.
 
     \b
     They stand in ~/.config/ottla/config.toml, or the file that OTTLA_CLUSTERS names:
@@ -107,11 +107,15 @@ def use(name: str) -> None:
 
 @clusters.command()
 @click.argument("name")
-@click.option("-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", required=True, help="Where Kafka is.")
-@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A setting that is no secret; repeatable.")
-@click.option("--password-command", help="Prints the password, as 'pass show kafka/prod'; for sasl.password.")
+@click.option(
+    "-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", required=True, help="The bootstrap servers of the cluster."
+)
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A setting that is not a secret; repeatable.")
+@click.option(
+    "--password-command", help="A command that prints the password (sasl.password), as 'pass show kafka/prod'."
+)
 @click.option("--password-env", metavar="VARIABLE", help="The environment variable that has the password.")
-@click.option("--read-only", is_flag=True, help="Commands that change something refuse.")
+@click.option("--read-only", is_flag=True, help="Refuse commands that change the cluster.")
 def add(
     name: str,
     bootstrap_servers: str,
@@ -120,7 +124,7 @@ def add(
     password_env: str | None,
     read_only: bool,
 ) -> None:
-    """Add cluster NAME to the file, which only its owner may read then.
+    """Add cluster NAME to the file. Only its owner may read the file.
 
     \b
     Examples:

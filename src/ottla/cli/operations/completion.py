@@ -12,8 +12,8 @@ _SHELLS = ("bash", "zsh", "fish")
 def completion(shell: str) -> None:
     """Print the completion of SHELL, to be put into its start-up file.
 
-    Topics and groups are asked of the cluster that the line names, at most once a minute. A cluster whose password
-    would have to be asked for is left alone.
+    Topics and groups are asked of the cluster that the line names, at most once a minute. A cluster that needs a
+    password prompt is not asked.
 
     \b
     Examples:

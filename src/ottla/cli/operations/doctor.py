@@ -57,11 +57,11 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     type=click.Choice(_SEVERITIES),
     default="warning",
     show_default=True,
-    help="The mildest finding that makes the exit code 1.",
+    help="The lowest severity that makes the exit code 1.",
 )
 @click.option("--app", "target", metavar="MODULE:APP", help="Also check this service against the cluster.")
 @click.option(
-    "--processes", type=click.IntRange(1), default=1, show_default=True, help="How many processes of it will run."
+    "--processes", type=click.IntRange(1), default=1, show_default=True, help="Number of processes of the service."
 )
 @click.option(
     "--facts",
@@ -70,17 +70,19 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     type=click.Path(path_type=Path, dir_okay=False),
     help="Check a file of `ottla cluster facts` instead of a cluster; several are samples, the oldest first.",
 )
-@click.option("--samples", type=click.IntRange(1, 100), default=1, show_default=True, help="How many samples to take.")
-@click.option("--every", default="30s", show_default=True, metavar="TIME", help="How long between two samples.")
+@click.option("--samples", type=click.IntRange(1, 100), default=1, show_default=True, help="Number of samples to take.")
+@click.option("--every", default="30s", show_default=True, metavar="TIME", help="Time between two samples.")
 @click.option("--deep", is_flag=True, help="Also read the records of __consumer_offsets, which GRP03 needs.")
 @click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), help="A file of accepted findings.")
 @click.option(
     "--accept",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a baseline that accepts all that is found now; with --reason and --until.",
+    help="Write a baseline that accepts all current findings; with --reason and --until.",
 )
-@click.option("--reason", help="With --accept: why.")
-@click.option("--until", metavar="DATE", help="With --accept: the last day, as 2027-01-31.")
+@click.option("--reason", help="With --accept: the reason.")
+@click.option(
+    "--until", metavar="DATE", help="With --accept: the last day that the findings are accepted, as 2027-01-31."
+)
 @click.option(
     "--explain",
     multiple=True,
@@ -88,7 +90,7 @@ def _explain(ctx: click.Context, option: click.Parameter, ids: tuple[str, ...]) 
     is_eager=True,
     expose_value=False,
     callback=_explain,
-    help="Say what a check looks for and why, and end.",
+    help="Explain what a check looks for and why, and exit.",
 )
 def doctor(
     kafka: Settings,
@@ -107,10 +109,10 @@ def doctor(
     reason: str | None,
     until: str | None,
 ) -> None:
-    """Find problems of a cluster, of a file of its facts, or between it and a service.
+    """Find problems of a cluster, of a file of its facts, or between a cluster and a service.
 
-    It changes nothing, and reads no records without --deep. A check whose facts were refused or not reached is not a
-    good result.
+    It changes nothing, and reads no records without --deep. A check whose facts could not be read is reported as not
+    checked.
 
     \b
     The exit code is 0 for nothing found, 1 for findings (--fail-on) and checks that were refused, 2 for not begun.

@@ -93,13 +93,13 @@ def show(group: str, store: str, kafka: Settings, out: Output) -> None:
     required=True,
     metavar="TOPIC[:P,P-P]",
     shell_complete=complete_topics,
-    help="Of this topic, or these partitions; may be repeated.",
+    help="Only this topic, or these partitions; may be repeated.",
 )
 @click.option("--to", "to", required=True, metavar="WHERE", help="earliest, latest, a time (-2h) or an offset.")
 @reaches_a_cluster
 @changes
 def reset(group: str, store: str, topics: tuple[str, ...], to: str, kafka: Settings, consent: Consent) -> None:
-    """Set the offsets of GROUP in its database. A running member is fenced, and goes on there.
+    """Set the offsets of GROUP in its database. A running member is fenced, and continues there.
 
     \b
     Example:

@@ -50,11 +50,11 @@ def outbox() -> None:
 @names_a_store
 @reaches_a_cluster
 @click.option("--interval", default=0.1, show_default=True, help="Seconds between polls while no row waits.")
-@click.option("--batch-rows", type=click.IntRange(1), default=500, show_default=True, help="At most, at a time.")
-@click.option("--lease", default=10.0, show_default=True, help="Seconds until another relay replaces one that died.")
-@click.option("--create-tables", is_flag=True, help="Make the tables that are missing.")
+@click.option("--batch-rows", type=click.IntRange(1), default=500, show_default=True, help="Most rows at a time.")
+@click.option("--lease", default=10.0, show_default=True, help="Seconds until another relay replaces a failed one.")
+@click.option("--create-tables", is_flag=True, help="Create missing tables.")
 def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: float, create_tables: bool) -> None:
-    """Write waiting rows to Kafka until SIGTERM or Ctrl-C. Any number may run: one works, the others stand by.
+    """Write waiting rows to Kafka until SIGTERM or Ctrl-C. Any number may run: one is active, the others stand by.
 
     \b
     Example:
@@ -86,7 +86,7 @@ def relay(kafka: Settings, store: str, interval: float, batch_rows: int, lease: 
 @outbox.command()
 @names_a_store
 @click.option("--all", "everything", is_flag=True, help="Also rows that wait, not only those that were refused.")
-@click.option("--most", type=click.IntRange(1), default=100, show_default=True, help="At most so many rows.")
+@click.option("--most", type=click.IntRange(1), default=100, show_default=True, help="Show at most this many rows.")
 @prints
 def show(store: str, everything: bool, most: int, out: Output) -> None:
     """Show refused rows, and how many rows wait.
@@ -150,7 +150,7 @@ def retry(ids: tuple[int, ...], store: str, consent: Consent) -> None:
 @names_a_store
 @changes
 def drop(ids: tuple[int, ...], store: str, consent: Consent) -> None:
-    """Delete refused rows for good. The rows of their keys go on without them.
+    """Delete refused rows for good. Later rows of their keys continue without them.
 
     \b
     Example:

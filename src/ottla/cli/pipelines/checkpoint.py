@@ -49,9 +49,11 @@ def show(path: str) -> None:
 @click.option("--topic", help="Only this topic.")
 @click.option("--partition", type=click.IntRange(0), multiple=True, help="Only this partition of it; may be repeated.")
 @click.option(
-    "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Needed to look up a position that is no number."
+    "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Needed to look up a position that is not a number."
 )
-@click.option("--keep-state", is_flag=True, help="Even if windows, joins or dedup have counted the records behind it.")
+@click.option(
+    "--keep-state", is_flag=True, help="Proceed even if windows, joins or dedup keep state of earlier records."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def set_offsets(
     path: str,

@@ -67,9 +67,9 @@ pipeline.add_command(prepare)
 @_on_spark
 @_VERSION
 @click.option(
-    "--every", metavar="TIME", help="Time between micro-batches, as in '10 seconds'. One after the other if left out."
+    "--every", metavar="TIME", help="Time between micro-batches, as in '10 seconds'. Without a pause if left out."
 )
-@click.option("--available-now", is_flag=True, help="Read what there is, then end.")
+@click.option("--available-now", is_flag=True, help="Read all available records, then stop.")
 def run(
     target: str, master: str | None, settings: dict[str, str], every: str | None, available_now: bool, **where: Any
 ) -> None:
@@ -84,7 +84,7 @@ def run(
 @_on_spark
 @_ONLY
 @click.option("--since", default="earliest", show_default=True, help="earliest, -1h, an ISO 8601 time, or group:NAME.")
-@click.option("--version", "version", required=True, help="The version to write; '{version}' in outputs becomes this.")
+@click.option("--version", "version", required=True, help="The version to write; it replaces '{version}' in outputs.")
 def replay(
     target: str,
     master: str | None,
@@ -94,7 +94,7 @@ def replay(
     version: str,
     **where: Any,
 ) -> None:
-    """Read history again into a new version, up to now; again, and it reads what has come since. Then: switch."""
+    """Read history again into a new version, up to now. Run it again to read what has come since. Then: switch."""
     found = _load(target, **where)
     again = found.replay(_session(found, master, settings), version=version, since=since, only=only)
     click.echo(f"{found.name} {version} has read everything up to now; {found.live_version()} is live")
@@ -117,7 +117,7 @@ def batch(
     until: str,
     **where: Any,
 ) -> None:
-    """Run a pipeline once over what lies between two times, as a bounded batch without a checkpoint."""
+    """Run a pipeline once over the records between two times, as a bounded batch without a checkpoint."""
     found = _load(target, **where)
     report = found.batch(_session(found, master, settings), since=since, until=until, only=only)
     click.echo(f"{report.records:,} records read")
@@ -128,7 +128,7 @@ def batch(
 @pipeline.command()
 @_of_a_pipeline
 @click.argument("version")
-@click.option("--force", is_flag=True, help="Even if it has read less than the live version.")
+@click.option("--force", is_flag=True, help="Switch even if it has read less than the live version.")
 def switch(target: str, version: str, force: bool, **where: Any) -> None:
     """Make VERSION the live one, once it has read as far as the live version."""
     found = _load(target, **where)
@@ -140,7 +140,7 @@ def switch(target: str, version: str, force: bool, **where: Any) -> None:
 @pipeline.command()
 @_of_a_pipeline
 @_VERSION
-@click.option("--plan", "with_plan", is_flag=True, help="Also what the next micro-batches would read, by which tasks.")
+@click.option("--plan", "with_plan", is_flag=True, help="Also show what the next micro-batches would read, by task.")
 def describe(target: str, with_plan: bool, **where: Any) -> None:
     """Show the definition of a pipeline; nothing runs."""
     found = _load(target, **where)
@@ -154,7 +154,7 @@ def describe(target: str, with_plan: bool, **where: Any) -> None:
 @_of_a_pipeline
 @_VERSION
 def lag(target: str, **where: Any) -> None:
-    """Show how far each sink is behind, by its checkpoint. The pipeline may run elsewhere."""
+    """Show the lag of each sink, by its checkpoint. The pipeline may run elsewhere."""
     _show_lag(_load(target, **where))
 
 

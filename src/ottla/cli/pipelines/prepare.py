@@ -21,9 +21,11 @@ _RECORDS = 200
 
 
 @click.command()
-@click.option("--again", is_flag=True, help="Make the archive again, even if it exists.")
-@click.option("--if-possible", is_flag=True, help="Where Java can write no archive, say so and go on.")
-@click.option("--options", "only_options", is_flag=True, help="Only print what SPARK_SUBMIT_OPTS takes to use it.")
+@click.option("--again", is_flag=True, help="Create the archive again, even if it exists.")
+@click.option("--if-possible", is_flag=True, help="If Java cannot write an archive, print that and succeed.")
+@click.option(
+    "--options", "only_options", is_flag=True, help="Only print the value of SPARK_SUBMIT_OPTS that uses the archive."
+)
 def prepare(again: bool, if_possible: bool, only_options: bool) -> None:
     """Make Spark start faster on this machine, or in this image.
 

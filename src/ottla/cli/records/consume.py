@@ -30,21 +30,23 @@ _MOST_A_SECOND: Final = 1_000
 @reaches_a_cluster
 @click.option("--from", "start", metavar="WHERE", help="earliest, latest, -10 (the last ten of each partition), -2h,"
               " 2026-11-22T10:00, or PARTITION:OFFSET[,...].  [default: earliest; latest with -f]")  # fmt: skip
-@click.option("--until", metavar="WHERE", help="Where to stop, as --from.  [default: the end as it is now]")
-@click.option("-f", "--follow", is_flag=True, help="Go on at the end with new records, until Ctrl-C.")
+@click.option("--until", metavar="WHERE", help="Where to stop, in the form of --from.  [default: the end as it is now]")
+@click.option("-f", "--follow", is_flag=True, help="Follow new records at the end, until Ctrl-C.")
 @click.option("-n", "--limit", type=click.IntRange(1), help="Stop after this many records.")
-@click.option("-p", "--partitions", metavar="P,...", help="Only these, as 0,2,5-7.")
+@click.option("-p", "--partitions", metavar="P,...", help="Only these partitions, as 0,2,5-7.")
 @click.option("--key", help="Only records with this key.")
-@click.option("--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only with this header; repeatable.")
-@click.option("--grep", metavar="REGEX", help="Only records whose key or value matches.")
-@click.option("--where", metavar="EXPR", help="Only where this holds, as in 'value.total > 100 and headers.source =="
-              ' "web"\'.')  # fmt: skip
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header; repeatable."
+)
+@click.option("--grep", metavar="REGEX", help="Only records whose key or value matches this regular expression.")
+@click.option("--where", metavar="EXPR", help="Only records for which this holds, as in 'value.total > 100 and"
+              " headers.source == \"web\"'.")  # fmt: skip
 @schema_options
-@click.option("--format", "form", metavar="table|plain|json|'%k %v\\n'", help="What to print; formats are those of"
-              " kcat.  [default: a table on a terminal, else plain]")  # fmt: skip
-@click.option("-H", "--names", is_flag=True, help="Begin plain output with a line of names.")
-@click.option("--headers-only", is_flag=True, help="Headers, and the size of values instead of values.")
-@click.option("--null", default="", metavar="TEXT", help="What formats and plain print for null.")
+@click.option("--format", "form", metavar="table|plain|json|'%k %v\\n'", help="Output format: a name, or a format"
+              " string as in kcat.  [default: a table on a terminal, else plain]")  # fmt: skip
+@click.option("-H", "--names", is_flag=True, help="Begin plain output with a line of column names.")
+@click.option("--headers-only", is_flag=True, help="Print headers, and sizes instead of values.")
+@click.option("--null", default="", metavar="TEXT", help="Text printed for null.")
 @click.option("--uncommitted", is_flag=True, help="Also records of open and of aborted transactions.")
 @click.option("--no-color", is_flag=True, help="No colours; NO_COLOR in the environment means the same.")
 def consume(
@@ -66,8 +68,8 @@ def consume(
 ) -> None:
     """Print the records of TOPIC, up to its current end, or as they come (-f).
 
-    Records of a partition come in order; partitions are mixed. With --format json every record is a line that
-    `ottla produce --format json` takes back, byte for byte.
+    Records of a partition come in order; partitions are mixed. With --format json every record is a line that `ottla
+    produce --format json` accepts, byte for byte.
 
     \b
     Examples:

@@ -30,10 +30,10 @@ _NOT_COPIED: Final = ("leader.replication.throttled.replicas", "follower.replica
 @click.argument("to", shell_complete=complete_topics)
 @reaches_a_cluster
 @prints
-@click.option("--from", "start", default="earliest", show_default=True, metavar="WHERE", help="Where to begin, as"
-              " `consume` takes it: -100 (the last of each partition), -2h, 2026-11-22T10:00, 0:42,1:7.")  # fmt: skip
+@click.option("--from", "start", default="earliest", show_default=True, metavar="WHERE", help="Where to begin, as for"
+              " `consume`: -100 (the last of each partition), -2h, 2026-11-22T10:00, 0:42,1:7.")  # fmt: skip
 @click.option("--until", default="latest", metavar="WHERE", help="Where to stop.  [default: the end as it is now]")
-@click.option("--append", is_flag=True, help="Also to a topic that has records.")
+@click.option("--append", is_flag=True, help="Allow a target topic that has records.")
 @changes
 def copy(
     topic: str, to: str, kafka: Settings, out: Output, consent: Consent, start: str, until: str, append: bool
@@ -41,8 +41,8 @@ def copy(
     """Copy the records of TOPIC to the topic TO, byte for byte: keys, values, headers, nulls, times, partitions.
 
     TO is created with the partitions, replicas and settings of TOPIC if it is not there. Records of aborted
-    transactions are left out, so offsets differ; what groups have committed is not copied. A copy that was interrupted
-    says the command that goes on.
+    transactions are left out, so offsets differ. Committed offsets of groups are not copied. An interrupted copy prints
+    the command that continues it.
 
     \b
     Examples:

@@ -42,11 +42,11 @@ _MOST_DESTINATIONS: Final = 1_000
 
 def _filter_options(command: F) -> F:
     for option in (
-        click.option("--kind", type=click.Choice(_KINDS), help="Their kind."),
-        click.option("--origin", help="The topic they came from."),
-        click.option("--error", help="A part of the error's type or message."),
-        click.option("--group", help="The consumer group that wrote them."),
-        click.option("--since", type=click.DateTime(), help="Dead-lettered at or after this time, UTC."),
+        click.option("--kind", type=click.Choice(_KINDS), help="Only letters of this kind."),
+        click.option("--origin", help="Only letters from this topic."),
+        click.option("--error", help="Only letters with this text in the error's type or message."),
+        click.option("--group", help="Only letters of this consumer group."),
+        click.option("--since", type=click.DateTime(), help="Only letters written at or after this time, UTC."),
     ):
         command = option(command)
     return command
@@ -78,10 +78,10 @@ def dlq() -> None:
 @reaches_a_cluster
 @prints
 @_filter_options
-@click.option("--from", "start", default="earliest", metavar="WHERE", show_default=True, help="Where to begin, as"
-              " `consume` takes it: -100 (the last of each partition), -2h, 2026-11-22T10:00, 0:42.")  # fmt: skip
+@click.option("--from", "start", default="earliest", metavar="WHERE", show_default=True, help="Where to begin, as for"
+              " `consume`: -100 (the last of each partition), -2h, 2026-11-22T10:00, 0:42.")  # fmt: skip
 @click.option(
-    "--last", type=click.IntRange(0), default=10, show_default=True, help="How many to show, the newest last."
+    "--last", type=click.IntRange(0), default=10, show_default=True, help="Number of letters to show, the newest last."
 )
 def list_letters(topic: str | None, kafka: Settings, out: Output, start: str, last: int, **criteria: Any) -> None:
     """Count the dead letters of TOPIC by origin, kind and error, and show the last ones.
@@ -183,7 +183,7 @@ def show(topic: str, place: str, kafka: Settings, out: Output) -> None:
 @reaches_a_cluster
 @changes
 @_filter_options
-@click.option("--to", "to_topic", help="Send them all to this topic instead of to their origin.")
+@click.option("--to", "to_topic", help="Send all letters to this topic instead of their origin.")
 @click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most this many records per second.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--without-expiry", is_flag=True, help="Remove the expiry, so that expired records are handled.")
@@ -202,8 +202,8 @@ def redrive(
     Headers say where that is, and everyone who may write to TOPIC can write headers. So the command shows the topics
     and asks first, unless you name the topic with --to or --origin, or agree with --yes.
 
-    The same command again goes on where it ended, also after Ctrl-C. A record that fails again is dead-lettered again,
-    and says so in the header ottla-redriven.
+    The same command continues where it stopped, also after Ctrl-C. A record that fails again is dead-lettered again,
+    with the header ottla-redriven.
 
     \b
     Examples:

@@ -68,16 +68,20 @@ def _with_options(command: Any, what: str) -> Any:
         click.option(
             "--schema",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="Values' schema: .avsc, or what `protoc --include_imports -o` wrote.",
+            help="Schema of the values: .avsc, or a file that `protoc --include_imports -o` wrote.",
         ),
         click.option(
             "--registry",
             envvar="OTTLA_REGISTRY",
             metavar="URL",
-            help="The schema registry, whose ids are in front of the bytes.",
+            help="The schema registry of the schema ids in keys and values.",
         ),
         click.option(
-            "--key-as", type=click.Choice(_FORMATS), default="auto", show_default=True, help="What keys are, as --as."
+            "--key-as",
+            type=click.Choice(_FORMATS),
+            default="auto",
+            show_default=True,
+            help="Format of keys, as for --as.",
         ),
         click.option(
             "--as",
@@ -85,7 +89,7 @@ def _with_options(command: Any, what: str) -> Any:
             type=click.Choice(_FORMATS),
             default="auto",
             show_default=True,
-            help=f"What values are. {what} Avro needs ottla[avro], Protobuf ottla[protobuf].",
+            help=f"Format of values. {what} Avro needs ottla[avro], Protobuf ottla[protobuf].",
         ),
     ):
         command = option(command)

@@ -31,21 +31,21 @@ _CHUNK_BYTES: Final = 1024 * 1024
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @reaches_a_cluster
-@click.option("-k", "--key", help="The key of all records, or of those that have none.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="A line is a key, this text and a value.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="A header of all records; its"
-              " value is null without '='; repeatable.")  # fmt: skip
+@click.option("-k", "--key", help="The key of all records, or of those without one.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Split each line into key and value at this text.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="A header for all records;"
+              " without '=' its value is null; repeatable.")  # fmt: skip
 @click.option("-p", "--partition", type=click.IntRange(0), help="The partition of all records.")
 @click.option("--null", "is_null", is_flag=True, help="Write one record without a value (a tombstone); read nothing.")
-@click.option("--null-as", metavar="TEXT", help="Keys and values of lines that are this text are null.")
+@click.option("--null-as", metavar="TEXT", help="Keys and values equal to this text become null.")
 @encoding_options
 @click.option("--format", "form", type=click.Choice(["lines", "json"]), default="lines", show_default=True,
-              help="json: a record a line, as `ottla consume --format json` prints it.")  # fmt: skip
-@click.option("--repartition", is_flag=True, help="Choose the partition by the key, not as the record names it.")
+              help="json: one record per line, as `ottla consume --format json` prints it.")  # fmt: skip
+@click.option("--repartition", is_flag=True, help="Choose the partition by the key, and ignore the record's own.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="lz4",
-              show_default=True, help="Of the batches.")  # fmt: skip
-@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most so many records a second.")
-@click.option("--keep-going", is_flag=True, help="Skip wrong lines, and end with exit code 1.")
+              show_default=True, help="Compression of the batches.")  # fmt: skip
+@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="At most this many records a second.")
+@click.option("--keep-going", is_flag=True, help="Skip invalid lines, and exit with code 1.")
 def produce(
     topic: str,
     file: Path | None,
@@ -65,8 +65,8 @@ def produce(
 ) -> None:
     """Write a record to TOPIC for each line of FILE or stdin, and print where each is: PARTITION@OFFSET.
 
-    A line that is wrong is named, and ends the command: what came before it is written, what comes after it is not.
-    With -q no places are printed.
+    An invalid line is named, and ends the command: earlier lines are written, later ones are not. With -q no places are
+    printed.
 
     \b
     Examples:

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--before", default="latest", metavar="WHERE", help="The first to stay, as `consume` takes it: -7d, -100"
-              " (the last of each partition), 2026-11-22T10:00, 0:42.  [default: none stays]")  # fmt: skip
+@click.option("--before", default="latest", metavar="WHERE", help="The first letter to keep, as for `consume`: -7d,"
+              " -100 (the last of each partition), 2026-11-22T10:00, 0:42.  [default: none is kept]")  # fmt: skip
 @reaches_a_cluster
 @prints
 @changes
 def purge(topic: str, before: str, kafka: Settings, out: Output, consent: Consent) -> None:
     """Delete the oldest dead letters of TOPIC: all that are there now, or those before a time or an offset.
 
-    Counts them by origin, kind and error first, and wants the name typed. Kafka deletes from the front of a partition
-    only, so nothing can be picked out. A topic that has other records as well is refused: `ottla topics trim` is for
-    those.
+    Counts them by origin, kind and error first, and asks for the topic's name. Kafka deletes from the start of a
+    partition only, so single letters cannot be deleted. A topic that also has other records is refused: use `ottla
+    topics trim` for it.
 
     \b
     Examples:

@@ -40,8 +40,8 @@ def config() -> None:
 @click.option("--for", "role_name", type=click.Choice(["producer", "consumer"]), default="producer", show_default=True)
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="A producer's profile.")
 @set_option("linger.ms=50", what="A setting by Kafka's name")
-@click.option("--shell", type=click.Choice(["threads", "asyncio"]), help="Show what that client is given.")
-@click.option("--all", "show_all", is_flag=True, help="List every setting that there is, set or not.")
+@click.option("--shell", type=click.Choice(["threads", "asyncio"]), help="Show the settings that this client gets.")
+@click.option("--all", "show_all", is_flag=True, help="List all settings, set or not.")
 @click.option("--format", "output", type=click.Choice(_FORMATS), help="Default: a table on a terminal, else plain.")
 def explain(
     role_name: str, profile: str | None, settings: dict[str, str], shell: str | None, show_all: bool, output: str | None

@@ -44,7 +44,7 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
     metavar="SECONDS",
     help="Seconds to wait for topics that do not exist yet (3 unless the app says otherwise).",
 )
-@click.option("--create-topics", is_flag=True, help="Create the topics that are missing, by the cluster's defaults.")
+@click.option("--create-topics", is_flag=True, help="Create missing topics with the cluster's defaults.")
 @click.option(
     "--log-level",
     type=click.Choice(list(LEVELS)),
@@ -65,7 +65,7 @@ from ottla.telemetry.sdk_setup import Telemetry, is_asked_for
     "--otel",
     "exports",
     is_flag=True,
-    help="Export traces and metrics by OpenTelemetry's OTEL_* variables, which also ask for it by themselves.",
+    help="Export traces and metrics as OpenTelemetry's OTEL_* variables say. Setting these has the same effect.",
 )
 def run(
     target: str,

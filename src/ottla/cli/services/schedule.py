@@ -33,11 +33,11 @@ def schedule() -> None:
 @schedule.command("list")
 @_name
 @reaches_a_cluster
-@click.option("--first", type=click.IntRange(1), default=20, show_default=True, help="How many to show.")
+@click.option("--first", type=click.IntRange(1), default=20, show_default=True, help="Number of messages to show.")
 @click.option("--topic", help="Only messages for this topic.")
 @prints
 def list_messages(kafka: Settings, out: Output, name: str, first: int, topic: str | None) -> None:
-    """List waiting messages, the next one first. It reads the whole schedule."""
+    """List waiting messages, the next one first. Reads the whole schedule."""
     waiting = [message for message in _waiting(kafka, name) if topic is None or message.topic == topic]
     say(f"{schedule_topic(name)}: {len(waiting):,} messages wait")
     out.items("schedule.list/1", _COLUMNS, [_item(message) for message in waiting[:first]], empty="nothing waits")

@@ -21,7 +21,11 @@ def scheduler() -> None:
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="The schedule.")
 @reaches_a_cluster
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the schedule's topic if missing.")
-@click.option("--replication-factor", type=click.IntRange(1), help="Of a topic that is created (3, or all brokers).")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1),
+    help="Replication factor of a created topic (default: 3, or the number of brokers).",
+)
 @serves_health
 def run(
     kafka: Settings,

@@ -105,8 +105,8 @@ def reaches_a_cluster(command: F) -> F:
         return command(*args, kafka=kafka, **options)
 
     for option in (
-        click.option("-v", "--verbose", is_flag=True, help="Say what is asked of which broker, and how long it takes."),
-        click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong; no progress."),
+        click.option("-v", "--verbose", is_flag=True, help="Print each request with its broker and duration."),
+        click.option("-q", "--quiet", is_flag=True, help="Print problems only, no progress."),
         click.option(
             "--timeout",
             "timeout_s",
@@ -114,12 +114,12 @@ def reaches_a_cluster(command: F) -> F:
             default=_TIMEOUT_S,
             show_default=True,
             metavar="SECONDS",
-            help="How long a question to the cluster may take.",
+            help="How long a request to the cluster may take.",
         ),
         click.option(
             "--config-file",
             type=click.Path(dir_okay=False),
-            help="Settings of the client, NAME=VALUE a line, as Kafka's tools take them by --command-config.",
+            help="A file of client settings, NAME=VALUE on each line, as --command-config of Kafka's tools.",
         ),
         set_option("sasl.username=admin", what=f"A setting of the client ({_SECRETS})"),
         click.option("--cluster", metavar="NAME", help="A cluster of the file that `ottla clusters` shows."),
@@ -127,7 +127,7 @@ def reaches_a_cluster(command: F) -> F:
             "-b",
             "--bootstrap-servers",
             metavar="HOST:PORT[,...]",
-            help=f"Where Kafka is; OTTLA_BOOTSTRAP_SERVERS in the environment.  [default: {DEFAULT_SERVERS}]",
+            help=f"Bootstrap servers; OTTLA_BOOTSTRAP_SERVERS in the environment.  [default: {DEFAULT_SERVERS}]",
         ),
     ):
         with_cluster = option(with_cluster)

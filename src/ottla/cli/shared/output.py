@@ -71,7 +71,7 @@ def prints(command: F) -> F:
 
     for option in (
         click.option("--no-color", is_flag=True, help="No colours; NO_COLOR in the environment means the same."),
-        click.option("-H", "--header", is_flag=True, help="Begin plain output with a line of names."),
+        click.option("-H", "--header", is_flag=True, help="Begin plain output with a line of column names."),
         click.option(
             "--format",
             "output_format",

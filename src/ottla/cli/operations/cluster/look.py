@@ -135,7 +135,7 @@ def broker_items(found: ClusterFacts) -> list[dict[str, Any]]:
 def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
     """Show the log directories of each broker: bytes of replicas, room on the disk, errors.
 
-    Directories on one disk report the same room.
+    Directories on the same disk report the same room.
 
     \b
     Examples:
@@ -182,7 +182,7 @@ def disk_items(found: ClusterFacts, before: ClusterFacts | None = None) -> list[
     "parts",
     multiple=True,
     type=click.Choice(_PARTS),
-    help="Only these and what they need; may be repeated. All but commit_times, which reads records, if left out.",
+    help="Only these parts and what they need; may be repeated. Default: all but commit_times, which reads records.",
 )
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
 @click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")

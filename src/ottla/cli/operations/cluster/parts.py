@@ -51,7 +51,7 @@ def quorum(kafka: Settings, out: Output) -> None:
 @reaches_a_cluster
 @prints
 def features(kafka: Settings, out: Output) -> None:
-    """Show the finalized features, and whether all brokers could do more.
+    """Show the finalized features, and whether all brokers support higher levels.
 
     \b
     Examples:
@@ -81,9 +81,9 @@ def features(kafka: Settings, out: Output) -> None:
 @click.argument("broker", metavar="BROKER|all")
 @reaches_a_cluster
 @prints
-@click.option("--defaults", is_flag=True, help="Also those that nobody has set.")
+@click.option("--defaults", is_flag=True, help="Also settings with default values.")
 def settings(broker: str, kafka: Settings, out: Output, defaults: bool) -> None:
-    """Show the settings of a broker, or those that were set for all of them at once.
+    """Show the settings of a broker, or those set for all brokers at once.
 
     \b
     Examples:
@@ -101,9 +101,11 @@ def settings(broker: str, kafka: Settings, out: Output, defaults: bool) -> None:
 @click.command()
 @reaches_a_cluster
 @prints
-@click.option("--open-for", metavar="TIME", default="0s", show_default=True, help="Open for longer, as 15m.")
+@click.option(
+    "--open-for", metavar="TIME", default="0s", show_default=True, help="Only transactions open for longer, as 15m."
+)
 def transactions(kafka: Settings, out: Output, open_for: str) -> None:
-    """Show transactions that are open, the oldest first. Readers of read_committed wait for them.
+    """Show open transactions, the oldest first. Consumers with read_committed wait for them.
 
     \b
     Examples:

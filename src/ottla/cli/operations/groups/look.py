@@ -51,14 +51,14 @@ _LAG = (
     type=click.Choice(_STATES, case_sensitive=False),
     help="Only groups in this state.",
 )
-@click.option("--lag", "with_lag", is_flag=True, help="Show how far each is behind.")
-@click.option("--lagging", is_flag=True, help="Only those that are behind, the furthest first.")
+@click.option("--lag", "with_lag", is_flag=True, help="Show the lag of each group.")
+@click.option("--lagging", is_flag=True, help="Only groups that are behind, the furthest first.")
 def list_groups(
     kafka: Settings, out: Output, pattern: str | None, states: tuple[str, ...], with_lag: bool, lagging: bool
 ) -> None:
     """List groups: all, or those that match PATTERN, as 'billing*'.
 
-    LAG is the records that are unread, LOST those that retention took before they were read.
+    LAG counts unread records, LOST those that retention deleted before they were read.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def list_groups(
 @click.argument("group", shell_complete=complete_groups)
 @reaches_a_cluster
 @prints
-@click.option("--members", "with_members", is_flag=True, help="Its members, and what is assigned to each.")
+@click.option("--members", "with_members", is_flag=True, help="Show members, and what is assigned to each.")
 def show(group: str, kafka: Settings, out: Output, with_members: bool) -> None:
     """Show GROUP: its state, its members, and its lag by partition.
 
@@ -174,9 +174,9 @@ def member_items(fact: GroupFact) -> list[dict[str, Any]]:
 @reaches_a_cluster
 @prints
 @click.option(
-    "--age", "with_age", is_flag=True, help="Show since when the first unread record of each partition waits."
+    "--age", "with_age", is_flag=True, help="Show how long the first unread record of each partition has waited."
 )
-@click.option("--above", type=click.IntRange(0), metavar="RECORDS", help="End with 1 if a group is further behind.")
+@click.option("--above", type=click.IntRange(0), metavar="RECORDS", help="Exit with 1 if a group is further behind.")
 @click.option("--watch", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Repeat until Ctrl-C.")
 @click.option("--times", type=click.IntRange(1), metavar="N", help="With --watch: how often to repeat.")
 def lag(
@@ -190,8 +190,9 @@ def lag(
 ) -> None:
     """Show how far groups are behind on each partition; all groups if none is named.
 
-    Lag is counted from what is committed, or from the first record that there still is. HELD_AT is where an open
-    transaction stops readers of read_committed. Where nothing is committed, LAG is what the group would begin before.
+    Lag counts from the committed offset, or from the first record that is still in the log. HELD_AT is the offset where
+    an open transaction stops read_committed consumers. If nothing is committed, LAG is the number of records that the
+    group would start before.
 
     \b
     Examples:

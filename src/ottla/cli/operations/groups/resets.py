@@ -48,14 +48,16 @@ def writes_undo(command: F) -> F:
 @click.command()
 @click.argument("group", shell_complete=complete_groups)
 @click.option("--to", metavar="WHERE", help="earliest, latest, a time (2026-11-22T10:00, -2h) or an offset.")
-@click.option("--shift", type=int, metavar="RECORDS", help="By this many records; negative to go back.")
+@click.option(
+    "--shift", type=int, metavar="RECORDS", help="Move the offsets by this many records; negative to go back."
+)
 @click.option(
     "--topic",
     "topics",
     multiple=True,
     metavar="TOPIC[:P,P-P]",
     shell_complete=complete_topics,
-    help="Only of this topic, or these partitions; may be repeated. Without it, all that the group committed.",
+    help="Only this topic, or these partitions; may be repeated. Default: all that the group has committed.",
 )
 @writes_undo
 @reaches_a_cluster

@@ -37,7 +37,7 @@ _SAMPLE = click.option(
     default="10s",
     show_default=True,
     metavar="TIME",
-    help="With a throttle: how long to measure what is written, which must stay below it; 0s does not.",
+    help="With a throttle: how long to measure the write rate, which must be lower; 0s skips the check.",
 )
 _EVERY_S = 10.0
 
@@ -51,12 +51,12 @@ _EVERY_S = 10.0
     type=click.IntRange(1),
     default=5,
     show_default=True,
-    help="Moves at once into and out of one.",
+    help="Most moves at once into and out of a broker.",
 )
-@click.option("--moves-per-disk", type=click.IntRange(1), default=2, show_default=True, help="Moves at once to a disk.")
 @click.option(
-    "--batch-bytes", default="50GiB", show_default=True, metavar="SIZE", help="Most that is under way at once."
+    "--moves-per-disk", type=click.IntRange(1), default=2, show_default=True, help="Most moves at once to a disk."
 )
+@click.option("--batch-bytes", default="50GiB", show_default=True, metavar="SIZE", help="Most bytes under way at once.")
 @fills_disks("How full a disk may become; a move waits for room.")
 @_SAMPLE
 @POLL
@@ -67,7 +67,7 @@ _EVERY_S = 10.0
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for a broker that is down, or for a move of somebody else.",
+    help="How long to wait for a broker that is down, or for a move that another tool began.",
 )
 @reaches_a_cluster
 @changes
@@ -88,9 +88,9 @@ def run(
 ) -> None:
     """Execute a plan. After Ctrl-C or a kill, the same command continues it.
 
-    FILE.journal says what was begun, FILE.rollback.json leads back. Throttles are as before when it ends. Ctrl-C leaves
-    what is under way to the brokers; a second one within five seconds cancels it. The exit code is 1 where something
-    was not done.
+    FILE.journal records what was begun, FILE.rollback.json is the plan back. Throttles are restored at the end. Ctrl-C
+    leaves moves under way to the brokers; a second one within five seconds cancels them. The exit code is 1 if a move
+    was not made.
 
     \b
     Examples:
@@ -161,7 +161,7 @@ def carry_out(
 def throttle(file: Path, rate: str, sample: str, kafka: Settings, consent: Consent) -> None:
     """Change the throttle of a plan that is under way to SIZE bytes per second, also while `ottla plan run` runs.
 
-    What was set before the run comes back when it ends, as if nothing had been changed meanwhile.
+    When the run ends, the settings of before the run are restored.
 
     \b
     Examples:
@@ -210,7 +210,7 @@ def rates_of_run(file: Path, rate: str) -> list[Setting]:
 @reaches_a_cluster
 @prints
 def status(file: Path, kafka: Settings, out: Output) -> None:
-    """Show the progress of a plan, and what each move waits for. It changes nothing.
+    """Show the progress of a plan, and what each move waits for. Changes nothing.
 
     \b
     Examples:
@@ -252,13 +252,13 @@ _STATUS_COLUMNS = (
 
 @click.command()
 @_FILE
-@click.option("--revert", is_flag=True, help="Move back what is done, too.")
+@click.option("--revert", is_flag=True, help="Also move completed moves back.")
 @click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker while moving back.")
 @POLL
 @reaches_a_cluster
 @changes
 def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka: Settings, consent: Consent) -> None:
-    """Cancel what is under way of a plan, and take its throttles away. Moves of others stay.
+    """Cancel the moves of a plan that are under way, and remove its throttles. Moves of others stay.
 
     \b
     Examples:

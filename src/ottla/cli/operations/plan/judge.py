@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def check(file: Path, wishes: Wishes, kafka: Settings, out: Output) -> None:
     """Judge a plan: one of Ottla's, of kafka-reassign-partitions, or written by hand.
 
-    It says the bytes to move, the brokers and leaders afterwards, racks that are lost, brokers that are not there. The
-    exit code is 1 where something speaks against it.
+    It prints the bytes to move, the brokers and leaders afterwards, lost racks and missing brokers. The exit code is 1
+    if the plan has a problem.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ _TO = click.option(
 @plans
 @prints
 def rebalance(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Balance brokers by bytes, and move as few as possible.
+    """Balance brokers by bytes, with as few moved bytes as possible.
 
     Lost replicas and racks come first. Leaders are spread by what is written, disks within a broker by bytes.
 
@@ -52,7 +52,7 @@ def rebalance(to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> 
 @plans
 @prints
 def add_brokers(brokers: str, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Fill new brokers: Kafka moves nothing to them by itself.
+    """Fill new brokers, to which Kafka moves nothing by itself.
 
     \b
     Examples:
@@ -113,7 +113,7 @@ def replication_factor(topic: str, factor: int, to: Path | None, wishes: Wishes,
 @plans
 @prints
 def dirs(brokers: str | None, to: Path | None, wishes: Wishes, kafka: Settings, out: Output) -> None:
-    """Balance the disks within brokers, of all or of these. No replica changes its broker.
+    """Balance the disks within all brokers, or within these. No replica changes its broker.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ POLL = click.option(
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look at the cluster while a plan is carried out.",
+    help="How often to read the cluster while a plan is executed.",
 )
 
 
@@ -42,7 +42,7 @@ def fills_disks(max_fill: str) -> Callable[[F], F]:
     """`--max-fill`, with this as its help, and `--dirs-are-disks`."""
 
     def with_both(command: F) -> F:
-        command = click.option("--dirs-are-disks", is_flag=True, help="Take each log directory as a disk of its own.")(
+        command = click.option("--dirs-are-disks", is_flag=True, help="Treat each log directory as a disk of its own.")(
             command
         )
         return click.option(
@@ -117,24 +117,24 @@ def plans(command: F) -> F:
             default=_SEARCH_S,
             show_default=True,
             metavar="SECONDS",
-            help="How long to search; then the best that was found is the plan.",
+            help="Time limit of the search; the best plan found by then is used.",
         ),
         click.option(
             "--tolerance",
             type=click.FloatRange(0, 1),
             default=0.05,
             show_default=True,
-            help="How far the fullest broker may be above what can be reached.",
+            help="How far the fullest broker may be above the best reachable level.",
         ),
         fills_disks("How full a disk may become, also during the move."),
-        click.option("--exclude", multiple=True, metavar="PATTERN", help="Topics that stay as they are; repeatable."),
+        click.option("--exclude", multiple=True, metavar="PATTERN", help="Topics that must not move; repeatable."),
         click.option("--topics", multiple=True, metavar="PATTERN", help="Only these topics may move; repeatable."),
         click.option(
             "--sample",
             default="10s",
             show_default=True,
             metavar="TIME",
-            help="How long to measure write rates; 0s does not, and weighs leaders by size.",
+            help="How long to measure write rates; 0s weighs leaders by size instead.",
         ),
         click.option(
             "--facts",

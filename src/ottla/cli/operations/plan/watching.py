@@ -48,40 +48,38 @@ class _IsTerminated(_Leaves):
 
 
 @click.command()
-@click.option("--every", default="1m", show_default=True, metavar="TIME", help="How many samples to take.")
+@click.option("--every", default="1m", show_default=True, metavar="TIME", help="Number of samples to take.")
 @click.option(
-    "--before", default="48h", show_default=True, metavar="TIME", help="Plan when a disk would be full within this."
+    "--before", default="48h", show_default=True, metavar="TIME", help="Plan if a disk would be full within this time."
 )
 @click.option(
     "--skew",
     type=click.FloatRange(1, min_open=True),
     default=1.3,
     show_default=True,
-    help="Plan when the fullest broker is so far above what can be reached,",
+    help="Plan if the fullest broker is this far above the best reachable level,",
 )
-@click.option(
-    "--skew-for", default="1h", show_default=True, metavar="TIME", help="and was so for this long. 0s: at once."
-)
-@fills_disks("What counts as full.")
+@click.option("--skew-for", default="1h", show_default=True, metavar="TIME", help="for this long. 0s: at once.")
+@fills_disks("The share of a disk that counts as full.")
 @click.option(
     "--plans",
     "folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=Path(),
     show_default=True,
-    help="Where plans and their journals are written.",
+    help="Folder of plans and their journals.",
 )
 @click.option(
     "--metrics",
     "metrics_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write what was found to this file after each look, in Prometheus' text format.",
+    help="Write the results of each look to this file, in Prometheus' text format.",
 )
-@click.option("--once", is_flag=True, help="Look twice, say what was found, write a plan if one is due, and end.")
-@click.option("--execute", is_flag=True, help="Carry plans out, one at a time. Without it they are only written.")
+@click.option("--once", is_flag=True, help="Look twice, print the result, write a plan if one is due, and exit.")
+@click.option("--execute", is_flag=True, help="Execute plans, one at a time. Without it they are only written.")
 @click.option("--hours", metavar="FROM-TO", help="With --execute: only in these hours of the day in UTC, as 22-6.")
 @click.option("--throttle", metavar="SIZE", help="With --execute: bytes per second for each broker, as 50MB.")
-@click.option("--no-throttle", is_flag=True, help="With --execute: copy as fast as it goes.")
+@click.option("--no-throttle", is_flag=True, help="With --execute: copy without a limit.")
 @POLL
 @reaches_a_cluster
 @prints
@@ -105,9 +103,8 @@ def watch(
 ) -> None:
     """Watch the disks, and plan before one is full or brokers are skewed. Nothing moves without --execute.
 
-    Runs until Ctrl-C or SIGTERM, and writes events to stderr; SIGTERM lets it finish its step, and leaves what moves
-    to the brokers. With --once the exit code is 1 where a plan is due. A plan that was begun and interrupted is gone
-    on with first.
+    Runs until Ctrl-C or SIGTERM, and writes events to stderr; SIGTERM lets it finish its step, and leaves what moves to
+    the brokers. With --once the exit code is 1 if a plan is due. An interrupted plan is continued first.
 
     \b
     Examples:

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("words", metavar="TOPIC... [NAME=VALUE...]", nargs=-1, required=True)
-@click.option("-p", "--partitions", type=click.IntRange(1), help="The cluster's own number if left out.")
-@click.option("-r", "--replication-factor", type=click.IntRange(1), help="The cluster's own if left out.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Until every partition has a leader.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), help="Number of partitions; the cluster's default if left out."
+)
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(1), help="Replication factor; the cluster's default if left out."
+)
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until every partition has a leader.")
 @reaches_a_cluster
 @changes
 def create(
@@ -85,7 +89,7 @@ def create(
 @prints
 @changes
 def set_settings(topic: str, pairs: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Set settings of TOPIC. Others stay.
+    """Set settings of TOPIC. Other settings stay.
 
     \b
     Examples:
@@ -105,7 +109,7 @@ def set_settings(topic: str, pairs: tuple[str, ...], kafka: Settings, out: Outpu
 @prints
 @changes
 def unset_settings(topic: str, names: tuple[str, ...], kafka: Settings, out: Output, consent: Consent) -> None:
-    """Remove settings of TOPIC, so that the cluster's apply.
+    """Remove settings of TOPIC, so that those of the cluster apply.
 
     \b
     Examples:
@@ -125,7 +129,7 @@ def unset_settings(topic: str, names: tuple[str, ...], kafka: Settings, out: Out
 def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) -> None:
     """Add partitions to TOPIC, to TOTAL in all. They cannot be removed again.
 
-    Records of one key go to another partition from then on, and are not in order with those before.
+    From then on records of a key may go to another partition, out of order with earlier ones.
 
     \b
     Examples:
@@ -151,7 +155,7 @@ def add_partitions(topic: str, total: int, kafka: Settings, consent: Consent) ->
 @click.command("set-replicas")
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("factor", type=click.IntRange(1))
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Until all new replicas are in sync.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until all new replicas are in sync.")
 @reaches_a_cluster
 @prints
 @changes

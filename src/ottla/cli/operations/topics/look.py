@@ -25,7 +25,7 @@ _SORTS = ("name", "partitions", "records", "bytes", "rate")
 @click.argument("pattern", required=False, shell_complete=complete_topics)
 @reaches_a_cluster
 @prints
-@click.option("--internal", is_flag=True, help="Also those of Kafka itself, as __consumer_offsets.")
+@click.option("--internal", is_flag=True, help="Also internal topics of Kafka, as __consumer_offsets.")
 @click.option(
     "--sort",
     type=click.Choice(_SORTS),
@@ -40,7 +40,7 @@ _SORTS = ("name", "partitions", "records", "bytes", "rate")
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long --sort rate measures.",
+    help="With --sort rate: how long to measure.",
 )
 def list_topics(kafka: Settings, out: Output, pattern: str | None, internal: bool, sort: str, seconds: float) -> None:
     """List topics: all, or those that match PATTERN, as 'orders*'.
@@ -77,9 +77,11 @@ def list_topics(kafka: Settings, out: Output, pattern: str | None, internal: boo
 @click.argument("topic", shell_complete=complete_topics)
 @reaches_a_cluster
 @prints
-@click.option("--partitions", "with_partitions", is_flag=True, help="Each partition: leader, replicas, offsets, bytes.")
-@click.option("--settings", "all_settings", is_flag=True, help="All settings, not only those set on the topic.")
-@click.option("--groups", "with_groups", is_flag=True, help="The groups that read it, and their lag.")
+@click.option(
+    "--partitions", "with_partitions", is_flag=True, help="Show leader, replicas, offsets and bytes of each partition."
+)
+@click.option("--settings", "all_settings", is_flag=True, help="Show all settings, not only those set on the topic.")
+@click.option("--groups", "with_groups", is_flag=True, help="Show the groups that read it, and their lag.")
 def show(
     topic: str, kafka: Settings, out: Output, with_partitions: bool, all_settings: bool, with_groups: bool
 ) -> None:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
-@click.option("--internal", is_flag=True, help="Also topics of Kafka itself, whose names begin with __.")
+@click.option("--internal", is_flag=True, help="Also internal topics of Kafka, whose names begin with __.")
 @reaches_a_cluster
 @prints
 @changes
 def delete(topics: tuple[str, ...], internal: bool, kafka: Settings, out: Output, consent: Consent) -> None:
     """Delete topics with all their records.
 
-    Shows the records, bytes and groups of each, and wants the name typed.
+    Shows the records, bytes and groups of each, and asks for its name.
 
     \b
     Examples:
