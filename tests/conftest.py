@@ -5,22 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from ottla.telemetry.log import check_events_with, forget_what_repeats
 from ottla.telemetry.log_events import problem_of
 
 if TYPE_CHECKING:
     from xdist.scheduler.loadscope import LoadScopeScheduling
-
-settings.register_profile("quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("brisk", settings.get_profile("quick"), max_examples=8)
-settings.register_profile("thorough", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 SPARK = "tests/spark"
 LONGEST = (
@@ -44,6 +39,35 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     check_events_with(_check)
+
+
+def _load_hypothesis() -> None:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("brisk", settings.get_profile("quick"), max_examples=8)
+    settings.register_profile("thorough", max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+_is_hypothesis_loaded = False
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Before the first file of properties is imported: a file that has none starts without what tries properties."""
+    global _is_hypothesis_loaded
+    if _is_hypothesis_loaded or not isinstance(collector, pytest.Module):
+        return
+    if "hypothesis" in sys.modules or b"hypothesis" in collector.path.read_bytes():
+        _load_hypothesis()
+        _is_hypothesis_loaded = True
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hypothesis's plugin would load all of Hypothesis to say nothing. Processes beside this one may have used it."""
+    plugins = session.config.pluginmanager
+    if "hypothesis" not in sys.modules and not session.config.getoption("numprocesses", None):
+        plugins.unregister(name="hypothesispytest")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

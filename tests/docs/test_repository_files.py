@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -93,3 +96,33 @@ def test_what_takes_longest_is_where_the_tests_say_it_is(pytestconfig: pytest.Co
     conftest: Any = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
     assert len(conftest.LONGEST) > 5
     assert [path for path in conftest.LONGEST if not (ROOT / path).exists()] == []
+
+
+def loaded_by_tests_of(file: str, **environ: str) -> list[str]:
+    """What a process has after a file of tests: how many examples Hypothesis tries (None: it is not there), modules."""
+    program = (
+        "import sys, pytest\n"
+        "assert pytest.main(['-q', '-p', 'no:cacheprovider', sys.argv[1]]) == 0\n"
+        "settings = getattr(sys.modules.get('hypothesis'), 'settings', None)\n"
+        "print('loaded', settings and settings.default.max_examples, *sys.modules)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, file],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=ROOT,
+        env=os.environ | environ,
+    )
+    return ended.stdout.rpartition("loaded ")[2].split()
+
+
+def test_a_test_file_without_properties_starts_without_hypothesis() -> None:
+    examples, *loaded = loaded_by_tests_of("tests/wire/test_facts.py")
+    assert examples == "None"
+    assert not {"hypothesis", "anyio", "confluent_kafka", "aiokafka", "numpy", "pyarrow"} & set(loaded)
+
+
+def test_properties_are_tried_with_as_many_examples_as_the_profile_says() -> None:
+    assert loaded_by_tests_of("tests/wire/test_primitives.py", HYPOTHESIS_PROFILE="brisk")[0] == "8"
