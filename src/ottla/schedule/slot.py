@@ -14,9 +14,15 @@ Why a cancel that was acknowledged before the due time is honoured: `FindEnd` is
 every such cancel lies before the end that it finds, and it is read before anything is delivered.
 
 Why nothing is delivered twice: deliveries and the `done` record of their offsets are one transaction. Who opens a slot
-claims it first, which ends every transaction of an earlier owner, and reads it from its start.
+claims it first, which ends every transaction of an earlier owner, and reads it from its start. An earlier owner that
+was paused may still delete what is done: then the next `Read` is refused, as its offset is gone, and the slot begins
+anew.
 
 Why nothing is lost: only a prefix is deleted, and it ends before the first message that waits.
+
+Why memory is bounded: what is to be moved on is held up to `MOST_HELD` at a time. What lies behind those, and is to be
+moved too, is only passed over while the slot is read, and read again when the first ones have left. What was cancelled
+or done is known by then, as all of the slot was read.
 
 A message may be moved to another slot while its cancel is written to all of them. The new slot therefore remembers
 cancels, and drops a moved copy whose id was cancelled. It keeps the cancels in its log for as long as a move may take.
@@ -25,6 +31,7 @@ cancels, and drops a moved copy whose id was cancelled. It keeps the cancels in 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -39,6 +46,13 @@ MOST_AT_ONCE: Final = 4_000
 
 MOST_BYTES_AT_ONCE: Final = 8_000_000
 """Bytes of their values."""
+
+MOST_HELD: Final = 100_000
+"""Messages that are read and of which it is not decided yet where they belong; with more, those that are to be moved
+wait unread."""
+
+_MOST_CHUNKS: Final = 20
+"""Read again per tick of a slot: the others wait meanwhile."""
 
 KEEP_CANCELS_MS: Final = 15 * 60_000
 """How long a cancel stays in its slot at the least: longer than the transaction that moves a message may stay open."""
@@ -157,6 +171,16 @@ class Trouble:
 
 
 @dataclass(slots=True)
+class PassedOver:
+    """Messages that were not taken in: of the records from `offset` up to `end`, those that did not belong here at
+    `at_ms`. Nothing else is: which ones they were can be told when they are read again."""
+
+    offset: int
+    end: int
+    at_ms: int
+
+
+@dataclass(slots=True)
 class Slot:
     """One slot in the hands of its owner. An owner who is fenced drops it and makes a new one."""
 
@@ -182,9 +206,18 @@ class Slot:
     _fresh: list[int] = field(default_factory=list)
     """Messages of which it was not decided yet whether they belong here."""
     _moves_again_ms: int = 0
+    _now_ms: int | None = None
+    """Of the tick; None where all is to be taken in."""
+    _passing: PassedOver | None = None
+    """What is passed over as the slot is read on."""
+    _again: PassedOver | None = None
+    """What is read again now. All of it lies before what is passed over."""
+    _gone: list[tuple[int, int]] = field(default_factory=list)
+    """What is done of both, as ranges of offsets."""
 
     def tick(self, now_ms: int) -> Generator[Ask, Any, None]:
         """Do what is to be done now."""
+        self._now_ms = now_ms
         settled_ms = self.wheel.settled_ms(self.partition, now_ms)
         if self.state is SlotState.CLOSED and settled_ms != self._settled_ms:
             self.state = SlotState.UNKNOWN  # a whole window passed: the process was suspended
@@ -200,6 +233,7 @@ class Slot:
         is_whole = yield from self._catch_up()
         if not is_whole:
             return  # a cancel may be in what cannot be read yet
+        yield from self._read_again()
         yield from self._write(now_ms)
         if self.wheel.closes_ms(self.partition, now_ms) is None:
             yield from self._empty(now_ms)
@@ -231,11 +265,40 @@ class Slot:
             self.next_offset = chunk.next_offset
         return True
 
+    def _read_again(self) -> Generator[Ask, Any, None]:
+        """Take in what was passed over, when there is room."""
+        if self._again is None:
+            if self._passing is None or self._fresh:
+                return
+            self._again, self._passing = self._passing, None
+            self._again.end = self.next_offset
+            self._due = [message.due_ms << _OFFSET_BITS | offset for offset, message in self.waiting.items()]
+            heapq.heapify(self._due)  # without those that have left
+        again = self._again
+        gone = sorted(self._gone)
+        for _ in range(_MOST_CHUNKS):
+            if again.offset >= again.end:
+                self._again = None
+                if self._passing is None:
+                    self._gone.clear()
+                return
+            if len(self._fresh) >= MOST_HELD:
+                return
+            chunk: Chunk = yield Read(again.offset)
+            if chunk.next_offset <= again.offset:
+                return
+            for record in chunk.records:
+                if record.offset < again.end:
+                    self._take_in_again(record, again.at_ms, gone)
+            again.offset = chunk.next_offset
+
     def _write(self, now_ms: int) -> Generator[Ask, Any, None]:
         self.is_behind = False
         for _ in range(_MOST_WRITES):
             write = self._next_write(now_ms)
             if write is None:
+                has_more = self._again is not None or self._passing is not None
+                self.is_behind = has_more and now_ms >= self._moves_again_ms
                 return
             refused: Refused | None = yield write
             if refused is None:
@@ -250,11 +313,12 @@ class Slot:
         """The window is over. Delete what is done; close when nothing here is late, or belongs elsewhere."""
         to = min(self.waiting, default=self.next_offset)
         young = [cancel.offset for cancel in self._cancels.values() if cancel.at_ms > now_ms - KEEP_CANCELS_MS]
-        to = min([to, *young])
+        unread = [passed.offset for passed in (self._again, self._passing) if passed is not None]
+        to = min([to, *young, *unread])
         if to > self.start:
             yield Delete(to)
             self.start = to
-        is_undecided = self.is_behind or any(offset in self.waiting for offset in self._fresh)
+        is_undecided = self.is_behind or len(unread) > 0 or any(offset in self.waiting for offset in self._fresh)
         if not is_undecided and all(message.due_ms > now_ms for message in self.waiting.values()):
             yield Release()
             self._clear()
@@ -267,26 +331,61 @@ class Slot:
         found = parse(record)
         if found.__class__ is Waiting:
             assert isinstance(found, Waiting)
+            if self._is_passed_over(found):
+                return
             id = found.given_id
             if id is not None:
                 cancel = self._cancels.get(id)
                 if cancel is not None and found.rolls > 0 and cancel.at_ms >= found.at_ms - REUSED_MS:
                     return
                 self._index(id, found.offset)
-            self.waiting[found.offset] = found
-            heapq.heappush(self._due, found.due_ms << _OFFSET_BITS | found.offset)
-            self._fresh.append(found.offset)
+            self._hold(found)
         elif isinstance(found, Cancel):
             self._cancels[found.id] = found
             for offset in self._with_id(found.id):
                 self._forget(offset)
         elif isinstance(found, Done):
+            if self._again is not None or self._passing is not None:
+                self._gone += found.ranges
             for start, end in found.ranges:
                 for offset in range(start, end) if end - start <= len(self.waiting) else list(self.waiting):
                     if start <= offset < end:
                         self._forget(offset)
         else:
             self.unreadable += 1
+
+    def _hold(self, message: Waiting) -> None:
+        self.waiting[message.offset] = message
+        heapq.heappush(self._due, message.due_ms << _OFFSET_BITS | message.offset)
+        self._fresh.append(message.offset)
+
+    def _is_passed_over(self, message: Waiting) -> bool:
+        if self._passing is None:
+            if len(self._fresh) < MOST_HELD or self._now_ms is None or self._stays(message, self._now_ms):
+                return False
+            self._passing = PassedOver(message.offset, message.offset, self._now_ms)
+            return True
+        return not self._stays(message, self._passing.at_ms)
+
+    def _stays(self, message: Waiting, now_ms: int) -> bool:
+        return message.due_ms <= now_ms or self.wheel.belongs(self.partition, message.due_ms, now_ms)
+
+    def _take_in_again(self, record: Record[Any], at_ms: int, gone: list[tuple[int, int]]) -> None:
+        """A record that was read before. `gone` is sorted."""
+        found = parse(record)
+        if not isinstance(found, Waiting) or self._stays(found, at_ms):
+            return
+        before = bisect_right(gone, (found.offset, _OFFSET))
+        if before > 0 and found.offset < gone[before - 1][1]:
+            return
+        cancel = self._cancels.get(found.id) if self._cancels else None
+        if cancel is not None:
+            is_copy_of_cancelled = found.rolls > 0 and cancel.at_ms >= found.at_ms - REUSED_MS
+            if cancel.offset > found.offset or is_copy_of_cancelled:
+                return
+        if found.given_id is not None:
+            self._index(found.given_id, found.offset)
+        self._hold(found)
 
     def _next_write(self, now_ms: int) -> Write | None:
         write = self._next_of_troubles(now_ms) if self._troubles else None
@@ -391,3 +490,5 @@ class Slot:
         self._cancels.clear()
         self._troubles.clear()
         self._fresh.clear()
+        self._gone.clear()
+        self._again = self._passing = None

@@ -20,6 +20,7 @@ from ottla.sync.serve import slot_work
 from ottla.sync.serve.scheduler import Scheduler
 from ottla.sync.serve.slot_batches import Batches
 from ottla.testing import Kafka, wait_until
+from ottla.wire_client.records import Chunk
 from tests.kit.both_shells import PRODUCERS
 from tests.kit.virtual_schedule import ALL, Setup, settle, virtual_setup
 
@@ -199,6 +200,36 @@ def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
     assert len(found) == 50
     for each in (scheduler, successor):
         each.close()
+
+
+def test_one_that_deletes_what_is_done_while_its_successor_reads_makes_nothing_come_twice(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    with setup.producer() as producer:
+        for number in range(3):
+            producer.send("t", b"%d" % number, deliver_after=1)
+    setup.clock.advance(seconds=2)
+    settle(scheduler, "t", 3, setup)
+    deleted: list[int] = []
+    read_chunk = slot_work.read_chunk
+
+    def without_the_last(cluster: Any, place: Any, offset: int) -> Chunk:
+        chunk = read_chunk(cluster, place, offset)
+        if deleted or not chunk.records:
+            return chunk
+        scheduler._delete(place, chunk.next_offset)
+        deleted.append(chunk.next_offset)
+        return Chunk(records=chunk.records[:-1], next_offset=chunk.records[-1].offset)
+
+    with setup.scheduler() as successor:
+        monkeypatch.setattr(slot_work, "read_chunk", without_the_last)
+        wait_until(lambda: bool(successor.tick()) or bool(deleted), 30)
+        for _ in range(3):
+            successor.tick()
+    assert sorted(setup.values("t")) == [b"0", b"1", b"2"]
+    scheduler.close()
 
 
 def test_an_hour_that_the_schedulers_clock_is_ahead_delivers_nothing_early(setup: Setup) -> None:

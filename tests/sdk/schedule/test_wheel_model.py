@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.records import Header, Record
+from ottla.schedule import slot as slot_module
 from ottla.schedule.headers import CANCEL_HEADERS, delivered, done_record, message_headers, rolled
-from ottla.schedule.slot import Chunk, Claim, Delete, FindEnd, Look, Read, Release, Seen, Slot, Write
+from ottla.schedule.slot import Chunk, Claim, Delete, FindEnd, Look, Read, Release, Seen, Slot, SlotState, Write
 from ottla.schedule.wheel import WHEEL, Level, Wheel
 
 START_MS = 1_700_000_000_000
@@ -114,6 +115,8 @@ class World:
             case FindEnd():
                 return log.end
             case Read(offset):
+                if offset < log.start:
+                    raise Crash("out of range: deleted by one that was paused")
                 found = [record for record in log.records if record.offset >= offset][: self.random.randint(1, 50)]
                 return Chunk(found, found[-1].offset + 1 if found else log.end)
             case Write():
@@ -233,10 +236,12 @@ def check(world: World, *, most_late_ms: int | None = None) -> None:
             assert cancelled_ms is not None, f"lost: {what}"
 
 
-@given(seed=st.integers(0, 2**32), is_small=st.booleans())
-def test_once_never_early_never_after_a_cancel_whatever_dies(seed: int, is_small: bool) -> None:
+@given(seed=st.integers(0, 2**32), is_small=st.booleans(), most_held=st.sampled_from([1, 3, 10, 100_000]))
+def test_once_never_early_never_after_a_cancel_whatever_dies(seed: int, is_small: bool, most_held: int) -> None:
     world = World(seed, SMALL if is_small else WHEEL)
-    run(world, messages=40, may_crash=True, clock_error_ms=2_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slot_module, "MOST_HELD", most_held)
+        run(world, messages=40, may_crash=True, clock_error_ms=2_000)
     check(world)
     assert all(not log.records or log.start > 0 for log in world.logs if log.end > 200)
 
@@ -280,6 +285,50 @@ def test_memory_is_that_of_the_open_slots() -> None:
         for _ in ticking(world, slot, world.now_ms, may_crash=False):
             pass
     assert sum(len(slot.waiting) for slot in slots) < 200
+
+
+@pytest.mark.parametrize("late_ms", [0, 20 * HOUR], ids=["in time", "window over"])
+def test_what_is_to_be_moved_on_is_held_a_part_at_a_time(late_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand times as many may be scheduled for later than the wheel reaches, and all meet in one slot."""
+    monkeypatch.setattr(slot_module, "MOST_HELD", 50)
+    monkeypatch.setattr(slot_module, "MOST_AT_ONCE", 20)
+    world = World(2, WHEEL)
+    for number in range(1_500):
+        world.send(9 * DAY + number * MINUTE if number % 10 else 7 * DAY + 6 * HOUR, skew_ms=0, is_relative=False)
+    (partition,) = {record.partition for log in world.logs for record in log.records}
+    for number in range(0, 1_500, 100):
+        for _ in world.cancel(f"m{number + 1}"):
+            pass
+    world.now_ms += 7 * DAY + 5 * HOUR + late_ms
+    slots, held, crashes = [Slot(WHEEL, partition)], 0, 0
+    is_open = True
+    while is_open:
+        world.now_ms += MINUTE
+        try:
+            for _ in ticking(world, slots[0], world.now_ms, may_crash=crashes < 5):
+                held = max(held, len(slots[0].waiting))
+        except Crash:
+            crashes += 1
+            slots = [Slot(WHEEL, partition)]
+        else:
+            is_open = slots[0].state is SlotState.OPEN
+    assert crashes > 0
+    assert held < 50 + 150 + 50, "what is due in this window, what is to be moved, and a chunk"
+    assert world.moved == 1_500 - 150 - 15, "each once"
+    assert sum(len(one.delivered_ms) for one in world.expected.values()) == 150
+    run_out(world)
+    check(world)
+
+
+def run_out(world: World) -> None:
+    """Let all become due."""
+    slots = [Slot(world.wheel, partition) for partition in range(world.wheel.partitions)]
+    last_ms = max(expected.due_ms for expected in world.expected.values())
+    while world.now_ms <= last_ms + DAY:
+        world.now_ms += HOUR
+        for slot in slots:
+            for _ in ticking(world, slot, world.now_ms, may_crash=False):
+                pass
 
 
 @pytest.mark.parametrize("partition", range(WHEEL.partitions))
