@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from ottla import App, CommitPolicy, Dead, Json, RetryPolicy
 from ottla.failures import describe_dead_letter
+from ottla.sync.consume.lookups import committed_offsets, retry_positions
 
 SHELLS = ["threads", "asyncio", "columns"]
 
 
+BEFORE = {"threads": "columns", "asyncio": "threads", "columns": "threads"}
+"""Which client had the partitions of each before."""
+
+
+@pytest.mark.parametrize("is_handed_over", [False, True], ids=["by the same client", "by another client"])
 def test_a_batch_is_not_repeated_for_a_dead_letter_that_could_not_be_written(
-    kafka: Any, make_topic: Any, kafka_group: str, shell: Any, committed: Any, wait: Any
+    kafka: Any, make_topic: Any, kafka_group: str, shell: Any, committed: Any, wait: Any, is_handed_over: bool
 ) -> None:
+    before = type(shell)(BEFORE[shell.name]) if is_handed_over else shell
     topic, dead_topic = make_topic("orders"), make_topic("dead")
     handled: Counter[int] = Counter()
 
@@ -28,9 +37,9 @@ def test_a_batch_is_not_repeated_for_a_dead_letter_that_could_not_be_written(
         return app
 
     kafka.produce(topic, range(10), value=Json())
-    first = shell.start(make(), sink=lambda letter: "the dead letter topic is gone")
+    first = before.start(make(), sink=lambda letter: "the dead letter topic is gone")
     wait(lambda: sum(handled.values()) == 10 and committed(kafka_group, topic) == 2)
-    shell.stop(first)
+    before.stop(first)
     assert committed(kafka_group, topic) == 2
 
     second = shell.start(make())
@@ -67,3 +76,17 @@ def test_a_malformed_record_is_dead_at_once_although_its_batch_fails_too(
     view = describe_dead_letter(letter.headers)
     assert view is not None
     assert (view.kind, view.attempts) == ("malformed", 1)
+
+
+def test_metadata_that_confluent_kafka_cannot_read_costs_repeats_and_not_the_member() -> None:
+    """What another tool committed, and foreign memory behind it: by chance it is text or not, so nothing real shows it
+    each time."""
+
+    class Client:
+        def committed(self, *_: Any, **__: Any) -> Any:
+            return b"\x8a".decode()
+
+    failed: list[Exception] = []
+    assert committed_offsets(Client(), [], group="g") == {}
+    assert retry_positions(Client(), [], on_error=failed.append) == {}
+    assert [type(error) for error in failed] == [UnicodeDecodeError]

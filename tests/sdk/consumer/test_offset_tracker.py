@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.consumer.commit.offset_metadata import LIMIT_BYTES, decode_finished, encode_finished
+from ottla.consumer.commit.offset_metadata import LIMIT_BYTES, decode_finished, encode_finished, terminated
 from ottla.consumer.partitions.offsets import OffsetTracker, offsets_of
 from ottla.records import Record
 
@@ -186,6 +186,15 @@ def test_other_peoples_metadata_reads_as_nothing_or_something_but_never_fails(me
 @pytest.mark.parametrize("metadata", [None, "", "checkpoint-17", "ottla1:", "ottla1:!!!", "ottla1:AQ=="])
 def test_damaged_or_foreign_metadata_names_nothing(metadata: str | None) -> None:
     assert decode_finished(metadata, 7) == frozenset()
+
+
+def test_metadata_is_read_whichever_client_wrote_it() -> None:
+    """confluent-kafka commits the byte that ends a string in C, and reads beyond what has none."""
+    metadata = encode_finished([9, 11], 7)
+    assert decode_finished(metadata, 7) == decode_finished(terminated(metadata), 7) == {9, 11}
+    assert terminated("") == ""
+    longest = encode_finished(range(9, 60_000, 2), 7)
+    assert LIMIT_BYTES - 4 <= len(terminated(longest)) <= LIMIT_BYTES
 
 
 def test_metadata_of_a_few_bytes_cannot_name_offsets_without_bound() -> None:

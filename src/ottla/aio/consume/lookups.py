@@ -13,6 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 from ottla.aio.client.client_errors import error_of
 from ottla.aio.client.reachable import start_client
 from ottla.config import Asking
+from ottla.consumer.commit.offset_metadata import terminated
 from ottla.errors import BrokerUnavailable
 from ottla.records import TopicPartition
 from ottla.telemetry import log_event
@@ -88,4 +89,7 @@ def client_partitions(partitions: Sequence[TopicPartition]) -> list[ClientPartit
 
 
 def client_offsets(offsets: Mapping[TopicPartition, tuple[int, str]]) -> dict[ClientPartition, OffsetAndMetadata]:
-    return {ClientPartition(*name): OffsetAndMetadata(offset, metadata) for name, (offset, metadata) in offsets.items()}
+    return {
+        ClientPartition(*name): OffsetAndMetadata(offset, terminated(metadata))
+        for name, (offset, metadata) in offsets.items()
+    }

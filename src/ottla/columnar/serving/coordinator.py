@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from ottla.consumer.commit.offset_metadata import terminated
 from ottla.errors import BrokerUnavailable, OttlaError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import Cluster, refused
@@ -172,9 +173,8 @@ class Coordinator:
         offsets, answered = self._commits[0]
         by_topic: dict[str, list[dict[str, Any]]] = {}
         for place, (offset, metadata) in offsets.items():
-            by_topic.setdefault(place.topic, []).append(
-                {"partition_index": place.partition, "committed_offset": offset, "committed_metadata": metadata}
-            )
+            entry = {"partition_index": place.partition, "committed_offset": offset}
+            by_topic.setdefault(place.topic, []).append(entry | {"committed_metadata": terminated(metadata)})
         identity = self._membership.identity()
         body = {
             "group_id": identity["group_id"],

@@ -10,6 +10,9 @@ The shorter one is taken. Before it is full (`NEARLY_FULL_BYTES`) the session ta
 says which record holds it up. Where what was fetched before does not fit either, the tail is left out: what is not
 named is delivered again after a crash, which is all that at-least-once promises. What is not ours (the metadata of
 another tool) reads as nothing.
+
+confluent-kafka takes metadata for a string in C: it commits the zero byte behind it, and reads on in foreign memory
+where there is none. So the other clients commit that byte too (`terminated`), and reading passes over it.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ def decode_finished(metadata: str | None, position: int) -> frozenset[int]:
     if not metadata or not metadata.startswith(_MAGIC):
         return frozenset()
     try:
-        data = base64.b64decode(metadata[len(_MAGIC) :], validate=True)
+        data = base64.b64decode(metadata[len(_MAGIC) :].rstrip("\0"), validate=True)
         if data[0] == _RUNS:
             return frozenset(_decode_runs(data[1:], position))
         if data[0] == _BITMAP:
@@ -53,6 +56,11 @@ def decode_finished(metadata: str | None, position: int) -> frozenset[int]:
     except (binascii.Error, IndexError, ValueError):
         pass  # Damaged metadata costs repeated records, never lost ones.
     return frozenset()
+
+
+def terminated(metadata: str) -> str:
+    """The metadata as a client commits it that does not itself end it with a zero byte."""
+    return f"{metadata}\0" if metadata else ""
 
 
 def _encode_runs(finished: Sequence[int], position: int) -> bytes:

@@ -190,7 +190,7 @@ class ClientWork(ClientCalls):
             return {}
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
-    def _log_lookup_error(self, error: KafkaException) -> None:
+    def _log_lookup_error(self, error: Exception) -> None:
         self._error_log.write("warning", "retry_positions_unread", str(error))  # the session asks again
 
 

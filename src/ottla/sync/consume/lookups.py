@@ -42,15 +42,16 @@ def committed_offsets(
     """The committed offsets, each with its metadata."""
     try:
         committed = client.committed(partitions, timeout=_ANSWER_S)
-    except KafkaException as error:
-        # Without it the finished ones beyond the position are delivered again: at least once still holds.
+    except (KafkaException, UnicodeDecodeError) as error:
+        # Without it the finished ones beyond the position are delivered again: at least once still holds. What is not
+        # text: another client's metadata without a zero byte at its end, behind which confluent-kafka reads on.
         log_event("commit_metadata_unread", "warning", {"group": group, "error": str(error)})
         return {}
     return {TopicPartition(p.topic, p.partition): (p.offset, p.metadata or "") for p in committed if p.offset >= 0}
 
 
 def retry_positions(
-    client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[KafkaException], None]
+    client: Any, asked: Sequence[TopicPartition], *, on_error: Callable[[Exception], None]
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Where partitions of retry topics begin to be read, and where they end; those that could be looked up."""
     positions: dict[TopicPartition, tuple[int, int]] = {}
@@ -59,7 +60,7 @@ def retry_positions(
             low, end = client.get_watermark_offsets(found, timeout=_ANSWER_S)
             start = low if found.offset < 0 else found.offset
             positions[TopicPartition(found.topic, found.partition)] = (start, end)
-    except KafkaException as error:
+    except (KafkaException, UnicodeDecodeError) as error:
         on_error(error)
     return positions
 
