@@ -309,7 +309,7 @@ def test_a_redrive_can_take_off_when_records_expire(ottla, kafka: Kafka, dead: s
 
 
 def test_a_filter_sends_only_what_it_means_and_has_a_memory_of_its_own(ottla, kafka: Kafka, dead: str, origin: str):
-    assert "1 sent, 2 not meant" in ottla("redrive", dead, "--error", "valueerror").output
+    assert "1 sent, 2 not selected" in ottla("redrive", dead, "--error", "valueerror").output
     assert "0 sent" in ottla("redrive", dead, "--error", "valueerror").output
     assert "1 sent" in ottla("redrive", dead, "--kind", "malformed").output
     assert sorted(record.raw_key for record in kafka.consume_all(origin)) == [b"key-0", b"key-2"]

@@ -28,9 +28,9 @@ def test_the_plan_for_a_skewed_cluster_of_three_racks() -> None:
     partitions += [partition("clicks", at, 15 * GB, [4, 5, 6], rate=15) for at in range(4)]
     assert told(rebalance(model(brokers, partitions, rates=True))) == [
         "fullest 1.48 → 1.03 of 1.00",
-        "1: orders-1 40 GiB 1,2,3 → 5,4,6: broker 1 is 48% above its part",
-        "2: orders-4 8 GiB 1,2,3 → 4,5,6: broker 1 is 48% above its part",
-        "2: orders-5 5 GiB 1,2,3 → 4,5,6: broker 1 is 48% above its part",
+        "1: orders-1 40 GiB 1,2,3 → 5,4,6: broker 1 is 48% above its fair share",
+        "2: orders-4 8 GiB 1,2,3 → 4,5,6: broker 1 is 48% above its fair share",
+        "2: orders-5 5 GiB 1,2,3 → 4,5,6: broker 1 is 48% above its fair share",
         "3: orders-0 90 GiB 1,2,3 → 2,1,3: broker 1 leads 4.5 × the mean",
     ]
 
@@ -40,9 +40,9 @@ def test_the_plan_for_a_broker_that_joins() -> None:
     partitions = [partition("t", at, 10 * GB, [1 + at % 3, 1 + (at + 1) % 3]) for at in range(6)]
     assert told(add_brokers(model(brokers, partitions), [4])) == [
         "fullest 1.33 → 1.00 of 1.00",
-        "1: t-0 10 GiB 1,2 → 2,4: broker 1 is 33% above its part",
-        "1: t-1 10 GiB 2,3 → 4,3: broker 2 is 33% above its part",
-        "2: t-2 10 GiB 3,1 → 4,1: broker 3 is 33% above its part",
+        "1: t-0 10 GiB 1,2 → 2,4: broker 1 is 33% above its fair share",
+        "1: t-1 10 GiB 2,3 → 4,3: broker 2 is 33% above its fair share",
+        "2: t-2 10 GiB 3,1 → 4,1: broker 3 is 33% above its fair share",
     ]
 
 

@@ -64,8 +64,8 @@ def lines_of(result: Result) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["rebalance"], "above its part"),
-        (["add-brokers", "6"], "above its part"),
+        (["rebalance"], "above its fair share"),
+        (["add-brokers", "6"], "above its fair share"),
         (["remove-brokers", "1,2"], "is to be emptied"),
         (["replication-factor", "orders", "3"], "it has 2 replicas, 3 are wanted"),
         (["dirs"], "is fuller than its other disks"),

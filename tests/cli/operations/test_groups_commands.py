@@ -181,7 +181,7 @@ def test_what_is_forgotten_can_be_restored(ottla: Run, admin: Admin, group: str,
     assert ottla("groups", "restore", "kept.json", "--yes").exit_code == 0
     assert committed(admin, group) == {0: 4, 1: 3}
     nothing = ottla("groups", "forget", group, "--topic", "other", "--yes")
-    assert (nothing.exit_code, nothing.stderr) == (0, "nothing is committed for it\n")
+    assert (nothing.exit_code, nothing.stderr) == (0, "the group has no committed offset for it\n")
 
 
 def test_an_undo_file_is_checked_and_never_written_over(ottla: Run, admin: Admin, group: str) -> None:

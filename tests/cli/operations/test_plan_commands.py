@@ -36,7 +36,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def test_a_plan_is_printed_with_reasons_and_the_brokers_before_and_after(ottla: Run) -> None:
     result = ottla("plan", "rebalance", *QUICK, "--format", "table", "-o", "plan.json")
     assert result.exit_code == 0, result.output
-    assert "broker 1 is 50% above its part" in result.stdout
+    assert "broker 1 is 50% above its fair share" in result.stdout
     assert "████████████████ 1.50" in result.stdout
     assert "note: 1.12 × the mean is the best that can be reached: 7 replicas" in result.stderr, "8 on 3 brokers"
     assert "nothing moves until: ottla plan run plan.json" in result.stderr

@@ -56,8 +56,8 @@ def test_a_run_whose_target_dies_names_the_command_that_finds_another(
         cluster.kill(4)
         _, errors = process.communicate(timeout=200)
     assert process.returncode == 1, errors
-    assert "not done: moved-0: was given up: waits for broker 4, which is not up" in errors
-    assert "not up: broker 4; 4 moves were given up, and what they would have moved is where it was" in errors
+    assert "not done: moved-0: was given up: waits for broker 4, which is down" in errors
+    assert "down: broker 4; 4 moves were given up; their replicas stay where they were" in errors
     assert "the same targets:  ottla plan run plan.json" in errors
     assert replicas(admin, topic) == {(1, 2)}
     assert not admin.facts((Part.MOVES,)).moves

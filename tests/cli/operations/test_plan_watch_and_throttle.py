@@ -52,7 +52,7 @@ def test_a_watch_without_execute_writes_a_plan_and_moves_nothing(ottla: Run, adm
     result = ottla(*WATCH, "--metrics", "ottla.prom", "--format", "json")
     assert result.exit_code == 1, result.output
     found = document(result, "ottla.plan.watch/1")
-    assert found["reasons"] == ["the fullest broker has 1.33 × what can be reached"]
+    assert found["reasons"] == ["the fullest broker has 1.33 × the best reachable level"]
     assert [disk["broker"] for disk in found["items"]] == [1, 2, 3]
     assert {disk["total"] for disk in found["items"]} == {ROOM}
     assert json.loads(Path(found["file"]).read_bytes())["partitions"]

@@ -30,10 +30,10 @@ class State(Enum):
     BETWEEN_DISKS = "moves between disks"
     ELECTING = "waits for its leader"
     DONE = "done"
-    FOREIGN = "is moved by somebody else"
-    CHANGED = "was changed by somebody else"
+    FOREIGN = "is moved by another tool"
+    CHANGED = "was changed by another tool"
     GONE = "was deleted"
-    CANCELLED = "was cancelled by somebody else"
+    CANCELLED = "was cancelled by another tool"
     GIVEN_UP = "was given up"
 
     @property
@@ -168,7 +168,7 @@ class _Looking:
             settled = key in self.run.settled
             return Status(move=move, state=State.CHANGED if settled else State.WAITING, copied=copied, why=why)
         if key in self.run.given_up:
-            return Status(move=move, state=State.GIVEN_UP, why="it stood still for too long")
+            return Status(move=move, state=State.GIVEN_UP, why="it made no progress for too long")
         if key in self.run.begun:
             why = f"its replicas are {_ids(now.replicas)} again"
             return Status(move=move, state=State.CANCELLED if key in self.run.settled else State.WAITING, why=why)
@@ -239,7 +239,7 @@ class _Looking:
     def _failed_dir(self, each: DiskMove) -> str:
         failed = (log_dir for log_dir in self.dirs.get(each.broker, ()) if log_dir.error is not None)
         if any(log_dir.path == each.target for log_dir in failed):
-            return f"stands still: log directory {each.target} of broker {each.broker} failed"
+            return f"makes no progress: log directory {each.target} of broker {each.broker} failed"
         return ""
 
     def _goes_between(self, move: Move, each: DiskMove) -> bool:
@@ -262,7 +262,7 @@ class _Looking:
 
     def _away(self, move: Move) -> str:
         away = self.away(move)
-        return f"waits for broker {away[0]}, which is not up" if away else ""
+        return f"waits for broker {away[0]}, which is down" if away else ""
 
     def _stands_still(self, move: Move) -> str:
         now = self.facts.by_partition.get(move.place)
@@ -277,12 +277,12 @@ class _Looking:
             path = self._path(move, broker)
             failed = next((each.path for each in dirs.values() if each.error is not None), None)
             if path is None and failed is not None:
-                return f"stands still: log directory {failed} of broker {broker} failed"
+                return f"makes no progress: log directory {failed} of broker {broker} failed"
             left = min(move.bytes - self._size(move, broker), _FULL)
             chosen = dirs.values() if path is None else [dirs[path]]
             usable = [each.usable_bytes for each in chosen if each.usable_bytes is not None]
             if usable and max(usable) < left:
-                return f"stands still: the disk{f' of {path}' if path else ''} of broker {broker} is full"
+                return f"makes no progress: the disk{f' of {path}' if path else ''} of broker {broker} is full"
         return ""
 
 

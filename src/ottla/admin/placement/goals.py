@@ -75,7 +75,9 @@ def reachable(
     ]
     for broker, held in _fixed(model, amount).items():
         if broker in weights:
-            floors.append(Floor(level=held / weights[broker] / mean, why=f"what may not move fills broker {broker}"))
+            floors.append(
+                Floor(level=held / weights[broker] / mean, why=f"partitions that must not move fill broker {broker}")
+            )
     return max(floors, key=lambda each: each.level)
 
 
@@ -131,7 +133,7 @@ def _by_racks(
         return Floor(level=high, why="a broker holds no partition twice")
     named = f"rack {tight}" if tight else "the brokers without a rack"
     plural = "broker" if count == 1 else "brokers"
-    return Floor(level=high, why=f"{named} has {count} {plural} for its part of all replicas")
+    return Floor(level=high, why=f"{named} has {count} {plural} for its share of all replicas")
 
 
 def _by_pigeons(

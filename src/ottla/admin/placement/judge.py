@@ -103,8 +103,8 @@ def _warnings(plan: Plan) -> list[str]:
     worst = max((load for load in plan.after if load.level is not None), key=lambda load: load.level or 0, default=None)
     if worst is not None and worst.level is not None and worst.level > allowed * (1 + 1e-9):
         found.append(
-            f"broker {worst.id} has {worst.level:.2f} × its part afterwards; the fullest has"
-            f" {fullest(plan.before):.2f} × today, and {plan.floor.level:.2f} × can be reached"
+            f"broker {worst.id} has {worst.level:.2f} × its fair share afterwards; the fullest has"
+            f" {fullest(plan.before):.2f} × today, and the best reachable level is {plan.floor.level:.2f} ×"
         )
     before, after = leader_skew(plan.before), leader_skew(plan.after)
     if after > max(1.3, before * 1.1):

@@ -110,7 +110,7 @@ class Reporting:
             source = max(move.removing, key=lambda broker: self.level.get(broker, 0.0))
             if self.level.get(source, 0.0) > 1 + self.state.goals.tolerance / 2:
                 return f"broker {source} {_beside(self.level[source])}"
-            return f"it makes room on broker {source} for what goes there"
+            return f"it makes room on broker {source} for other replicas"
         if move.disk_moves:
             return f"{move.disk_moves[0].source} of broker {move.disk_moves[0].broker} is fuller than its other disks"
         return f"broker {move.old[0]} leads {_share(self.leads.get(move.old[0], 0.0))} the mean"
@@ -170,7 +170,7 @@ class Reporting:
         fixed = Counter(each.fixed for each in self.model.partitions if each.fixed)
         notes += [f"{count:,} partitions stay as they are: {why}" for why, count in sorted(fixed.items())]
         if left:
-            notes.append(f"{len(left):,} moves are left out: there is no room for them while they are made")
+            notes.append(f"{len(left):,} moves are left out: there is no room for them during the move")
         return tuple(notes)
 
     def _key(self, key: tuple[int, int]) -> tuple[object, int]:
@@ -183,7 +183,7 @@ class Reporting:
 
 
 def _beside(level: float) -> str:
-    return f"is {level - 1:.0%} above its part" if level >= 1 else f"is {1 - level:.0%} below its part"
+    return f"is {level - 1:.0%} above its fair share" if level >= 1 else f"is {1 - level:.0%} below its fair share"
 
 
 def _share(level: float) -> str:

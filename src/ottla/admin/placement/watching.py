@@ -135,7 +135,7 @@ class Watch:
     def _skewed(self, skew: float, for_s: float) -> list[str]:
         if self._skewed_since_ms is None or for_s < self.limits.skewed_for_s:
             return []
-        return [f"the fullest broker has {skew:.2f} × what can be reached"]
+        return [f"the fullest broker has {skew:.2f} × the best reachable level"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +167,19 @@ def metrics_text(outlook: Outlook, *, is_due: bool, is_running: bool) -> str:
         "ottla_placement_disk_total_bytes": ("The size of a disk.", []),
         "ottla_placement_disk_used_bytes": ("What of it is used.", []),
         "ottla_placement_disk_full_seconds": (
-            "When it is full, at this rate; absent where it does not fill.",
+            "Time when the disk is full at the current rate; absent if it does not fill.",
             [],
         ),
-        "ottla_placement_skew_ratio": ("The fullest broker over what can be reached.", [("", outlook.skew)]),
+        "ottla_placement_skew_ratio": (
+            "Level of the fullest broker over the best reachable level.",
+            [("", outlook.skew)],
+        ),
         "ottla_placement_plan_due": ("Whether a plan is due.", [("", float(is_due))]),
-        "ottla_placement_plan_running": ("Whether a plan is carried out.", [("", float(is_running))]),
-        "ottla_placement_looked_seconds": ("When the cluster was looked at, since 1970.", [("", outlook.at_ms / 1000)]),
+        "ottla_placement_plan_running": ("Whether a plan is being executed.", [("", float(is_running))]),
+        "ottla_placement_looked_seconds": (
+            "Time of the last look at the cluster, since 1970.",
+            [("", outlook.at_ms / 1000)],
+        ),
     }
     for disk in outlook.disks:
         path = disk.path.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

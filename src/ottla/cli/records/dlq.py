@@ -256,7 +256,7 @@ def redrive(
     report, to = send(origins, "read" if is_dry_run else "sent", is_dry_run=is_dry_run)
     verb = "would be sent" if is_dry_run else "sent"
     _show_destinations(to, verb)
-    click.echo(f"{report.redriven:,} {verb}, {report.filtered:,} not meant, {report.homeless:,} without an origin")
+    click.echo(f"{report.redriven:,} {verb}, {report.filtered:,} not selected, {report.homeless:,} without an origin")
     _say_what_stays(report)
 
 

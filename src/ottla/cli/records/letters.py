@@ -111,7 +111,7 @@ def for_people(item: Mapping[str, Any], row: Row) -> dict[str, Any]:
     shown["kind"] = f"{shown['kind']} (headers of {item['family']})"
     shown["error"] = f"{item['error'] or ''}: {item['message'] or ''}"
     if item["not_in_it"] is not None:
-        shown["not in it"] = f"{item['not_in_it']}: the topic did not take it; a redrive fetches it from its origin"
+        shown["not in it"] = f"{item['not_in_it']}: the topic refused it; a redrive fetches it from its origin"
     shown["key"] = repr(row[2])
     shown["value"] = repr(row[3])
     return shown

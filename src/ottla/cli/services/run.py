@@ -118,9 +118,7 @@ def _leave_handlers_behind() -> None:
     """End the process although a synchronous handler has not returned: Python would wait for its thread."""
     if not any(thread.name.startswith(HANDLER_THREADS) for thread in threading.enumerate()):
         return
-    click.echo(
-        "ottla: a handler has not returned in time, and is left behind; its records are delivered again", err=True
-    )
+    click.echo("ottla: a handler has not returned in time, and is abandoned; its records are delivered again", err=True)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(0)

@@ -163,7 +163,7 @@ def disks(kafka: Settings, out: Output, forecast: float | None) -> None:
     if before is not None:
         columns.insert(-1, Column("bytes_per_second", title="per second", right=True, text=bytes_text))
         columns.insert(-1, Column("full_in_ms", title="full in", right=True, text=_time))
-    out.items("cluster.disks/1", columns, disk_items(found, before), empty="no broker named a log directory")
+    out.items("cluster.disks/1", columns, disk_items(found, before), empty="no broker returned a log directory")
     say_not_read(found)
 
 

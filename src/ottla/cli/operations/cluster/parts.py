@@ -43,7 +43,7 @@ def quorum(kafka: Settings, out: Output) -> None:
         Column("caught_up"),
     )
     leader = {} if described is None else {"leader": described.leader, "epoch": described.leader_epoch}
-    out.items("cluster.quorum/1", columns, items, empty="no metadata quorum was described", **leader)
+    out.items("cluster.quorum/1", columns, items, empty="the cluster returned no metadata quorum", **leader)
     say_not_read(found)
 
 
@@ -73,7 +73,7 @@ def features(kafka: Settings, out: Output) -> None:
         for name in names
     ]
     columns = (Column("feature"), Column("finalized", right=True), Column("supported_by_all", right=True))
-    out.items("cluster.features/1", columns, items, empty="no broker named a feature")
+    out.items("cluster.features/1", columns, items, empty="no broker returned a feature")
     say_not_read(found)
 
 

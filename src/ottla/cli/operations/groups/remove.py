@@ -48,7 +48,7 @@ def delete(groups: tuple[str, ...], no_undo: bool, kafka: Settings, out: Output,
         columns = (Column("group"), Column("type"), Column("state"), Column("members", right=True), Column("committed"))
         out.items("groups.delete/1", columns, items)
         typed = names[0] if len(names) == 1 else f"{len(names)} groups"
-        if not consent.agree(f"Delete {typed} with all that is committed?", name=typed):
+        if not consent.agree(f"Delete {typed} with all committed offsets?", name=typed):
             return
         for group in found:
             if group.offsets and not no_undo:
@@ -96,8 +96,8 @@ def forget(
         places = _committed(fact, wanted)
         items = [{"topic": place.topic, "partition": place.partition, "committed": at} for place, at in places.items()]
         columns = (Column("topic"), Column("partition", right=True), Column("committed", right=True))
-        out.items("groups.forget/1", columns, items, empty="nothing is committed for it")
-        if not places or not consent.agree(f"Forget {len(places)} offsets of group {group}?"):
+        out.items("groups.forget/1", columns, items, empty="the group has no committed offset for it")
+        if not places or not consent.agree(f"Delete {len(places)} offsets of group {group}?"):
             return
         if not no_undo:
             _keep(admin, group, undo_file)

@@ -19,9 +19,9 @@ def offers(file: Path, kind: str, statuses: Sequence[Status]) -> list[str]:
     if not given_up:
         return []
     lost = sorted({broker for each in given_up for broker in each.lost})
-    away = f"not up: broker {', '.join(map(str, lost))}; " if lost else ""
+    away = f"down: broker {', '.join(map(str, lost))}; " if lost else ""
     moves = "1 move was" if len(given_up) == 1 else f"{len(given_up):,} moves were"
-    lines = [f"{away}{moves} given up, and what they would have moved is where it was"]
+    lines = [f"{away}{moves} given up; their replicas stay where they were"]
     lines.append(f"  the same targets:  {shlex.join(['ottla', 'plan', 'run', str(file)])}")
     target = str(file.with_name(f"{file.stem}.again.json"))
     for command in _commands(kind, given_up):

@@ -274,7 +274,9 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
         if not journal_of(file).exists():
             raise InputError(f"{journal_of(file)}: found no journal, so no run of {file} has begun")
         moves = moves_of_file(admin, file, options, is_run=False)
-        if not consent.agree(f"Cancel what is under way of {file}{', and move the rest back' if revert else ''}?"):
+        if not consent.agree(
+            f"Cancel the moves of {file} that are under way{', and move the rest back' if revert else ''}?"
+        ):
             return
         outcome = _cancelled(admin, file, moves, options)
         if outcome.refused or outcome.throttles_left or not revert:

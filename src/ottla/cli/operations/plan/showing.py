@@ -46,7 +46,7 @@ def plan_fields(plan: Plan) -> dict[str, Any]:
 
 
 def summary_line(plan: Plan) -> str:
-    """`copies 12.3 GiB in 40 moves; the fullest broker goes from 1.60 to 1.05 × its part (1.00 can be reached)`."""
+    """`copies 12.3 GiB in 40 moves; the fullest broker 1.60 → 1.05 × its fair share (1.00 can be reached)`."""
     from ottla.admin.placement.plan import fullest, leader_skew
 
     moves = sum(1 for move in plan.moves if move.adding)
@@ -54,7 +54,7 @@ def summary_line(plan: Plan) -> str:
     disks = f", {bytes_text(plan.bytes_between_disks)} between disks" if plan.bytes_between_disks else ""
     return (
         f"copies {bytes_text(plan.bytes_copied)} in {moves:,} moves{disks}, reorders {reorders:,};"
-        f" the fullest broker {fullest(plan.before):.2f} → {fullest(plan.after):.2f} × its part"
+        f" the fullest broker {fullest(plan.before):.2f} → {fullest(plan.after):.2f} × its fair share"
         f" ({plan.floor.level:.2f} can be reached), leaders by {plan.weighed_by} {leader_skew(plan.before):.2f} →"
         f" {leader_skew(plan.after):.2f} × the mean"
     )

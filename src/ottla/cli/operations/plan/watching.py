@@ -361,7 +361,7 @@ def _print(out: Output, outlook: Outlook, file: Path | None) -> None:
         _SCHEMA,
         _COLUMNS,
         items,
-        empty="no broker tells how large its disks are",
+        empty="no broker reports the size of its disks",
         at=moment(outlook.at_ms),
         skew=outlook.skew,
         reasons=list(outlook.reasons),
