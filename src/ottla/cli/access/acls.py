@@ -15,6 +15,7 @@ from ottla.cli.access.acl_options import Options, what_to_create, what_to_find
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.cli.shared.visible import visible
 from ottla.config import Settings
@@ -148,7 +149,8 @@ def create(kafka: Settings, consent: Consent, **options: Any) -> None:
     if consent.is_dry_run:
         return
     check_reachable(kafka)
-    Acls(kafka).create(wanted)
+    with changing():
+        Acls(kafka).create(wanted)
     click.echo(f"{len(wanted)} created")
 
 
@@ -176,7 +178,8 @@ def delete(kafka: Settings, consent: Consent, **options: Any) -> None:
     _show(found, "would be deleted" if consent.is_dry_run else "to delete")
     if consent.is_dry_run or not consent.agree("Delete them?"):
         return
-    deleted = there.delete(found)
+    with changing():
+        deleted = there.delete(found)
     click.echo(f"{len(deleted)} deleted")
 
 

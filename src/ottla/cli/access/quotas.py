@@ -10,6 +10,7 @@ import click
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints
 from ottla.config import Settings
 from ottla.config.pairs import parse_pairs
@@ -96,7 +97,8 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **ent
     concerned = _entity(**entity)
     _need(concerned)
     check_reachable(kafka)
-    alter(kafka, concerned, values=values, validate_only=consent.is_dry_run)
+    with changing():
+        alter(kafka, concerned, values=values, validate_only=consent.is_dry_run)
     for name, value in values.items():
         click.echo(f"{'could set' if consent.is_dry_run else 'set'} {name}={value:.15g} of {_told(concerned)}")
 
@@ -118,7 +120,8 @@ def remove(names: tuple[str, ...], consent: Consent, kafka: Settings, **entity: 
     concerned = _entity(**entity)
     _need(concerned)
     check_reachable(kafka)
-    alter(kafka, concerned, values={}, removed=names, validate_only=consent.is_dry_run)
+    with changing():
+        alter(kafka, concerned, values={}, removed=names, validate_only=consent.is_dry_run)
     for name in names:
         click.echo(f"{'could remove' if consent.is_dry_run else 'removed'} {name} of {_told(concerned)}")
 

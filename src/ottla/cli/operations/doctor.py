@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.operations.notes import wait
-from ottla.cli.operations.outcome import fail
 from ottla.cli.shared.amounts import milliseconds, moment
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
+from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, say, warn
 from ottla.cli.shared.visible import visible
 from ottla.errors import ConfigError, InputError

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.operations.outcome import SOMETHING_FAILED
 from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.outcome import SOMETHING_FAILED
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.cli.shared.serving import stopped_by_signals
 from ottla.cli.shared.stores import names_a_store, shown_store, store_of

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.operations.outcome import fail
 from ottla.cli.shared.amounts import moment
 from ottla.cli.shared.cluster_options import open_admin, open_cluster, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups
+from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Format, Output, prints, warn
 from ottla.cli.shared.progress import Progress
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.operations.groups.resets import undo_path, writes_undo
-from ottla.cli.operations.outcome import changing
 from ottla.cli.operations.places import parse_topics
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_groups, complete_topics
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.cli.shared.visible import visible
 from ottla.errors import InputError

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.operations.notes import wait
-from ottla.cli.operations.outcome import fail
 from ottla.cli.operations.plan.again import offers
 from ottla.cli.operations.plan.interrupted import interruptible, tell_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
@@ -18,6 +17,7 @@ from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, r
 from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Output, is_terminal, prints, say, warn
 from ottla.errors import InputError
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.operations.outcome import fail
 from ottla.cli.operations.plan.options import Wishes, plans
 from ottla.cli.operations.plan.showing import show_plan
+from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Output, prints, warn
 
 if TYPE_CHECKING:

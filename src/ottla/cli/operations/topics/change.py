@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.operations.outcome import SOMETHING_FAILED, changing
 from ottla.cli.operations.setting_changes import show_changes
 from ottla.cli.shared.amounts import parse_settings
 from ottla.cli.shared.cluster_options import chosen_cluster, open_admin, reaches_a_cluster
 from ottla.cli.shared.complete import complete_topics
 from ottla.cli.shared.consent import Consent, changes
+from ottla.cli.shared.outcome import SOMETHING_FAILED, changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.errors import InputError
 
