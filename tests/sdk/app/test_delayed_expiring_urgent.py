@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ottla import Dead, Priorities, RetryPolicy, RetryTopics
+from ottla import App, CommitPolicy, Context, Dead, Json, Priorities, Producer, RetryPolicy, RetryTopics
 from ottla.failures import build_redrive
 from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.producer.later import later_of, scheduled
 from ottla.records import Header, Record
 from ottla.schedule.headers import Waiting, delivered, parse, rolled
-from ottla.testing import consumer_for
+from ottla.sync.admin.redrive import redrive
+from ottla.sync.admin.topics import create_topic
+from ottla.sync.serve.scheduler import Scheduler
+from ottla.testing import Kafka, consumer_for, wait_until
 
 ORDERS = Priorities("orders", ("urgent", "normal"))
 TRACE: Header = ("trace", b"\xff")
@@ -80,3 +85,86 @@ def test_every_pair_keeps_what_it_has(
         assert late.dead_letter is not None
         assert late.dead_letter.kind == "expired"
         assert len(seen) == 2 * (1 + is_redriven), "nobody gets it any more"
+
+
+PAIRS = list(itertools.product([False, True], repeat=3))
+"""(is delayed, expires, is urgent), of the message with this number."""
+
+SCHEDULED = {"ottla-scheduled-id", "ottla-scheduled-due", "ottla-scheduled-at"}
+
+
+def kept(number: int, names: set[str]) -> bool:
+    """Whether a record with headers of these names has what the message was sent with, and nothing of the others."""
+    is_delayed, expires, _ = PAIRS[number]
+    return (
+        "trace" in names
+        and (names & SCHEDULED) == (SCHEDULED if is_delayed else set())
+        and (EXPIRES_HEADER in names) == expires
+        and not any(name.startswith("ottla-schedule-") or name == "ottla-schedule" for name in names)
+    )
+
+
+@pytest.mark.parametrize("retries", ["in place", "retry topics"])
+def test_on_a_broker_each_keeps_what_it_was_sent_with_until_a_redrive_is_handled(
+    retries: str, shell: Any, kafka: Kafka, make_topic: Callable[..., str], kafka_group: str
+) -> None:
+    orders = Priorities(make_topic("orders"), ("urgent", "normal"))
+    create_topic(kafka.bootstrap_servers, orders.topic("urgent"))
+    dead = make_topic("dead")
+    with Scheduler(kafka.bootstrap_servers, name=kafka_group, assigned=()):
+        pass  # it makes the schedule
+    app = App(
+        kafka_group,
+        bootstrap_servers=kafka.bootstrap_servers,
+        dead_letter_topic=dead,
+        commit=CommitPolicy(every_s=0.05),
+        scheduler=kafka_group,
+    )
+    seen: list[tuple[int, str, int, str, set[str], bool]] = []
+    is_mended = threading.Event()
+
+    @app.handler(
+        orders,
+        value=Json(),
+        key=str,
+        retry=RetryPolicy(max_attempts=2, initial_s=0.05, jitter=0) if retries == "in place" else None,
+        retry_topics=RetryTopics(delays_s=(0.1,)) if retries == "retry topics" else None,
+    )
+    def handle(record: Record[int], key: str, context: Context) -> None:
+        names = {name for name, _ in record.headers}
+        seen.append((record.value, record.topic, context.attempt, key, names, context.time_left_s() is not None))
+        if not is_mended.is_set():
+            raise RuntimeError("never")
+
+    shell.start(app)
+    with Producer(kafka.bootstrap_servers, value=Json(), key=str, schedule=kafka_group) as producer:
+        for number, (is_delayed, expires, is_urgent) in enumerate(PAIRS):
+            producer.send(
+                orders,
+                number,
+                key=f"key-{number}",
+                headers=[TRACE],
+                deliver_after=0.3 if is_delayed else None,
+                schedule_id=f"id-{number}" if is_delayed else None,
+                expires_after=300 if expires else None,
+                priority="urgent" if is_urgent else "normal",
+            )
+    wait_until(lambda: len(kafka.consume_all(dead)) == len(PAIRS), 60, interval_s=0.05)
+    letters = {int(letter.raw_value or b""): letter for letter in kafka.consume_all(dead)}
+    for number, letter in letters.items():
+        names = {name for name, _ in letter.headers}
+        assert kept(number, names), (number, names)
+        assert letter.header_text("ottla-dlq-topic") == orders.topic("urgent" if PAIRS[number][2] else "normal")
+    is_mended.set()
+    failures = len(seen)
+    assert failures == 2 * len(PAIRS)
+    assert redrive(kafka.bootstrap_servers, dead).redriven == len(PAIRS)
+    wait_until(lambda: len(seen) == failures + len(PAIRS), 60)
+    shell.stop(app)
+    for number, topic, attempt, key, names, has_time_left in seen:
+        _, expires, is_urgent = PAIRS[number]
+        assert (topic, key) == (orders.topic("urgent" if is_urgent else "normal"), f"key-{number}")
+        assert kept(number, names), (number, attempt, names)
+        assert has_time_left == expires
+    assert sorted(attempt for _, _, attempt, *_ in seen[:failures]) == [1] * len(PAIRS) + [2] * len(PAIRS)
+    assert sorted(number for number, *_ in seen[failures:]) == list(range(len(PAIRS)))
