@@ -1,4 +1,4 @@
-"""AllocateProducerIds (key 67), version 0: 1000 producer ids that nobody else gets, for a registered broker."""
+"""AllocateProducerIds (key 67), version 0: a block of 1000 unique producer ids for a registered broker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AlterClientQuotas (key 49), versions 0-1: set or remove quotas of users, client ids and addresses (KIP-546).
 
-Every entity has a result: what it asks for is done whole or not at all. `validate_only` checks and changes nothing. A
-quota holds on every broker for itself, as in Kafka. An address is a number, not the name of a host.
+Every entity has a result: its changes are applied together or not at all. `validate_only` checks and changes nothing.
+Each broker enforces a quota separately, as in Kafka. An address is an IP address, not a host name.
 """
 
 from __future__ import annotations

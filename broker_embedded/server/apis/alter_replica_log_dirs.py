@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs (key 34), versions 1-2: move replicas to other log directories of the broker that is asked.
 
-Answered when the move has begun; DescribeLogDirs shows its progress. Asking for the directory in which the replica is
-cancels it. Differs from Kafka: a replica that is not here yet is refused without its directory being remembered for
-later, and a restart ends a move that was under way.
+Answered when the move has begun; DescribeLogDirs shows its progress. A request for the replica's current directory
+cancels the move. Differs from Kafka: a replica that is not here yet is refused without its directory being remembered
+for later, and a restart ends a move that was under way.
 """
 
 from __future__ import annotations

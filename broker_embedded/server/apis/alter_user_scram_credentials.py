@@ -1,7 +1,7 @@
-"""AlterUserScramCredentials (key 51), version 0: give users credentials for SCRAM, or take them away (KIP-554).
+"""AlterUserScramCredentials (key 51), version 0: set or remove users' SCRAM credentials (KIP-554).
 
-What can be done is done; each user has a result. From then on the user authenticates by the new password; connections
-that are open stay open. The passwords of PLAIN are those that the broker was started with, as in Kafka.
+Each user has a result, and valid changes are applied. From then on the user authenticates with the new password; open
+connections stay open. The passwords of PLAIN are those that the broker was started with, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AssignReplicasToDirs (key 73), version 0: a broker tells the controller in which log directories its replicas are.
 
-So the controller knows which replicas a failed or replaced directory takes away (KIP-858).
+From this the controller knows which replicas are lost with a failed or replaced directory (KIP-858).
 """
 
 from __future__ import annotations

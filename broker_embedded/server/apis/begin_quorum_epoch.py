@@ -1,4 +1,5 @@
-"""BeginQuorumEpoch (key 53), versions 0-1: the new leader of the metadata quorum tells a voter, which then fetches.
+"""BeginQuorumEpoch (key 53), versions 0-1: the new leader of the metadata quorum announces itself to a voter, which
+then fetches.
 
 Repeated while the voter does not fetch. Endpoints are not exchanged: each node has the addresses of its cluster.
 """

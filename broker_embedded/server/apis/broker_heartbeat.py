@@ -1,7 +1,8 @@
 """BrokerHeartbeat (key 63), versions 0-1.
 
-Keeps a broker's session, lets it in when it has caught up, fences it when it asks, and sees it off: leaders move first,
-then it is told to go. What it led from log directories that it reports offline is led by others.
+Keeps a broker's session, unfences it when it has caught up, fences it on request, and shuts it down in a controlled
+way: leaders move first, then the broker may stop. Partitions in log directories that it reports offline get other
+leaders.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """BrokerRegistration (key 62), versions 0-4.
 
 A broker joins, fenced until its heartbeats show that it has caught up. Another process under the same id is refused
-with DUPLICATE_BROKER_REGISTRATION while the first one calls. One listener is kept. Not done: the previous broker epoch
-(KIP-966) is not looked at; instead a replica whose log directory has not come back does not count as in sync.
+with DUPLICATE_BROKER_REGISTRATION while the first one sends heartbeats. One listener is kept. Not done: the previous
+broker epoch (KIP-966) is not looked at; instead a replica whose log directory has not come back does not count as in
+sync.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""ConsumerGroupDescribe (key 69), versions 0 to 1: epochs, members, what they have and what they shall have
-(KIP-848)."""
+"""ConsumerGroupDescribe (key 69), versions 0 to 1: epochs, members, their current and target assignments (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateAcls (key 30), versions 1 to 3: those that can be are created, each has a result. Twice the same is one.
+"""CreateAcls (key 30), versions 1 to 3: valid ones are created, each has a result. Duplicates count as one.
 
 A number that only filters may have (ANY, MATCH) fails the whole request with UNKNOWN_SERVER_ERROR, as Kafka's. In force
 on a broker when its metadata has them. SECURITY_DISABLED without an authorizer, as on a Kafka broker.

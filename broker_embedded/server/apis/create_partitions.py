@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37), versions 0-3: `count` is the wanted total. Partitions are never taken away."""
+"""CreatePartitions (key 37), versions 0-3: `count` is the wanted total. Partitions are never removed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DescribeAcls (key 29), versions 1 to 3: the ACLs that a filter matches, as this broker's metadata has them.
 
-SECURITY_DISABLED without an authorizer, whose ACLs nobody would look at.
+SECURITY_DISABLED without an authorizer, as on a Kafka broker.
 """
 
 from __future__ import annotations

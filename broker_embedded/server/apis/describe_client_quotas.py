@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48), versions 0-1: the quotas of users, client ids and addresses (KIP-546).
 
-The filter names kinds of entities, each by name, as the default of its kind, or as whatever there is. A broker answers
-from its own copy of the metadata.
+The filter names kinds of entities, each by name, as the default of its kind, or any. A broker answers from its own copy
+of the metadata.
 """
 
 from __future__ import annotations

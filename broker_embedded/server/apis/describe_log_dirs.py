@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35), versions 1-5: sizes of the logs on this broker, per log directory.
 
-A copy of a log that is being moved to a directory is listed there as "future", with what it still lacks. A directory is
+A copy of a log that is being moved to a directory is listed there as "future", with its offset lag. A directory is
 cordoned if `cordoned.log.dirs` names it and metadata.version is at least 4.3-IV0.
 """
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55), versions 0-2: leader, epoch, high watermark and how far each voter and observer is.
+"""DescribeQuorum (key 55), versions 0-2: leader, epoch, high watermark and the progress of each voter and observer.
 
 Answered by the leader of the metadata quorum, whichever node is asked. Directory ids are zero: the voters are static
 (AddRaftVoter and RemoveRaftVoter are refused).

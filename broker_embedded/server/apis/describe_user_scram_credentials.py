@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (key 50), version 0: who has credentials for which mechanism, with how many iterations.
 
-No users named is all of them. Salts and keys are shown to nobody.
+No users named is all of them. Salts and keys are never returned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43), versions 0-2: the preferred leader, or any replica that is alive (unclean, from version 1).
 
-An unclean election happens only to partitions without a leader, whatever unclean.leader.election.enable says: it was
-asked for. With all partitions asked for, those that need no election are left out of the answer.
+An unclean election is held only for partitions without a leader, regardless of unclean.leader.election.enable: the
+request asks for it. With all partitions asked for, those that need no election are left out of the answer.
 """
 
 from __future__ import annotations

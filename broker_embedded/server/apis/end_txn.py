@@ -1,8 +1,8 @@
 """EndTxn (key 26), versions 0 to 5: commit or abort.
 
-Answered when the decision is in `__transaction_state` on every in-sync replica: from then on it is carried out, by this
-coordinator or by the next. Version 5 is transaction.version 2 (KIP-890): every end raises the producer's epoch, and the
-response names the one to go on with.
+Answered when the decision is in `__transaction_state` on every in-sync replica: from then on this coordinator, or the
+next one, completes it. Version 5 is transaction.version 2 (KIP-890): every end raises the producer's epoch, and the
+response has the new one.
 """
 
 from __future__ import annotations

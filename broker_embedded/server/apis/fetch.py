@@ -3,12 +3,12 @@
 Answers at once when there are min_bytes to read, when a partition has an error, or when max_wait_ms is 0; otherwise it
 waits in the purgatory until appends have brought the bytes, and is woken by the append itself. The response is built at
 that moment. At least one whole batch is returned even if it is larger than every limit. Sessions (KIP-227) send only
-what changed. A reader whose log diverged is told where (KIP-595). Bytes are handed over as stored: a fetch inside a
-batch returns the whole batch.
+what changed. The response tells a follower where its log diverges (KIP-595). Bytes are returned as stored: a fetch from
+the middle of a batch returns the whole batch.
 
-A follower reads up to the log end, and what it asks for says what it has: that moves the high watermark. Consumers that
-know racks (version 11) may read from followers as well, up to the high watermark known there; with a
-`replica.selector.class` the leader tells them from which (KIP-392). Requests for the metadata log go to the quorum. Not
+A follower reads up to the log end. Its fetch offset shows what it has, which advances the high watermark. Consumers
+that know racks (version 11) may read from followers as well, up to the high watermark known there; with a
+`replica.selector.class` the leader names the replica (KIP-392). Requests for the metadata log go to the quorum. Not
 done: tiered storage.
 """
 

@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10), versions 0 to 6: which broker keeps a group or a transactional id.
+"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group or a transactional id.
 
-Several keys at once from version 4 on (KIP-699). The first question creates `__consumer_offsets` or
-`__transaction_state`, and the answer waits for it, so that a client need not back off and ask again.
-Not done: share groups (6) are not served.
+Several keys at once from version 4 on (KIP-699). The first request creates `__consumer_offsets` or
+`__transaction_state`, and its response waits for the topic, so that a client need not back off and retry. Not done:
+share groups (6) are not served.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """GetTelemetrySubscriptions (key 71), version 0: no metrics are wanted from any client (KIP-714).
 
-The answer gives a client instance id and an empty subscription, so that clients go quiet instead of asking again and
-again.
+The answer gives a client instance id and an empty subscription, so that clients stop asking.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Heartbeat (key 12), versions 0 to 4: a member of a classic group is alive, and learns whether to join again.
 
-While the group is being replayed the answer is "fine", as Kafka's: the member need not look for another coordinator.
+While the group is being loaded, the response has no error, as in Kafka: the member need not look for another
+coordinator.
 """
 
 from __future__ import annotations

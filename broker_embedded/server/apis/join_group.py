@@ -1,8 +1,9 @@
 """JoinGroup (key 11), versions 0 to 9: enter a classic group, or take part in its rebalance.
 
-Behaves as Kafka's: a dynamic member of version 4 and later is told its id first (KIP-394), static members keep their
-place (KIP-345), the answer comes when everybody has joined. `group.initial.rebalance.delay.ms` is 0 by default here.
-Not done: members of both protocols in one group (KIP-848's online migration); a group changes its protocol while empty.
+Behaves as Kafka's: a dynamic member of version 4 and later gets its id first (KIP-394), static members keep their id
+(KIP-345), and the response is sent when all members have joined. `group.initial.rebalance.delay.ms` is 0 by default
+here. Not done: members of both protocols in one group (KIP-848's online migration); a group changes its protocol while
+empty.
 """
 
 from __future__ import annotations

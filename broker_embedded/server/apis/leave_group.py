@@ -1,6 +1,6 @@
-"""LeaveGroup (key 13), versions 0 to 5: a member goes, or several are removed at once (3 and later, KIP-345).
+"""LeaveGroup (key 13), versions 0 to 5: a member leaves, or several are removed at once (3 and later, KIP-345).
 
-Before version 3 there is one member and its error stands at the top.
+Before version 3 there is one member, and its error is the top-level one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """ListOffsets (key 2), versions 1-11.
 
 Earliest (-2), latest (-1), the record with the largest timestamp (-3), earliest local (-4, same as earliest) and by
-time. With read_committed "latest" is the last stable offset. A new leader that does not know yet how far its
-predecessor had acknowledged says so (KIP-207) instead of an offset that would seem to move back. Followers are answered
-up to the log end. Not done: tiered storage (-5 and -6 answer offset -1).
+time. With read_committed "latest" is the last stable offset. A new leader that does not know its predecessor's high
+watermark yet returns an error (KIP-207), because its own could seem to move back. Followers get offsets up to the log
+end. Not done: tiered storage (-5 and -6 answer offset -1).
 """
 
 from __future__ import annotations

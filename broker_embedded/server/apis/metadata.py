@@ -1,10 +1,10 @@
 """Metadata (key 3), versions 0-13.
 
 Brokers, topics, partitions and leaders from this broker's image. A missing topic is created if the client and
-auto.create.topics.enable allow it, and the answer already shows it, so that clients need not ask again: it waits until
-this broker's own metadata has the topic, for a second at most. It also waits, for a quarter of a second at most, while
-a leader that has just died is being replaced (`lost_leaders`). As controller it names itself: it passes requests on,
-and a client that was sent to a node which has died would not ask again for minutes. Not done: version 13's
+auto.create.topics.enable allow it, and the response already contains it, so that clients need not ask again: the
+response waits at most one second for this broker's metadata to have the topic. It also waits, for a quarter of a second
+at most, while a leader that has just died is being replaced (`lost_leaders`). As controller it names itself: it passes
+requests on, and a client that was sent to a node which has died would not ask again for minutes. Not done: version 13's
 REBOOTSTRAP_REQUIRED.
 """
 

@@ -1,7 +1,7 @@
 """OffsetCommit (key 8), versions 2 to 10: store a group's offsets in `__consumer_offsets`.
 
-Answered when the log has them. Versions 2 to 4 may bring an expiry of their own; 9 and later speak of member epochs
-(KIP-848), 10 names topics by id. Offsets of a partition that does not exist are refused, partition by partition.
+Answered when the log has them. Versions 2 to 4 may set a retention time; 9 and later use member epochs (KIP-848), 10
+names topics by id. Offsets of a partition that does not exist are refused, partition by partition.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended, so that a reader notices a log that was cut.
+"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended, so that a reader notices a truncated log.
 
-Kafka also lists 0 and 1 of older brokers' days; librdkafka speaks 2 only, and gives up its truncation check if 2 is not
-listed.
+Kafka also lists the obsolete versions 0 and 1; librdkafka supports 2 only, and gives up its truncation check if 2 is
+not listed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Produce (key 0), versions 3-13; ApiVersions lists it from 0 (KAFKA-18659).
 
-An older librdkafka that does not see version 0 sends uncompressed without a word.
+An older librdkafka that does not see version 0 silently sends uncompressed batches.
 
 Each partition is appended and answered on its own; one partition's error leaves the others alone. acks=0 gets no
 response, and an error then closes the connection, as Kafka does, so that the client looks up the metadata again.

@@ -1,4 +1,4 @@
-"""PushTelemetry (key 72), version 0: metrics of clients are accepted and dropped; a wrong subscription id is told
+"""PushTelemetry (key 72), version 0: metrics of clients are accepted and dropped; a wrong subscription id gets an error
 (KIP-714).
 """
 

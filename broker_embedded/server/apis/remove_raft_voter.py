@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (key 81), version 0: refused, as by a Kafka whose voters were given when it was formatted (KIP-853).
+"""RemoveRaftVoter (key 81), version 0: refused, as by a Kafka cluster formatted with static voters (KIP-853).
 
 Not done: changes of the metadata quorum's voters, which need `kraft.version` 1.
 """

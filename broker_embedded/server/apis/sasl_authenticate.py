@@ -1,8 +1,8 @@
 """SaslAuthenticate (key 36), versions 0-2: one step of the mechanism that SaslHandshake has chosen.
 
 A wrong password is answered with SASL_AUTHENTICATION_FAILED, and the connection closed; Kafka waits for
-connection.failed.authentication.delay.ms before it does either. The last step says for how long the client is let in
-(KIP-368): 0 for ever, else it has to come again in that time.
+connection.failed.authentication.delay.ms before it does either. The last step returns the session lifetime (KIP-368): 0
+for no limit; otherwise the client has to re-authenticate within that time.
 """
 
 from __future__ import annotations

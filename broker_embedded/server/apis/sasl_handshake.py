@@ -1,8 +1,8 @@
 """SaslHandshake (key 17), versions 0-1: the client chooses a mechanism.
 
-A mechanism that is not enabled is answered with those that are, and the connection closed. After version 0 tokens are
-sent bare, after version 1 in SaslAuthenticate. Where nobody is asked for a password, or a second time and sessions do
-not end (connections.max.reauth.ms), the answer is ILLEGAL_SASL_STATE.
+For a mechanism that is not enabled, the response lists the enabled ones, and the connection is closed. After version 0
+tokens are sent without a header, after version 1 in SaslAuthenticate. On a listener without SASL, or for a second
+handshake while sessions do not expire (connections.max.reauth.ms), the response is ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SyncGroup (key 14), versions 0 to 5: the leader hands in the assignment, everybody takes their part.
+"""SyncGroup (key 14), versions 0 to 5: the leader sends the assignment, and each member gets its part.
 
-The answer comes when the log has the leader's plan. From version 5 on, protocol type and name must be the group's
-(KIP-559).
+The response is sent when the log has the leader's assignment. From version 5 on, protocol type and name must be the
+group's (KIP-559).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """TxnOffsetCommit (key 28), versions 0 to 6: offsets that count when the producer's transaction is committed.
 
-Asked of the group's coordinator. From version 3 on the member and its generation are checked, so that a member that was
-thrown out cannot commit any more (KIP-447). The coordinator of the transaction confirms first that the group's offsets
-are part of it; version 5 (transaction.version 2) adds them itself, version 6 names topics by id. Until the transaction
-ends, readers that ask for stable offsets are told to come again.
+Asked of the group's coordinator. From version 3 on the member and its generation are checked, so that a member removed
+from the group cannot commit (KIP-447). The coordinator of the transaction confirms first that the group's offsets are
+part of it; version 5 (transaction.version 2) adds them itself, version 6 names topics by id. Until the transaction
+ends, requests for stable offsets get a retriable error.
 """
 
 from __future__ import annotations
