@@ -11,6 +11,7 @@ from judging import COSTS, Goal, advantage, at_least, at_most
 
 AT_LEAST_ONCE = "the same at least once"
 BY_HAND = "by hand, a transaction per record"
+INSERT_BY_HAND = "an insert by hand"
 LOOP = "confluent-kafka loop"
 NO_TELEMETRY = "no telemetry"
 QUIX = "Quix Streams, exactly once"

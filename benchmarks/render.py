@@ -33,7 +33,7 @@ from tables import (
 )
 
 PARTS = ("broker", "profile", "cluster", "producer", "sdk", "columnar", "spark", "connector", "growth")
-PARTS += ("telemetry", "messaging", "once", "exactly_once", "columns")
+PARTS += ("telemetry", "messaging", "once", "exactly_once", "outbox", "columns")
 PARTS += ("operations", "operations_records", "console", "planner", "soak")
 
 INTRO = f"""\
@@ -99,6 +99,13 @@ first record until the group has committed all of them.
 [Effectively once](how-to/effectively-once.md#results-in-kafka) has the handler.
 """
 
+OUTBOX = """\
+`make bench ONLY=once`: rows are added in transactions of 100, and a relay sends them to a topic of four partitions.
+Time counts from its start until the table is empty. The loop sends 500 rows in a transaction, flushes and deletes them;
+it keeps no order when a record fails and knows no other relay. PostgreSQL has `fsync` on.
+[Send from a database transaction](how-to/outbox.md) has the outbox.
+"""
+
 COLUMNS = """\
 `make bench ONLY=columns`: [handlers of columns](how-to/columns.md) beside batch handlers on threads and a plain
 `consume(10000)` loop that reads key and value of each record, and decodes them with fastavro or orjson where the row
@@ -154,6 +161,7 @@ def page_of(parts: Parts, drawn: dict[str, str]) -> str:
         *section("Delays and priorities", "messaging", parts, drawn, beside_table, words=MESSAGING),
         *section("Counting once in a database", "once", parts, drawn, beside_table, words=ONCE),
         *section("From topic to topic exactly once", "exactly_once", parts, drawn, beside_table, words=EXACTLY_ONCE),
+        *section("An outbox and its relay", "outbox", parts, drawn, beside_table, words=OUTBOX),
         *section("Handlers of columns", "columns", parts, drawn, beside_table, words=COLUMNS),
         *section("Commands beside Kafka's scripts and others", "operations", parts, drawn, contenders_table),
         *section("Commands that read and write records", "operations_records", parts, drawn, contenders_table),

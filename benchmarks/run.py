@@ -76,6 +76,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
             *("exactly_once_cost.py", ("--records", "60000", "--rounds", "3"), ("--quick",), 70, 15),
             is_beside_peers=True,
         ),
+        Program("outbox_relay.py", ("--rows", "10000", "--rounds", "3"), ("--quick",), 25, 7),
     ),
     "columns": (Program("columns.py", (), ("--quick",), 60, 20),),
     "growth": (Program("growth.py", ("--rounds", "1"), ("--quick",), 120, 60),),

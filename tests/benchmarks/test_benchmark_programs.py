@@ -10,6 +10,7 @@ import columns
 import effectively_once
 import exactly_once_cost
 import messaging
+import outbox_relay
 import pytest
 import telemetry
 from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, INSTRUMENTORS, LOOP, QUIX, WANTED
@@ -49,6 +50,13 @@ def write_exactly_once(results: Results) -> None:
     exactly_once_cost.write(results, dict.fromkeys((*ours, QUIX), [1_000.0] * ROUNDS))
 
 
+def write_outbox(results: Results) -> None:
+    every = ("added", "relayed", "inserted by hand", "sent by hand")
+    outbox_relay.write(
+        results, {name: {what: [0.000_1] * ROUNDS for what in every} for name in ("SQLite", "PostgreSQL")}
+    )
+
+
 def write_columns(results: Results) -> None:
     clocks = [SimpleNamespace(seconds=1.0, cpu_s=0.5)] * ROUNDS
     for what in ("bytes", "Avro, 5 fields", "JSON, 5 fields"):
@@ -60,6 +68,7 @@ WRITTEN: dict[str, Callable[[Results], None]] = {
     "messaging": write_messaging,
     "once": write_once,
     "exactly_once": write_exactly_once,
+    "outbox": write_outbox,
     "columns": write_columns,
 }
 SECTIONS = {
@@ -67,6 +76,7 @@ SECTIONS = {
     "messaging": "Delays and priorities",
     "once": "Counting once in a database",
     "exactly_once": "From topic to topic exactly once",
+    "outbox": "An outbox and its relay",
     "columns": "Handlers of columns",
 }
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Any
+from typing import Any, Final
 
 from ottla.errors import InputError
 from ottla.records import Header, Headers
 
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
+
 
 def headers_to_text(headers: Headers) -> str:
     """`[["traceparent", "00-..."], ["flag", null], ["raw", {"base64": "/w=="}]]`."""
-    return json.dumps([[name, _shown(value)] for name, value in headers], separators=(",", ":"))
+    return _ENCODE([[name, _shown(value)] for name, value in headers]) if headers else "[]"
 
 
 def headers_of_text(text: str) -> list[Header]:
