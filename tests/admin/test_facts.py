@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +66,35 @@ def test_a_broker_that_is_gone_costs_its_part_and_is_named() -> None:
         unread = {each.subject for each in facts.not_read if each.part is Part.LOG_DIRS}
         assert unread == {"broker 3"}
         assert [broker.id for broker in facts.brokers if broker.log_dirs is not None] == [1, 2]
+
+
+def test_brokers_are_asked_side_by_side(admin: Admin, cluster: EmbeddedCluster) -> None:
+    """Each waits until all three were asked: asked in turn, the first would wait for ever."""
+    with ThreadPoolExecutor(1) as pool, cluster.faults.add(api="DESCRIBE_LOG_DIRS", hold=True) as held:
+        running = pool.submit(admin.facts, {Part.LOG_DIRS})
+        held.wait(hits=3, timeout_s=30)
+        held.release()
+        facts = running.result(30)
+    assert all(broker.log_dirs for broker in facts.brokers)
+
+
+def test_what_is_interrupted_leaves_no_answer_to_the_next_question(cluster: EmbeddedCluster) -> None:
+    """Ctrl-C between a question and its answer: the answer would be taken for that to the next question."""
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    with Admin(cluster.bootstrap_servers.partition(",")[0], timeout_s=20) as admin, ThreadPoolExecutor(1) as pool:
+        before = admin.list_topics(internal=True)
+        with cluster.faults.add(api="METADATA", hold=True) as held:
+
+            def interrupt() -> None:
+                held.wait(hits=1, timeout_s=30)
+                signal.pthread_kill(main_thread, signal.SIGINT)
+
+            interrupted = pool.submit(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                admin.list_topics()
+            interrupted.result(30)
+        assert admin.list_topics(internal=True) == before
 
 
 def a_cluster(*, at_ms: int = 0, cluster_id: str = "one", **partition: Any) -> ClusterFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
+import pytest
 from terminal import Terminal
 
 from ottla.testing import Kafka
@@ -25,10 +26,14 @@ def test_a_person_sees_a_table_and_no_record_moves_the_cursor(kafka: Kafka, make
     assert lines[2].split()[2:] == ["null", "null"]
 
 
-def test_no_color_means_none(kafka: Kafka, make_topic) -> None:
+@pytest.mark.parametrize(("options", "variable"), [(["--no-color"], ""), ([], "1")], ids=["option", "environment"])
+def test_no_color_means_none(
+    kafka: Kafka, make_topic, monkeypatch: pytest.MonkeyPatch, options: list[str], variable: str
+) -> None:
     topic = make_topic("orders")
     kafka.produce(topic, [b"x"])
-    terminal = Terminal("consume", topic, "-b", kafka.bootstrap_servers, "--no-color")
+    monkeypatch.setenv("NO_COLOR", variable)
+    terminal = Terminal("consume", topic, "-b", kafka.bootstrap_servers, *options)
     assert "\x1b" not in terminal.read(lambda text: False)
     assert terminal.end()[0] == 0
 
