@@ -28,7 +28,7 @@ from ottla.app.returned import refuse_generators
 from ottla.app.running import Runner, running_apps
 from ottla.app.scheduling import AppScheduler
 from ottla.app.signature import FairBy, ForBatch, ForOne, HandlerOptions, OrderingName, Value
-from ottla.config import CreateTopics, TopicSpec, declared_topics, security_of, settings_beside
+from ottla.config import CreateTopics, TopicSpec, declared_topics, settings_beside
 from ottla.config.priorities import topics_of
 from ottla.consumer.commit.commits import AtMostOnce, CommitPolicy
 from ottla.consumer.partitions.flow import FlowLimits
@@ -76,7 +76,8 @@ class App:
     instead of the number of partitions, says which and how. A topic that exists is not changed.
 
     With ``scheduler=True`` the app also delivers delayed messages while it runs, in a thread of its own; a name in
-    place of True is that of another schedule. The apps that do share the work.
+    place of True is that of another schedule. The apps that do share the work. `session.timeout.ms` of `settings` also
+    says how soon the others take over from one that was killed.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class App:
         self._scheduler: AppScheduler | None = None
         if scheduler:
             name = DEFAULT_NAME if scheduler is True else checked_schedule(scheduler)
-            self._scheduler = AppScheduler(name, bootstrap_servers, security_of(self.settings), hooks)
+            self._scheduler = AppScheduler(name, bootstrap_servers, self.settings, hooks)
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._is_stop_asked = False

@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.app.beside import BesideApp
+from ottla.config import security_of
 from ottla.telemetry import Hooks, log_event
 
 _MODULE: Final = "ottla.sync.serve.scheduler"
 _CLOSE_S: Final = 30.0
 
 
+_AS_MEMBER: Final = ("heartbeat.interval.ms", "session.timeout.ms")
+
+
 class AppScheduler(BesideApp):
-    """A scheduler of the schedule `name`; `open` raises what `Scheduler.start` raises."""
+    """A scheduler of the schedule `name`; `open` raises what `Scheduler.start` raises.
+
+    Of its app's settings it takes those of security, and how soon a member that was killed has a successor.
+    """
 
     def __init__(
         self, name: str, bootstrap_servers: Any, settings: Mapping[str, Any], hooks: Hooks | None = None
@@ -22,7 +29,8 @@ class AppScheduler(BesideApp):
         super().__init__(f"scheduler of {name!r}", close_s=_CLOSE_S)
         self._schedule = name
         self._bootstrap_servers = bootstrap_servers
-        self._settings = dict(settings)
+        as_member = {setting: settings[setting] for setting in _AS_MEMBER if setting in settings}
+        self._settings = {**security_of(settings), **as_member}
         self._hooks = hooks
 
     def _made(self) -> Any:

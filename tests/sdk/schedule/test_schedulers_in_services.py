@@ -28,9 +28,11 @@ from ottla.sync.serve import slot_work
 from ottla.wire_client import batch_transactions
 
 shell, servers, group, schedule, topic, trap, journal = sys.argv[1:]
-os.environ["OTTLA_CONSUMER_HEARTBEAT_INTERVAL_MS"] = "200"  # the scheduler's too
 out = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-app = App(group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.1), scheduler=schedule)
+app = App(
+    group, bootstrap_servers=servers, commit=CommitPolicy(every_s=0.1), scheduler=schedule,
+    settings={"heartbeat.interval.ms": 200, "session.timeout.ms": 6000},
+)
 answer, end = slot_work.SlotWork._answer, batch_transactions.end_transaction
 delivers = False
 

@@ -63,9 +63,6 @@ class Member:
             "TORTURE_SERVICE": json.dumps(description),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(KIT), os.environ.get("PYTHONPATH", "")])),
         }
-        if plan.has_wishes:  # for the scheduler, which takes no settings of its app
-            environment["OTTLA_CONSUMER_SESSION_TIMEOUT_MS"] = str(plan.session_timeout_ms)
-            environment["OTTLA_CONSUMER_HEARTBEAT_INTERVAL_MS"] = "500"
         command = [sys.executable, "-m", "ottla", "run", "torture_kit.service:app", "--health-port", "0"]
         if shell == "asyncio":
             command.append("--asyncio")

@@ -192,7 +192,7 @@ class Plan:
         elif shell != "asyncio":
             protocol = random.choice(["cooperative-sticky", "range", "consumer"])
             if protocol == "consumer":
-                if not has_wishes:  # one session timeout, in the environment, for schedulers and handlers
+                if not has_wishes:  # schedulers take the session timeout of their app, which this protocol lacks
                     settings["group.protocol"] = "consumer"
             elif not has_retry_topics:  # these come with the range assignor, which the app sets itself
                 settings["partition.assignment.strategy"] = protocol
