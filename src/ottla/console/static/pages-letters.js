@@ -144,7 +144,7 @@ function redrivePart(context, name, chosen) {
         h("div", { class: "buttons" }, h("button", { type: "submit", disabled: busy || !found.letters }, busy ? "Counting …" : "Dry run"))),
       problem ? h("div", { class: "problem", role: "alert" }, problem) : null,
       plan ? [
-        h("p", { role: "status" }, plan.redriven ? `${number(plan.redriven)} would be sent: ` : "None would be sent: they were sent before, or are not meant.", plan.to.map((each) => h("span", { class: "badge" }, `${number(each.letters)} to ${visible(each.topic)}`)),
+        h("p", { role: "status" }, plan.redriven ? `${number(plan.redriven)} would be sent: ` : "None would be sent: all were sent before, or are filtered out.", plan.to.map((each) => h("span", { class: "badge" }, `${number(each.letters)} to ${visible(each.topic)}`)),
           plan.filtered ? ` ${number(plan.filtered)} not meant.` : "", plan.homeless ? ` ${number(plan.homeless)} without an origin.` : "", plan.refused ? ` ${number(plan.refused)} refused: ${plan.first_refusal}.` : ""),
         plan.plan ? context.session.may_write ? h("div", { class: "buttons" }, context.session.asks_name ? input("confirm", `Type ${context.session.name} to agree`, "") : null,
           h("button", { type: "button", class: "main danger", disabled: busy, onclick: begin }, `Redrive ${number(plan.redriven)}`))

@@ -5,7 +5,7 @@ import { recordsPart } from "./records.js";
 
 const figure = (title, value, more) => h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value, more ? h("small", null, more) : null));
 const notRead = (state) => state && state.not_read && state.not_read.length
-  ? h("details", { class: "caution" }, h("summary", null, "Some of it could not be read"), h("ul", null, state.not_read.map((each) => h("li", null, each)))) : null;
+  ? h("details", { class: "caution" }, h("summary", null, "Some facts could not be read"), h("ul", null, state.not_read.map((each) => h("li", null, each)))) : null;
 
 export const crumbs = (context, ...parts) => h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, parts);
 
@@ -51,7 +51,7 @@ export function clusterPage(context) {
         }),
         h("h2", null, "Disks"),
         table({
-          caption: "Log directories", items: found.disks, key: (each) => `${each.broker} ${each.path}`, empty: "No broker named a log directory.",
+          caption: "Log directories", items: found.disks, key: (each) => `${each.broker} ${each.path}`, empty: "No broker returned a log directory.",
           columns: [
             { title: "Broker", right: true, cell: (each) => String(each.broker) },
             { title: "Directory", class: "wrap", cell: (each) => visible(each.path) },
