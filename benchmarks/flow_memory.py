@@ -1,9 +1,10 @@
 """How much memory does a service take whose handler is slow, when all of its partitions have a backlog?
 
-    python benchmarks/flow_memory.py [--shell threads|asyncio] [--partitions 60] [--mb 20] [--seconds 30]
+    python benchmarks/flow_memory.py [--shell threads|asyncio|columns] [--partitions 60] [--mb 20] [--seconds 30]
                                      [--total-mb 128 | --total-mb 0: as good as no total limit]
 
-A broker in a child process gets `--mb` MiB per partition; the service, in another one, handles one record every 20 ms.
+A broker in a child process gets `--mb` MiB per partition; the service, in another one, handles one record every 20 ms
+(a handler of columns: one batch).
 Printed: what the buffers held at most as their owner counts it, and the largest resident set of the service's process
 beside the one it had before the first record came.
 """
@@ -61,11 +62,21 @@ def serve(shell: str, bootstrap: str, seconds: float, total_mb: int) -> None:
     app = App("flow-memory", bootstrap_servers=bootstrap, flow=flow)
     before_mb = 0.0
 
-    @app.handler(TOPIC)
-    def handle(value: bytes) -> None:
+    def work() -> None:
         nonlocal before_mb
         before_mb = before_mb or rss_mb()
         time.sleep(HANDLER_S)
+
+    if shell == "columns":
+
+        @app.handler(TOPIC, columns=True, max_batch=10)
+        def handle_columns(batch: Any) -> None:
+            work()
+    else:
+
+        @app.handler(TOPIC)
+        def handle(value: bytes) -> None:
+            work()
 
     figures: dict[str, Any] = {"buffered_mb": 0.0, "buffered_records": 0, "rss_mb": 0.0}
 
@@ -82,16 +93,16 @@ def serve(shell: str, bootstrap: str, seconds: float, total_mb: int) -> None:
         app.stop()
 
     threading.Thread(target=watch).start()
-    if shell == "threads":
-        app.run(handle_signals=False)
-    else:
+    if shell == "asyncio":
         asyncio.run(app.serve())
+    else:
+        app.run(handle_signals=False)
     print(json.dumps({**figures, "rss_before_mb": before_mb}))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shell", choices=["threads", "asyncio"], default="threads")
+    parser.add_argument("--shell", choices=["threads", "asyncio", "columns"], default="threads")
     parser.add_argument("--partitions", type=int, default=60)
     parser.add_argument("--mb", type=float, default=20.0, help="MiB in each partition")
     parser.add_argument("--seconds", type=float, default=30.0)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from ottla import App, Avro, CommitPolicy, Dead, Json, Outcomes, Retry, RetryPolicy, RetryTopics, Str
+from ottla import App, Avro, CommitPolicy, Dead, FlowLimits, Json, Outcomes, Retry, RetryPolicy, RetryTopics, Str
 from ottla.failures import describe_dead_letter
 from ottla.testing.waiting import wait_until
 
+MIB = 1024 * 1024
 QUICK = RetryPolicy(max_attempts=2, initial_s=0.01, max_s=0.02)
 
 
@@ -176,3 +179,40 @@ class TestRowsThatFail:
 
         assert came_back == [row for row in first if row[0] in (2, 5)]
         assert [offset for _, offset, *_ in came_back] == [2, 5]
+
+
+def test_a_slow_handler_of_a_hundred_partitions_buffers_what_its_limits_say(
+    kafka: Any, make_topic: Any, kafka_group: str, run: Any
+) -> None:
+    topic, may_end, seen = make_topic("orders", partitions=100), threading.Event(), Counter[int]()
+    limit, fetch = 4 * MIB, MIB
+    slow = App(
+        kafka_group,
+        bootstrap_servers=kafka.bootstrap_servers,
+        flow=FlowLimits(total_bytes=limit, hold_ms=0),
+        drain_s=5,
+        settings={"fetch.max.bytes": fetch, "max.partition.fetch.bytes": fetch // 4},
+    )
+
+    @slow.handler(topic, columns=["partition"], max_batch=10)
+    def take(batch: pa.RecordBatch) -> None:
+        may_end.wait(60)
+        seen.update(batch.column("partition").to_pylist())
+
+    value = bytes(10_000)
+    for partition in range(100):
+        kafka.produce(topic, [value] * 20, partition=partition)
+    run(slow)
+    wait_until(lambda: slow._runner is not None and bool(slow.health().partitions), timeout_s=60)
+    (engine,) = slow._runner.engines.values()  # type: ignore[union-attr]
+
+    def is_full() -> bool:
+        with engine._lock:
+            return engine._session.is_throttled and not engine._fetching.plan.wanted() and not engine._fetching._flights
+
+    wait_until(is_full, timeout_s=60)
+    buffered = engine._session._flow.buffered[1]
+    may_end.set()
+    # Behind the limit: the response that reached it, and the one that was asked for before that was opened.
+    assert limit // 2 <= buffered <= limit + 2 * fetch, "of 20 MB that are there"
+    wait_until(lambda: len(seen) == 100 and set(seen.values()) == {20}, timeout_s=60)
