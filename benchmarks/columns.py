@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import columns_trickle
 import fastavro
 import pyarrow as pa
 from columnar import FAST_CONSUMER, broker_process, create_topics, fill
@@ -158,6 +159,7 @@ def main() -> None:
                 took[BATCHES].append(of_records(servers, topic, serde, count))
                 took[LOOP].append(plain(servers, topic, decode, count))
             write_row(results, what, count, took)
+        columns_trickle.measure(results, servers, rounds=chosen.rounds, records=100 if chosen.quick else 500)
     results.close()
     print("\n".join(("", *beside_table(results.part()))))
 

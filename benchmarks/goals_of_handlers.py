@@ -159,7 +159,7 @@ WANTED: tuple[Wanted, ...] = (
     _columns("JSON, 5 fields", 2, "M records/s", peer=LOOP),
     _columns("topic to topic, exactly once", 5, "M records/s", peer=QUIX, has_program=False),
     _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS, has_program=False),
-    _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads", has_program=False),
+    _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads"),
     _columns("a slow handler 100 partitions behind: most memory", 1, "x FlowLimits", has_program=False),
 )
 

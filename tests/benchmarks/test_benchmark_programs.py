@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import columns
+import columns_trickle
 import effectively_once
 import exactly_once_cost
 import messaging
@@ -61,6 +62,7 @@ def write_columns(results: Results) -> None:
     clocks = [SimpleNamespace(seconds=1.0, cpu_s=0.5)] * ROUNDS
     for what in ("bytes", "Avro, 5 fields", "JSON, 5 fields"):
         columns.write_row(results, what, 1_000, dict.fromkeys(("ottla", columns.BATCHES, LOOP), clocks))  # type: ignore[arg-type]
+    columns_trickle.write(results, dict.fromkeys(("ottla", columns_trickle.THREADS), [0.5] * ROUNDS))
 
 
 WRITTEN: dict[str, Callable[[Results], None]] = {

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from ottla.columnar.arrays.schema import ALL_COLUMNS, arrow_schema
 from ottla.columnar.arrays.varints import BadRow, read_varints, varint_widths, write_varints
-from ottla.columnar.reading import walk
+from ottla.columnar.reading import decode, walk
 from ottla.columnar.reading.decode import scan
 from ottla.columnar.reading.walk import record_bodies
 from ottla.wire_client.aborted import AbortedTransaction
-from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.errors import CorruptBatch, DecodeLimitExceeded
+from ottla.wire_client.limits import DecodeLimits
 from ottla.wire_client.ranges import Isolation
 from ottla.wire_client.segments import Segment
 from ottla_wire.records import CompressionType, RecordData, decode_batch, encode_batch, iter_batches
@@ -226,6 +227,44 @@ def test_damage_that_no_crc_catches_is_an_error_or_other_records_but_never_a_cra
     except CorruptBatch:
         return
     batch.validate(full=True)
+
+
+few_logs = st.lists(batch_shapes.map(lambda shape: (shape[0][:8], *shape[1:])), min_size=1, max_size=3)
+
+
+@given(few_logs, st.data())
+def test_a_few_records_are_decoded_one_by_one_to_what_columns_give(shapes, draw):
+    data, _, end = build_log(shapes, first_offset=7)
+    changed = bytearray(data)
+    for _ in range(draw.draw(st.integers(0, 3), label="damage")):
+        changed[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    start = draw.draw(st.integers(0, end))
+    limits = DecodeLimits(record_headers=draw.draw(st.integers(0, 4)))
+    found = segment(changed, start=start, end=draw.draw(st.none() | st.integers(start, end + 2)))
+
+    def outcome():
+        taken = []
+        try:
+            for batch in scan([found], check_crcs=False).batches(limits=limits):
+                batch.validate(full=True)
+                taken.append(batch)
+        except (CorruptBatch, DecodeLimitExceeded) as error:
+            return taken, f"{type(error).__name__}: {error}"
+        return taken, None
+
+    one_by_one = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "few_to_arrow", lambda *group: None)
+        in_columns = outcome()
+    assert one_by_one == in_columns
+
+
+def test_a_single_record_is_decoded_without_columns_of_numbers(monkeypatch):
+    data = encode_batch([RecordData(0, 1, b"k", b"v", [("trace", b"1"), ("none", None)])])
+    monkeypatch.setattr(decode, "_parts", None)
+    (row,) = decoded(scan([segment(data)])).to_pylist()
+    assert (row["key"], row["value"]) == (b"k", b"v")
+    assert row["headers"] == [{"key": "trace", "value": b"1"}, {"key": "none", "value": None}]
 
 
 def test_compression_is_undone_for_all_codecs_in_one_call():

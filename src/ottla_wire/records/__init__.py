@@ -29,6 +29,7 @@ from ottla_wire.records.record import (
     decode_rows,
     encode_batch,
     encode_record,
+    iter_plain_rows,
     iter_rows,
     shown_key,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "encode_record",
     "iter_batches",
     "iter_headers",
+    "iter_plain_rows",
     "iter_rows",
     "parse_header",
     "patch_batch",

@@ -74,6 +74,11 @@ def iter_rows(
         )
     payload = memoryview(buffer)[position + BATCH_OVERHEAD : position + size]
     plain = decompress(header.compression, payload, max_size) if header.compression else bytes(payload)
+    yield from iter_plain_rows(plain, header, at_once=at_once)
+
+
+def iter_plain_rows(plain: bytes, header: BatchHeader, *, at_once: int = 10_000) -> Iterator[list[Row]]:
+    """As `iter_rows`, of the bytes behind a batch's header when they are decompressed."""
     count = header.record_count
     if count < 0 or count * LEAST_RECORD_BYTES > len(plain):
         raise ProtocolError(f"{count} records cannot fit into {len(plain)} bytes", message="record batch")

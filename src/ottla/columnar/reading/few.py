@@ -1,0 +1,73 @@
+"""A handful of records as Arrow columns, one by one: numpy's calls cost as much for one record as for a thousand.
+
+A record that trickles in comes alone, and its way to a handler is what this shortens. Whatever is unusual is left to
+the columns' way (`decode.py`), which refuses it with its reasons: what is given here is what that way gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ottla.columnar.arrays.schema import FIELDS, arrow_schema
+from ottla.columnar.reading.inflate import Group
+from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.segments import Segment
+from ottla_wire.protocol import ProtocolError
+from ottla_wire.records import BatchHeader, Row, iter_plain_rows
+
+FEW: Final = 16
+"""From about so many records on columns cost less."""
+
+_MOST_BYTES: Final = 64 * 1024
+"""More bytes than this are not copied twice."""
+
+_LARGEST_MS: Final = ((1 << 63) - 1) // 1_000
+_schema = lru_cache(arrow_schema)
+
+_Place = tuple[Row, BatchHeader, Segment]
+
+_VALUES: Final[dict[str, Callable[[_Place], Any]]] = {
+    "key": lambda place: place[0][2],
+    "value": lambda place: place[0][3],
+    "topic": lambda place: place[2].topic,
+    "partition": lambda place: place[2].partition,
+    "offset": lambda place: place[0][0],
+    "timestamp": lambda place: place[0][1] * 1_000,
+    "timestampType": lambda place: int(place[1].timestamp_type),
+    "headers": lambda place: [{"key": key, "value": value} for key, value in place[0][4]],
+}
+
+
+def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
+    """The wanted records of the group; None where they are many, large, or not as they should be."""
+    counts = [header.record_count for header in group.batches.headers]
+    if sum(counts) > FEW or min(counts) < 1:
+        return None
+    if sum(end - start for start, end in group.spans) > _MOST_BYTES:
+        return None
+    wanted: list[_Place] = []
+    batches = zip(group.spans, group.batches.headers, group.batches.segments, strict=True)
+    for (start, end), header, segment in batches:
+        try:
+            (rows,) = iter_plain_rows(group.buffer[start:end].tobytes(), header)
+        except ProtocolError:
+            return None
+        for row in rows:
+            if not 0 <= row[0] - header.base_offset <= header.last_offset_delta:
+                return None
+            if row[0] < segment.start or (segment.end is not None and row[0] >= segment.end):
+                continue
+            if not -_LARGEST_MS <= row[1] <= _LARGEST_MS or not _has_plain_headers(row, limits):
+                return None
+            wanted.append((row, header, segment))
+    arrays = [pa.array([_VALUES[name](place) for place in wanted], FIELDS[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
+
+
+def _has_plain_headers(row: Row, limits: DecodeLimits) -> bool:
+    headers = row[4]
+    return len(headers) <= limits.record_headers and all(name.isascii() for name, _ in headers)
