@@ -58,7 +58,8 @@ class ThreadedMember(Member):
 
     def health(self) -> Health:
         thread = self._poll_thread
-        is_polling = thread is not None and thread.is_alive()
+        # Whoever waited in `join` may ask before the thread, which has nothing left to do, has ended.
+        is_polling = thread is not None and thread.is_alive() and not self._is_stopped.is_set()
         return self._health(loop="poll", is_running=is_polling, has_started=thread is not None)
 
     def drain(self, timeout_s: float) -> bool:

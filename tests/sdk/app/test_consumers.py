@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from ottla import (
     Malformed,
     RetryPolicy,
     TopicPartition,
+    columnar,
 )
 from ottla.failures import describe_dead_letter
 
@@ -228,6 +230,16 @@ def test_a_closed_consumer_stays_closed(make: Any, kafka_topic: str) -> None:
 
     with pytest.raises(LifecycleError, match="make a new one"):
         consumer.poll(0.1)
+    assert not consumer.health().is_alive
+
+
+@pytest.mark.parametrize("begin", [Consumer, columnar.consume])
+def test_a_closed_consumer_is_not_alive_although_its_thread_has_not_ended_yet(
+    begin: Any, kafka: Any, kafka_topic: str, kafka_group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begin(kafka_topic, group=kafka_group, bootstrap_servers=kafka.bootstrap_servers) as consumer:
+        assert consumer.health().is_alive
+    monkeypatch.setattr(threading.Thread, "is_alive", lambda thread: True)
     assert not consumer.health().is_alive
 
 
