@@ -48,8 +48,8 @@ def acls(secured: SecureKafka, admin: UserClient) -> Run:
 
 def test_a_producer_and_a_consumer_work_with_what_the_command_grants(acls: Run, secured: SecureKafka) -> None:
     bob = ("--allow-principal", "User:bob")
-    assert acls("create", *bob, "--producer", "--topic", "orders").exit_code == 0
-    assert acls("create", *bob, "--consumer", "--topic", "orders", "--group", "billing").exit_code == 0
+    assert acls("create", "--yes", *bob, "--producer", "--topic", "orders").exit_code == 0
+    assert acls("create", "--yes", *bob, "--consumer", "--topic", "orders", "--group", "billing").exit_code == 0
     settings = dict(secured.settings_of("bob", USERS["bob"]))
     with Producer(secured.bootstrap_servers, settings=settings) as producer:
         producer.send("orders", b"x").result(60)
@@ -60,7 +60,9 @@ def test_a_producer_and_a_consumer_work_with_what_the_command_grants(acls: Run, 
 
 
 def test_what_is_created_is_said_and_listed(acls: Run, admin: UserClient) -> None:
-    done = acls("create", "--allow-principal", "User:bob", "--operation", "read", "--topic", "orders", "--group", "g")
+    done = acls(
+        "create", "--yes", "--allow-principal", "User:bob", "--operation", "read", "--topic", "orders", "--group", "g"
+    )
     assert done.output.splitlines() == [
         "2 to create:",
         "  allow User:bob to read topic orders",
@@ -68,7 +70,17 @@ def test_what_is_created_is_said_and_listed(acls: Run, admin: UserClient) -> Non
         "2 created",
     ]
     assert admin.describe_acls() == {Grant(READ, TOPIC, "orders"), Grant(READ, GROUP, "g")}
-    acls("create", "--deny-principal", "User:eve", "--deny-host", "10.0.0.1", "--kafka-cluster", "--operation", "Alter")
+    acls(
+        "create",
+        "--yes",
+        "--deny-principal",
+        "User:eve",
+        "--deny-host",
+        "10.0.0.1",
+        "--kafka-cluster",
+        "--operation",
+        "Alter",
+    )
     listed = acls("list", "-H").output
     assert [line.split() for line in listed.splitlines()] == [
         ["resource", "name", "pattern", "principal", "host", "operation", "permission"],
@@ -82,8 +94,8 @@ def test_what_is_created_is_said_and_listed(acls: Run, admin: UserClient) -> Non
 
 
 def test_all_that_concerns_a_topic_is_shown_by_match(acls: Run) -> None:
-    acls("create", "--allow-principal", "User:bob", "--topic", "ord", "--resource-pattern-type", "prefixed")
-    acls("create", "--allow-principal", "User:bob", "--topic", "*")
+    acls("create", "--yes", "--allow-principal", "User:bob", "--topic", "ord", "--resource-pattern-type", "prefixed")
+    acls("create", "--yes", "--allow-principal", "User:bob", "--topic", "*")
     assert acls("list", "--topic", "orders").output == "no ACLs\n"
     matching = acls("list", "--topic", "orders", "--resource-pattern-type", "match").output
     assert len(matching.splitlines()) == 2
@@ -97,6 +109,14 @@ def test_a_dry_run_changes_nothing(acls: Run, admin: UserClient) -> None:
     shown = acls("delete", "--topic", "orders", "--dry-run").output
     assert shown == "1 would be deleted:\n  allow User:bob to read topic orders\n"
     assert admin.describe_acls() == {Grant(READ, TOPIC, "orders")}
+
+
+def test_acls_are_created_after_a_yes(acls: Run, admin: UserClient) -> None:
+    refused = acls("create", "--allow-principal", "User:bob", "--topic", "orders")
+    assert refused.exit_code == 2
+    assert "1 to create:" in refused.output
+    assert "--yes agrees" in refused.output, "nobody is asked where there is no terminal"
+    assert admin.describe_acls() == set()
 
 
 def test_what_matches_is_deleted_after_a_yes(acls: Run, admin: UserClient) -> None:
@@ -120,7 +140,7 @@ def test_what_matches_is_deleted_after_a_yes(acls: Run, admin: UserClient) -> No
 
 def test_a_role_is_taken_away_as_it_was_given(acls: Run, admin: UserClient) -> None:
     role = ("--allow-principal", "User:bob", "--producer", "--topic", "orders", "--transactional-id", "tx")
-    acls("create", *role, "--idempotent")
+    acls("create", "--yes", *role, "--idempotent")
     assert len(admin.describe_acls()) == 6
     assert acls("delete", *role, "--idempotent", "--yes").output.endswith("6 deleted\n")
     assert admin.describe_acls() == set()
@@ -134,10 +154,10 @@ def test_who_may_not_is_told_what_it_takes(acls: Run, admin: UserClient, secured
     assert "DESCRIBE on the cluster" in listing.output
     admin.grant(Grant(DESCRIBE))
     assert bob("list").exit_code == 0
-    creating = bob("create", "--allow-principal", "User:bob", "--topic", "orders")
+    creating = bob("create", "--yes", "--allow-principal", "User:bob", "--topic", "orders")
     assert "ALTER on the cluster is needed to create ACLs" in creating.output
     admin.grant(Grant(ALTER))
-    assert bob("create", "--allow-principal", "User:bob", "--topic", "orders").exit_code == 0
+    assert bob("create", "--yes", "--allow-principal", "User:bob", "--topic", "orders").exit_code == 0
 
 
 def test_a_cluster_without_an_authorizer_says_so(kafka: Kafka) -> None:

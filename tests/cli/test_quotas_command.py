@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -36,12 +37,14 @@ def lines(result: Result) -> list[list[str]]:
 
 def test_what_is_set_is_listed_until_it_is_removed(run: Run, cluster: EmbeddedCluster) -> None:
     assert lines(run("list")) == [["no", "quotas"]]
-    told = run("set", "producer_byte_rate=1048576", "request_percentage=12.5", "--user", "alice", "--client-id", "app")
-    assert lines(told) == [
-        ["set", "producer_byte_rate=1048576", "of", "user", "alice,", "client-id", "app"],
-        ["set", "request_percentage=12.5", "of", "user", "alice,", "client-id", "app"],
+    alice = ("--user", "alice", "--client-id", "app")
+    told = run("set", "producer_byte_rate=1048576", "request_percentage=12.5", *alice, "--yes")
+    assert told.stderr == "user alice, client-id app: changed\n"
+    assert [line.split("\t") for line in told.stdout.splitlines()] == [
+        ["producer_byte_rate", "", "1048576"],
+        ["request_percentage", "", "12.5"],
     ]
-    assert lines(run("set", "consumer_byte_rate=5", "--user-defaults"))[0][-2:] == ["user", "<default>"]
+    assert run("set", "consumer_byte_rate=5", "--user-defaults", "--yes").stderr == "user <default>: changed\n"
     for address in cluster.bootstrap_servers.split(","):
         wait_for_quotas(cluster, 2)
         header, *rows = lines(run("list", "-H", servers=address))
@@ -53,8 +56,8 @@ def test_what_is_set_is_listed_until_it_is_removed(run: Run, cluster: EmbeddedCl
         ]
     assert len(lines(run("list", "--user", "alice"))) == 2
     assert lines(run("list", "--client-defaults")) == [["no", "quotas"]]
-    run("remove", "producer_byte_rate", "request_percentage", "--user", "alice", "--client-id", "app")
-    run("remove", "consumer_byte_rate", "--user-defaults")
+    assert run("remove", "producer_byte_rate", "request_percentage", *alice, "--yes").exit_code == 0
+    assert run("remove", "consumer_byte_rate", "--user-defaults", "--yes").exit_code == 0
     wait_for_quotas(cluster, 0)
     assert lines(run("list")) == [["no", "quotas"]]
 
@@ -64,8 +67,28 @@ def wait_for_quotas(cluster: EmbeddedCluster, entities: int) -> None:
     wait_until(lambda: all(len(node.broker.metadata.image.client_quotas) == entities for node in nodes), timeout_s=60)
 
 
+def test_a_change_is_shown_old_and_new_and_needs_a_yes(run: Run, cluster: EmbeddedCluster) -> None:
+    app = ("--client-id", "app")
+    assert run("set", "producer_byte_rate=5", *app, "--yes").exit_code == 0
+    wait_for_quotas(cluster, 1)
+    refused = run("set", "producer_byte_rate=7", "consumer_byte_rate=9", *app)
+    assert refused.exit_code == 2
+    assert "--yes agrees" in refused.stderr
+    assert json.loads(run("set", "producer_byte_rate=7", *app, "--dry-run", "--format", "json").stdout) == {
+        "schema": "ottla.quotas.set/1",
+        "items": [{"quota": "producer_byte_rate", "old": 5, "new": 7}],
+    }
+    assert run("set", "producer_byte_rate=5", *app).stderr == "nothing to change\n"
+    assert run("remove", "consumer_byte_rate", *app).stderr == "nothing to change\n"
+    assert lines(run("list")) == [["app", "producer_byte_rate", "5"]]
+    removed = run("remove", "producer_byte_rate", *app, "--yes", "--format", "json").stdout
+    assert json.loads(removed)["items"] == [{"quota": "producer_byte_rate", "old": 5, "new": None}]
+    wait_for_quotas(cluster, 0)
+
+
 def test_a_dry_run_asks_and_changes_nothing(run: Run) -> None:
-    assert "could set producer_byte_rate=5" in run("set", "producer_byte_rate=5", "--user", "a", "--dry-run").output
+    shown = run("set", "producer_byte_rate=5", "--user", "a", "--dry-run")
+    assert (shown.exit_code, shown.stderr) == (0, "dry run: nothing was changed\n")
     assert lines(run("list")) == [["no", "quotas"]]
     refused = run("set", "producer_byte_rate=0.5", "--user", "a", "--dry-run")
     assert refused.exit_code == 2

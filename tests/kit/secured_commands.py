@@ -22,5 +22,7 @@ def login(secured: SecureKafka, user: str, password: str) -> list[str]:
 
 def grant(as_admin: Sequence[str], user: str, *allowed: str) -> None:
     """`ottla acls create` by somebody who may: `grant(login, "reader", "--topic", "orders", "--operation", "read")`."""
-    granted = CliRunner().invoke(main, ["acls", "create", *as_admin, "--allow-principal", f"User:{user}", *allowed])
+    granted = CliRunner().invoke(
+        main, ["acls", "create", "--yes", *as_admin, "--allow-principal", f"User:{user}", *allowed]
+    )
     assert granted.exit_code == 0, granted.output

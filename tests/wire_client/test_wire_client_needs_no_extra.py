@@ -51,6 +51,6 @@ def test_quotas_are_set_and_listed_without_pyarrow() -> None:
     with EmbeddedCluster(brokers=1) as cluster:
         command = "from ottla.cli import main\nmain()"
         servers = ("--bootstrap-servers", cluster.bootstrap_servers)
-        run_without_extras(command, "quotas", "set", "producer_byte_rate=1024", "--user", "alice", *servers)
+        run_without_extras(command, "quotas", "set", "producer_byte_rate=1024", "--user", "alice", "--yes", *servers)
         listed = run_without_extras(command, "quotas", "list", *servers)
     assert listed.split() == ["alice", "producer_byte_rate", "1024"]

@@ -50,7 +50,8 @@ def test_json_has_moves_brokers_and_what_can_be_reached(ottla: Run) -> None:
     assert found["schema"] == "ottla.plan.add-brokers/1"
     assert {3} == {broker for item in found["items"] for broker in set(item["new"]) - set(item["old"])}
     assert found["bytes_copied"] == sum(item["bytes"] for item in found["items"])
-    assert found["floor"]["level"] == 1.125
+    # Of equal partitions 1.125. A producer that was held up has cut one into more batches, which take some bytes more.
+    assert found["floor"]["level"] == pytest.approx(1.125, abs=0.002)
     assert [each["broker"] for each in found["brokers"]] == [1, 2, 3]
 
 

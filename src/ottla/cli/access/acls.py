@@ -140,7 +140,7 @@ def create(kafka: Settings, consent: Consent, **options: Any) -> None:
 
     \b
     Examples:
-      ottla acls create --allow-principal User:billing --consumer --topic orders --group billing
+      ottla acls create --allow-principal User:billing --consumer --topic orders --group billing --yes
       ottla acls create --allow-principal User:web --producer --topic orders --dry-run
       ottla acls create --deny-principal User:guest --operation write --topic orders --yes
     """
@@ -149,6 +149,8 @@ def create(kafka: Settings, consent: Consent, **options: Any) -> None:
     if consent.is_dry_run:
         return
     check_reachable(kafka)
+    if not consent.agree("Create them?"):
+        return
     with changing():
         Acls(kafka).create(wanted)
     click.echo(f"{len(wanted)} created")

@@ -11,7 +11,7 @@ from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
 from ottla.cli.shared.outcome import changing
-from ottla.cli.shared.output import Column, Output, prints
+from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings
 from ottla.config.pairs import parse_pairs
 from ottla.errors import InputError
@@ -20,6 +20,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS = {"user": "--user", "client-id": "--client-id", "ip": "--ip"}
 DEFAULT = "<default>"
+
+
+def _number_column(name: str) -> Column:
+    return Column(name, right=True, text=lambda value: "none" if value is None else f"{value:,.15g}")
+
+
+_CHANGED = (Column("quota"), _number_column("old"), _number_column("new"))
 
 
 def _options(command: F) -> F:
@@ -42,8 +49,8 @@ def quotas() -> None:
     \b
     Examples:
       ottla quotas list
-      ottla quotas set producer_byte_rate=1048576 --client-id reports
-      ottla quotas remove producer_byte_rate --client-id reports
+      ottla quotas set producer_byte_rate=1048576 --client-id reports --yes
+      ottla quotas remove producer_byte_rate --client-id reports --yes
     """
 
 
@@ -64,18 +71,20 @@ def list_quotas(kafka: Settings, out: Output, **entity: Any) -> None:
     found = describe(kafka, _entity(**entity))
     items: list[dict[str, Any]] = [
         {kind: quota.entity[kind] or DEFAULT for kind in KINDS if kind in quota.entity}
-        | {"quota": quota.name, "value": int(quota.value) if quota.value.is_integer() else quota.value}
+        | {"quota": quota.name, "value": _plain(quota.value)}
         for quota in found
     ]
-    columns = [*map(Column, KINDS), Column("quota"), Column("value", right=True, text=lambda value: f"{value:,.15g}")]
-    out.items("quotas.list/1", columns, items, empty="no quotas")
+    out.items(
+        "quotas.list/1", [*map(Column, KINDS), Column("quota"), _number_column("value")], items, empty="no quotas"
+    )
 
 
 @quotas.command("set")
 @click.argument("wanted", metavar="QUOTA=VALUE...", nargs=-1, required=True)
 @_options
+@prints
 @changes
-def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **entity: Any) -> None:
+def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, out: Output, **entity: Any) -> None:
     """Set quotas of a user, a client id, both together, or an address.
 
     QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate; of an address
@@ -83,47 +92,66 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, **ent
 
     \b
     Examples:
-      ottla quotas set producer_byte_rate=1048576 --client-id reports
+      ottla quotas set producer_byte_rate=1048576 --client-id reports --yes
       ottla quotas set consumer_byte_rate=10485760 request_percentage=50 --user reports --dry-run
     """
-    from ottla.cli.access.quota_requests import alter
-
     values = {
         name: _number(name, value)
         for name, value in parse_pairs(
             wanted, option="QUOTA", wanted="QUOTA=VALUE", example="producer_byte_rate=1048576"
         ).items()
     }
-    concerned = _entity(**entity)
-    _need(concerned)
-    check_reachable(kafka)
-    with changing():
-        alter(kafka, concerned, values=values, validate_only=consent.is_dry_run)
-    for name, value in values.items():
-        click.echo(f"{'could set' if consent.is_dry_run else 'set'} {name}={value:.15g} of {_told(concerned)}")
+    _change("set", kafka, _entity(**entity), dict(values), out, consent)
 
 
 @quotas.command()
 @click.argument("names", metavar="QUOTA...", nargs=-1, required=True)
 @_options
+@prints
 @changes
-def remove(names: tuple[str, ...], consent: Consent, kafka: Settings, **entity: Any) -> None:
+def remove(names: tuple[str, ...], consent: Consent, kafka: Settings, out: Output, **entity: Any) -> None:
     """Remove quotas of a user, a client id, both together, or an address.
 
     \b
     Examples:
-      ottla quotas remove producer_byte_rate --client-id reports
+      ottla quotas remove producer_byte_rate --client-id reports --yes
       ottla quotas remove producer_byte_rate --client-id reports --dry-run
     """
-    from ottla.cli.access.quota_requests import alter
+    _change("remove", kafka, _entity(**entity), dict.fromkeys(names), out, consent)
 
-    concerned = _entity(**entity)
-    _need(concerned)
+
+def _change(
+    verb: str,
+    kafka: Settings,
+    entity: dict[str, str | None],
+    wanted: dict[str, float | None],
+    out: Output,
+    consent: Consent,
+) -> None:
+    """Show each quota before and after, have the broker check them, ask, and change them. None removes a quota."""
+    from ottla.cli.access.quota_requests import alter, describe
+
+    if not entity:
+        raise InputError(
+            "found no entity, wanted --user, --client-id or --ip, or one of the defaults, as --user-defaults"
+        )
     check_reachable(kafka)
+    values = {name: value for name, value in wanted.items() if value is not None}
+    removed = [name for name, value in wanted.items() if value is None]
+    alter(kafka, entity, values=values, removed=removed, validate_only=True)
+    there = {quota.name: quota.value for quota in describe(kafka, entity) if quota.entity == entity}
+    items = [
+        {"quota": name, "old": _plain(there.get(name)), "new": _plain(new)}
+        for name, new in wanted.items()
+        if there.get(name) != new
+    ]
+    out.items(f"quotas.{verb}/1", _CHANGED, items, empty="nothing to change")
+    whose = ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
+    if not items or not consent.agree(f"Change the quotas of {whose}?"):
+        return
     with changing():
-        alter(kafka, concerned, values={}, removed=names, validate_only=consent.is_dry_run)
-    for name in names:
-        click.echo(f"{'could remove' if consent.is_dry_run else 'removed'} {name} of {_told(concerned)}")
+        alter(kafka, entity, values=values, removed=removed)
+    say(f"{whose}: changed")
 
 
 def _entity(
@@ -142,13 +170,6 @@ def _entity(
     return {kind: name for kind, name, is_default in given if name is not None or is_default}
 
 
-def _need(entity: dict[str, str | None]) -> None:
-    if not entity:
-        raise InputError(
-            "found no entity, wanted --user, --client-id or --ip, or one of the defaults, as --user-defaults"
-        )
-
-
 def _number(name: str, text: str) -> float:
     try:
         return float(text)
@@ -156,5 +177,5 @@ def _number(name: str, text: str) -> float:
         raise InputError(f"{name}: found {text!r}, wanted a number") from None
 
 
-def _told(entity: dict[str, str | None]) -> str:
-    return ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
+def _plain(value: float | None) -> float | int | None:
+    return int(value) if value is not None and value.is_integer() else value
