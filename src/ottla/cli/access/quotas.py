@@ -101,7 +101,7 @@ def set_quotas(wanted: tuple[str, ...], consent: Consent, kafka: Settings, out: 
             wanted, option="QUOTA", wanted="QUOTA=VALUE", example="producer_byte_rate=1048576"
         ).items()
     }
-    _change("set", kafka, _entity(**entity), dict(values), out, consent)
+    _change("quotas.set/1", kafka, _entity(**entity), dict(values), out, consent)
 
 
 @quotas.command()
@@ -117,11 +117,11 @@ def remove(names: tuple[str, ...], consent: Consent, kafka: Settings, out: Outpu
       ottla quotas remove producer_byte_rate --client-id reports --yes
       ottla quotas remove producer_byte_rate --client-id reports --dry-run
     """
-    _change("remove", kafka, _entity(**entity), dict.fromkeys(names), out, consent)
+    _change("quotas.remove/1", kafka, _entity(**entity), dict.fromkeys(names), out, consent)
 
 
 def _change(
-    verb: str,
+    schema: str,
     kafka: Settings,
     entity: dict[str, str | None],
     wanted: dict[str, float | None],
@@ -145,7 +145,7 @@ def _change(
         for name, new in wanted.items()
         if there.get(name) != new
     ]
-    out.items(f"quotas.{verb}/1", _CHANGED, items, empty="nothing to change")
+    out.items(schema, _CHANGED, items, empty="nothing to change")
     whose = ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
     if not items or not consent.agree(f"Change the quotas of {whose}?"):
         return
