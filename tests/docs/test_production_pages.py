@@ -158,7 +158,7 @@ def test_the_commands_on_security_are_accepted(kafka: SecureKafka, tmp_path: Pat
             *(f"--set={name}={value}" for name, value in guarded.settings.items()),
         ]
         for command in commands:
-            done = CliRunner().invoke(main, [*shlex.split(command), *reach])
+            done = CliRunner().invoke(main, [*shlex.split(command), *reach, "--yes"])  # nobody is there to ask
             assert done.exit_code == 0, done.output
         listed = CliRunner().invoke(main, ["acls", "list", *reach]).output
     assert "User:billing" in listed
