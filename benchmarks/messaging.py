@@ -140,8 +140,12 @@ def schedule(results: Results, bootstrap: str, *, records: int, runs: int) -> No
             while scheduler.delivered < before + records:
                 scheduler.tick()
             figures["dispatched"].append(records / (time.perf_counter() - started_s))
+        thread = threading.Thread(target=scheduler.run, daemon=True)
+        thread.start()
         for number in range(runs):
             figures["late"].append(lateness(scheduler, producer, bootstrap, f"{name}-late-{number}"))
+        scheduler.stop()
+        thread.join()
     scheduler.close()
     write_schedule(results, figures)
 
@@ -164,8 +168,6 @@ def lateness(scheduler: Any, producer: Any, bootstrap: str, topic: str) -> float
     from ottla.sync.admin.topics import create_topic
 
     create_topic(bootstrap, topic, config={"message.timestamp.type": "LogAppendTime"})
-    thread = threading.Thread(target=scheduler.run, daemon=True)
-    thread.start()
     before = scheduler.delivered
     for number in range(LATE):
         producer.send(topic, VALUE, deliver_after=1 + number / (LATE / 3))
@@ -173,8 +175,6 @@ def lateness(scheduler: Any, producer: Any, bootstrap: str, topic: str) -> float
     give_up_s = time.monotonic() + 30
     while scheduler.delivered < before + LATE and time.monotonic() < give_up_s:
         time.sleep(0.05)
-    scheduler.stop()
-    thread.join()
     with TopicReader(bootstrap, topic) as reader:
         late = [
             (record.timestamp_ms - int(record.header_text("ottla-scheduled-due") or 0)) / 1_000
