@@ -295,6 +295,43 @@ def test_a_follower_has_deliveries_of_its_own_also_at_the_end_of_the_line() -> N
     assert dead.reason.attempts == 3
 
 
+def test_a_follower_that_failed_in_one_run_with_its_predecessor_has_deliveries_of_its_own() -> None:
+    """Rows of columns fail together, and their attempts are counted at the first of them."""
+    line = Line(ordering=Ordering.PARTITION, concurrency=1, is_batch=True, is_columnar=True)
+
+    def waiting(offset: int, original: int, attempts: int) -> AnyRecord:
+        first_failure_ms = EPOCH_MS - 5_000 if attempts else None
+        state = RetryState(
+            topic="orders",
+            partition=0,
+            offset=original,
+            timestamp_ms=5,
+            attempts=attempts,
+            not_before_ms=0,
+            first_failure_ms=first_failure_ms,
+        )
+        return Record(*SECOND, offset, 5, b"k", b"v", state.to_headers([]), b"k", b"v")
+
+    def fail_as_one() -> list[Effect]:
+        run = line.runs.pop(0)
+        return line.step(events.RunFinished(run, RunResult(done=(), whole=(run.records, BOOM))))
+
+    line.step(events.Fetched(SECOND, [waiting(0, 7, 2), waiting(1, 8, 0)], 20))
+    assert line.handled() == [(SECOND.topic, 0), (SECOND.topic, 1)]
+    assert of(WriteDeadLetter, fail_as_one()) == [], "each half is delivered once more"
+
+    (first,) = of(WriteDeadLetter, fail_as_one())
+    assert (first.record.offset, first.reason.attempts, first.reason.first_failure_ms) == (0, 3, EPOCH_MS - 5_000)
+    line.acknowledge(first)
+    for number, delay_ms in ((1, 10_000), (2, 60_000)):
+        assert [(record.offset, run.attempt) for run in line.runs for record in run.records] == [(1, number)]
+        assert of(WriteDeadLetter, fail_as_one()) == []
+        line.step(events.Tick(), after_ms=delay_ms)
+
+    (second,) = of(WriteDeadLetter, fail_as_one())
+    assert (second.record.offset, second.reason.attempts, second.reason.first_failure_ms) == (1, 3, EPOCH_MS)
+
+
 @pytest.mark.parametrize("options", [{"keep_key_order": False}, {"ordering": Ordering.UNORDERED}])
 def test_released_keys_go_on_at_once(options: dict[str, Any]) -> None:
     line = Line(ends={}, **options)

@@ -155,8 +155,11 @@ class Settlement:
             middle = len(rows) // 2
             halves = [rows[:middle], rows[middle:]]
             before = state.attempts.pop(first.offset)
+            first_failure_ms = wall_ms - (now_ms - before.since_ms)
             for half in halves:
-                state.attempts[half[0].offset] = replace(before)
+                # A row that only follows a failed one into a retry topic has not used up what that one has.
+                own = self._new_attempts(state, half[0], before.since_ms, first_failure_ms)
+                state.attempts[half[0].offset] = replace(own, failed=before.failed, outages=before.outages)
             return halves
         return []
 
@@ -202,11 +205,7 @@ class Settlement:
         """Count the failure and ask the policy."""
         attempts = state.attempts.get(record.offset)
         if attempts is None:
-            before = retry_state_of(record.headers) if state.stage is not None else None
-            attempts = state.attempts[record.offset] = Attempts(since_ms=now_ms, first_failure_ms=wall_ms)
-            if before is not None:
-                attempts.carried = before.attempts
-                attempts.first_failure_ms = before.first_failure_ms or wall_ms
+            attempts = state.attempts[record.offset] = self._new_attempts(state, record, now_ms, wall_ms)
         if failure.is_outage:
             attempts.outages += 1
         else:
@@ -222,6 +221,14 @@ class Settlement:
             carried=attempts.carried,
             expires_ms=None if expires_ms is None else expires_ms - wall_ms + now_ms,
         )
+
+    @staticmethod
+    def _new_attempts(state: PartitionState, record: AnyRecord, since_ms: int, wall_ms: int) -> Attempts:
+        """Those of a record that has not failed here before, with what it carried into a retry topic."""
+        before = retry_state_of(record.headers) if state.stage is not None else None
+        if before is None:
+            return Attempts(since_ms=since_ms, first_failure_ms=wall_ms)
+        return Attempts(since_ms=since_ms, first_failure_ms=before.first_failure_ms or wall_ms, carried=before.attempts)
 
     def _give_up(
         self,
