@@ -6,8 +6,9 @@
 
 `unused`: sends and handlers that use none of it, in turns with an older checkout of `src` (--against). `schedule`: how
 fast messages are scheduled beside plain sends, how fast they are dispatched once due, and how late they come.
-`urgent`: how long an urgent record waits while `--backlog` bulk records do, which share bulk keeps, and what the choice
-costs. `unused` runs only when it is asked for: without an older checkout there is nothing to compare with.
+`start`: how a scheduler starts where `--scheduled` messages wait. `urgent`: how long an urgent record waits while
+`--backlog` bulk records do, which share bulk keeps, and what the choice costs. `unused` runs only
+when it is asked for: without an older checkout there is nothing to compare with.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from results import Results, Shown
+from scheduled_start import start
 from servers import OTTLA, started
 from tables import beside_table
 
@@ -32,10 +34,12 @@ VALUE = b"x" * 100
 WORK_S = 0.00002
 """What a record takes: a handler that is faster than its client has no backlog to choose from."""
 HERE = Path(__file__).resolve().parent
-PARTS = ("unused", "schedule", "urgent")
-USUAL_PARTS = ("schedule", "urgent")
+PARTS = ("unused", "schedule", "start", "urgent")
+USUAL_PARTS = ("schedule", "start", "urgent")
 LATE = 1_000
 """So many messages fall due where it is measured how late they come."""
+FALL_DUE_S = 3.0
+"""Over so many seconds, beginning a second after the first is sent."""
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -170,7 +174,7 @@ def lateness(scheduler: Any, producer: Any, bootstrap: str, topic: str) -> float
     create_topic(bootstrap, topic, config={"message.timestamp.type": "LogAppendTime"})
     before = scheduler.delivered
     for number in range(LATE):
-        producer.send(topic, VALUE, deliver_after=1 + number / (LATE / 3))
+        producer.send(topic, VALUE, deliver_after=1 + number * FALL_DUE_S / LATE)
     producer.flush()
     give_up_s = time.monotonic() + 30
     while scheduler.delivered < before + LATE and time.monotonic() < give_up_s:
@@ -302,6 +306,9 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, action="append", help="Only this part; repeatable.")
     parser.add_argument("--records", type=int, default=60_000)
     parser.add_argument("--backlog", type=int, default=1_000_000, help="Bulk records that urgent ones overtake.")
+    parser.add_argument(
+        "--scheduled", type=int, default=10_000_000, help="Messages that wait where a scheduler starts."
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="One short run: rough figures.")
     parser.add_argument("--results", type=Path, help="The folder for messaging.jsonl.")
@@ -315,13 +322,13 @@ def main() -> None:
     from ottla import configure_logging
 
     if options.quick:
-        options.records, options.backlog, options.runs = 20_000, 150_000, 1
+        options.records, options.backlog, options.scheduled, options.runs = 20_000, 150_000, 500_000, 1
     configure_logging(level="error")
     results = Shown("messaging", options.results, is_quick=options.quick)
     parts = options.part or USUAL_PARTS
     if "unused" in parts:
         unused(results, records=options.records, runs=options.runs, against=options.against)
-    if {"schedule", "urgent"} & set(parts):
+    if set(USUAL_PARTS) & set(parts):
         if options.bootstrap:
             run_parts(parts, results, options.bootstrap, options)
         else:
@@ -335,6 +342,8 @@ def main() -> None:
 def run_parts(parts: Any, results: Results, bootstrap: str, options: argparse.Namespace) -> None:
     if "schedule" in parts:
         schedule(results, bootstrap, records=options.records, runs=options.runs)
+    if "start" in parts:
+        start(results, bootstrap, messages=options.scheduled, runs=options.runs)
     if "urgent" in parts:
         urgent(results, bootstrap, records=options.records, backlog=options.backlog, runs=options.runs)
 

@@ -80,10 +80,12 @@ the raw clients around the same work. [How to observe](how-to/observe.md) has wh
 
 MESSAGING = """\
 `make bench ONLY=messaging`: [delayed messages](how-to/delayed-messages.md) beside plain sends of the same records, how
-fast one scheduler hands out what is due, and how late messages come that are due within three seconds. Then
-[priorities](how-to/priorities.md): what an urgent record waits beside a million bulk records, and a backlog of three
-priorities beside the same topics without them, with a handler that takes 20 µs. What sends and handlers cost that use
-none of this is measured against an older checkout, by `python benchmarks/messaging.py --part unused --against SRC`.
+fast one scheduler hands out what is due, and how late messages come that are due within three seconds. A start counts
+until a scheduler has all slots, has read what is open and has delivered what is due; its memory is what it has more
+than one with nothing scheduled. Then [priorities](how-to/priorities.md): what an urgent record waits beside a million
+bulk records, and a backlog of three priorities beside the same topics without them, with a handler that takes 20 µs.
+What sends and handlers cost that use none of this is measured against an older checkout, by
+`python benchmarks/messaging.py --part unused --against SRC`.
 """
 
 ONCE = """\

@@ -13,6 +13,7 @@ import exactly_once_cost
 import messaging
 import outbox_relay
 import pytest
+import scheduled_start
 import telemetry
 from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, INSTRUMENTORS, LOOP, QUIX, WANTED
 from judging import State
@@ -36,6 +37,8 @@ def write_telemetry(results: Results) -> None:
 
 def write_messaging(results: Results) -> None:
     messaging.write_schedule(results, {name: [1.0] * ROUNDS for name in messaging.SCHEDULED})
+    starts = {name: [1.0] * ROUNDS for name in scheduled_start.FIGURES}
+    scheduled_start.write_start(results, starts, 10_000_000)
     messaging.write_urgent(results, {name: [1.0] * ROUNDS for name in messaging.URGENT})
 
 

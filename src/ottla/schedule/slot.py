@@ -11,7 +11,9 @@
 | | | delivers what is due, moves what belongs elsewhere |
 
 Why a cancel that was acknowledged before the due time is honoured: `FindEnd` is asked after `now_ms` was taken, so
-every such cancel lies before the end that it finds, and it is read before anything is delivered.
+every such cancel lies before the end that it finds, and it is read before anything is delivered. Where there is much
+to read, that takes several ticks of `MOST_CHUNKS` each, as other slots wait meanwhile. What is delivered then was due
+before the end was asked for.
 
 Why nothing is delivered twice: deliveries and the `done` record of their offsets are one transaction. Who opens a slot
 claims it first, which ends every transaction of an earlier owner, and reads it from its start. An earlier owner that
@@ -51,8 +53,8 @@ MOST_HELD: Final = 100_000
 """Messages that are read and of which it is not decided yet where they belong; with more, those that are to be moved
 wait unread."""
 
-_MOST_CHUNKS: Final = 20
-"""Read again per tick of a slot: the others wait meanwhile."""
+MOST_CHUNKS: Final = 4
+"""Read per tick of a slot, some 20,000 messages: the others wait meanwhile."""
 
 KEEP_CANCELS_MS: Final = 15 * 60_000
 """How long a cancel stays in its slot at the least: longer than the transaction that moves a message may stay open."""
@@ -206,6 +208,8 @@ class Slot:
     _fresh: list[int] = field(default_factory=list)
     """Messages of which it was not decided yet whether they belong here."""
     _moves_again_ms: int = 0
+    _reading: tuple[int, int] | None = None
+    """The end up to which it is read now, and the time before that end was asked for."""
     _now_ms: int | None = None
     """Of the tick; None where all is to be taken in."""
     _passing: PassedOver | None = None
@@ -230,11 +234,11 @@ class Slot:
             if self.wheel.closes_ms(self.partition, now_ms) is None:
                 return
             yield from self._open()
-        is_whole = yield from self._catch_up()
-        if not is_whole:
-            return  # a cancel may be in what cannot be read yet
+        due_ms = yield from self._catch_up(now_ms)
+        if due_ms is None:
+            return  # a cancel may be in what is not read yet
         yield from self._read_again()
-        yield from self._write(now_ms)
+        yield from self._write(due_ms, now_ms)
         if self.wheel.closes_ms(self.partition, now_ms) is None:
             yield from self._empty(now_ms)
 
@@ -253,17 +257,28 @@ class Slot:
         self.start = self.next_offset = seen.start
         self.state = SlotState.OPEN
 
-    def _catch_up(self) -> Generator[Ask, Any, bool]:
-        """Read up to the end. Returns whether it was reached."""
-        end: int = yield FindEnd()
-        while self.next_offset < end:
+    def _catch_up(self, now_ms: int) -> Generator[Ask, Any, int | None]:
+        """Read towards the end that was found last, and find one where it was reached. Returns until when all cancels
+        are known, so that what was due by then can be delivered; None while they are not."""
+        if self._reading is None:
+            found: int = yield FindEnd()
+            self._reading = (found, now_ms)
+        end, found_ms = self._reading
+        for _ in range(MOST_CHUNKS):
+            if self.next_offset >= end:
+                break
             chunk: Chunk = yield Read(self.next_offset)
             if chunk.next_offset <= self.next_offset:
-                return False
+                self._reading = None
+                return None
             for record in chunk.records:
                 self.take_in(record)
             self.next_offset = chunk.next_offset
-        return True
+        self.is_behind = self.next_offset < end
+        if self.is_behind:
+            return None
+        self._reading = None
+        return min(found_ms, now_ms)
 
     def _read_again(self) -> Generator[Ask, Any, None]:
         """Take in what was passed over, when there is room."""
@@ -276,7 +291,7 @@ class Slot:
             heapq.heapify(self._due)  # without those that have left
         again = self._again
         gone = sorted(self._gone)
-        for _ in range(_MOST_CHUNKS):
+        for _ in range(MOST_CHUNKS):
             if again.offset >= again.end:
                 self._again = None
                 if self._passing is None:
@@ -292,10 +307,11 @@ class Slot:
                     self._take_in_again(record, again.at_ms, gone)
             again.offset = chunk.next_offset
 
-    def _write(self, now_ms: int) -> Generator[Ask, Any, None]:
+    def _write(self, due_ms: int, now_ms: int) -> Generator[Ask, Any, None]:
+        """Deliver what was due at `due_ms`, and move what does not belong here now."""
         self.is_behind = False
         for _ in range(_MOST_WRITES):
-            write = self._next_write(now_ms)
+            write = self._next_write(due_ms, now_ms)
             if write is None:
                 has_more = self._again is not None or self._passing is not None
                 self.is_behind = has_more and now_ms >= self._moves_again_ms
@@ -387,7 +403,7 @@ class Slot:
             self._index(found.given_id, found.offset)
         self._hold(found)
 
-    def _next_write(self, now_ms: int) -> Write | None:
+    def _next_write(self, due_ms: int, now_ms: int) -> Write | None:
         write = self._next_of_troubles(now_ms) if self._troubles else None
         if write is not None:
             return write
@@ -397,7 +413,7 @@ class Slot:
         while self._due and len(deliver) < MOST_AT_ONCE and size_bytes < MOST_BYTES_AT_ONCE:
             offset = self._due[0] & _OFFSET
             found = self.waiting.get(offset)
-            if found is not None and found.due_ms > now_ms:
+            if found is not None and found.due_ms > due_ms:
                 break
             heapq.heappop(self._due)
             if found is not None and offset not in self._troubles:
@@ -491,4 +507,4 @@ class Slot:
         self._troubles.clear()
         self._fresh.clear()
         self._gone.clear()
-        self._again = self._passing = None
+        self._again = self._passing = self._reading = None

@@ -47,6 +47,8 @@ class Desk:
         self.away: set[bytes | None] = set()
         self.moved: list[bytes | None] = []
         self.deleted = 0
+        self.chunk: int | None = None
+        """So many records are read at once; None: all."""
         self.hidden = 0
         """So many records at the end cannot be read yet."""
 
@@ -83,7 +85,7 @@ class Desk:
             case FindEnd():
                 return len(self.records)
             case Read(offset):
-                found = self.records[offset : len(self.records) - self.hidden]
+                found = self.records[offset : len(self.records) - self.hidden][: self.chunk]
                 return Chunk(found, found[-1].offset + 1 if found else offset)
             case Delete(to):
                 self.deleted = to
@@ -239,3 +241,63 @@ def test_a_slot_whose_window_is_far_away_costs_one_look() -> None:
     desk.slot = Slot(WHEEL, (HERE + 16) % 32)
     assert [type(ask) for ask in desk.tick()] == [Look]
     assert desk.tick(1_000) == []
+
+
+def much_to_read(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A slot that reads two records in a tick."""
+    monkeypatch.setattr(slot, "MOST_CHUNKS", 2)
+    desk = Desk()
+    desk.chunk = 1
+    return desk
+
+
+def test_a_slot_with_much_to_read_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = much_to_read(monkeypatch)
+    for number in range(5):
+        desk.message(b"%d" % number)
+    assert [type(ask) for ask in desk.tick()] == [Look, Claim, Look, FindEnd, Read, Read]
+    assert desk.slot.is_behind
+    assert [type(ask) for ask in desk.tick(1)] == [Read, Read]
+    assert desk.slot.is_behind
+    assert [type(ask) for ask in desk.tick(1)] == [Read, Write]
+    assert not desk.slot.is_behind
+    assert sorted(desk.delivered) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_cancel_far_behind_its_message_is_read_before_anything_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = much_to_read(monkeypatch)
+    desk.message(b"no", id=b"x")
+    for _ in range(5):
+        desk.message(b"yes")
+    desk.cancel(b"x")
+    for _ in range(6):
+        desk.tick(1)
+    assert desk.delivered == [b"yes"] * 5
+
+
+def test_a_slot_that_is_written_to_faster_than_it_is_read_delivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was due before an end was asked for does not wait for the records behind that end."""
+    desk = much_to_read(monkeypatch)
+    desk.message(b"first", id=b"x")
+    desk.cancel(b"y")
+    desk.message(b"first", id=b"y")
+    for _ in range(4):
+        desk.tick(1)
+        for _ in range(3):
+            desk.message(b"later", in_ms=1)
+    assert desk.delivered[:2] == [b"first"] * 2
+
+
+def test_a_cancel_is_honoured_that_comes_while_its_slot_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was acknowledged before the message was due, and lies behind the end up to which the slot is read."""
+    desk = much_to_read(monkeypatch)
+    desk.message(b"cancelled", in_ms=10, id=b"x")
+    for _ in range(3):
+        desk.message(b"due")
+    desk.tick()
+    desk.cancel(b"x")
+    desk.tick(20)
+    assert desk.delivered == [b"due"] * 3
+    for _ in range(3):
+        desk.tick(1)
+    assert desk.delivered == [b"due"] * 3

@@ -236,11 +236,19 @@ def check(world: World, *, most_late_ms: int | None = None) -> None:
             assert cancelled_ms is not None, f"lost: {what}"
 
 
-@given(seed=st.integers(0, 2**32), is_small=st.booleans(), most_held=st.sampled_from([1, 3, 10, 100_000]))
-def test_once_never_early_never_after_a_cancel_whatever_dies(seed: int, is_small: bool, most_held: int) -> None:
+@given(
+    seed=st.integers(0, 2**32),
+    is_small=st.booleans(),
+    most_held=st.sampled_from([1, 3, 10, 100_000]),
+    most_chunks=st.sampled_from([1, 2, 4]),
+)
+def test_once_never_early_never_after_a_cancel_whatever_dies(
+    seed: int, is_small: bool, most_held: int, most_chunks: int
+) -> None:
     world = World(seed, SMALL if is_small else WHEEL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slot_module, "MOST_HELD", most_held)
+        patch.setattr(slot_module, "MOST_CHUNKS", most_chunks)
         run(world, messages=40, may_crash=True, clock_error_ms=2_000)
     check(world)
     assert all(not log.records or log.start > 0 for log in world.logs if log.end > 200)
