@@ -147,7 +147,7 @@ bench-page: $(BENCH_VENV)/.installed
 $(BENCH_VENV)/.installed: benchmarks/peers.txt
 	@echo "==> installing the peers into $(BENCH_VENV)"
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
-	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[avro]' -r benchmarks/peers.txt
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[avro,arrow]' -r benchmarks/peers.txt
 	@touch $@
 
 # The demo's services under load, with faults from a seed: make soak MINUTES=30 [SEED=1 RATE=300]

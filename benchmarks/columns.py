@@ -1,6 +1,7 @@
 """Handlers of columns beside the threaded shell and plain confluent-kafka loops, in one run on the same data.
 
-    python benchmarks/columns.py [--records 1000000] [--partitions 12] [--rounds 3] [--results bench-results]
+    python benchmarks/columns.py [--records 1000000] [--partitions 12] [--rounds 3] [--only decoding exactly-once ...]
+                                 [--results bench-results]
 
 A broker runs in a child process. All contenders of a row alternate, each in a group of its own that commits at least
 once, and the median of the rounds counts: the ratio is what to look at. Time runs from the first batch that a contender
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import io
 import itertools
 import json
@@ -21,6 +23,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import columns_exactly_once
+import columns_memory
 import columns_trickle
 import fastavro
 import pyarrow as pa
@@ -128,6 +132,7 @@ def main() -> None:
     options.add_argument("--records", type=int, default=1_000_000)
     options.add_argument("--partitions", type=int, default=12)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--only", choices=ROWS, nargs="*", default=list(ROWS), help="these rows alone")
     options.add_argument("--results", type=Path, help="the folder for columns.jsonl")
     options.add_argument("--quick", action="store_true", help="one short round: rough figures")
     chosen = options.parse_args()
@@ -135,6 +140,14 @@ def main() -> None:
         chosen.records, chosen.rounds = 200_000, 1
     configure_logging(level="error")
     results = Shown("columns", chosen.results, is_quick=chosen.quick)
+    for name in chosen.only:
+        ROWS[name](results, chosen)
+    results.close()
+    print("\n".join(("", *beside_table(results.part()))))
+
+
+def measure_decoding(results: Results, chosen: argparse.Namespace) -> None:
+    """Records to handlers, at least once: bytes, Avro, JSON."""
     records, partitions = chosen.records, chosen.partitions
     some = min(records, 200_000)
     avro = Avro(Order)
@@ -147,31 +160,53 @@ def main() -> None:
         write("avro", pa.table({"value": pa.array(encoded, pa.binary())}), bootstrap_servers=servers)
         texts = [json.dumps(dataclasses.asdict(order)).encode() for order in orders(some)]
         write("json", pa.table({"value": pa.array(texts, pa.binary())}), bootstrap_servers=servers)
-        rows: list[tuple[str, str, Any, Callable[[bytes], object] | None, int]] = [
-            ("bytes", "bytes", Bytes(), None, records),
-            ("Avro, 5 fields", "avro", avro, lambda raw: read_avro(io.BytesIO(raw), schema, None), some),
-            ("JSON, 5 fields", "json", Json(Order), json_loads(), some),
+        rows: list[tuple[str, str, Any, int]] = [
+            ("bytes", "bytes", Bytes(), records),
+            ("Avro, 5 fields", "avro", avro, some),
+            ("JSON, 5 fields", "json", Json(Order), some),
         ]
-        for what, topic, serde, decode, count in rows:
+        by_hand: dict[str, Callable[[bytes], object] | None] = {
+            "bytes": None,
+            "avro": lambda raw: read_avro(io.BytesIO(raw), schema, None),
+        }
+        try:
+            by_hand["json"] = importlib.import_module("orjson").loads
+        except ImportError:
+            results.problem("JSON, 5 fields", LOOP, "orjson is not installed")
+        for what, topic, serde, count in rows:
             took: dict[str, list[Clock]] = {"ottla": [], BATCHES: [], LOOP: []}
             for _ in range(chosen.rounds):
                 took["ottla"].append(of_columns(servers, topic, serde, count))
                 took[BATCHES].append(of_records(servers, topic, serde, count))
-                took[LOOP].append(plain(servers, topic, decode, count))
+                if topic in by_hand:
+                    took[LOOP].append(plain(servers, topic, by_hand[topic], count))
             write_row(results, what, count, took)
+
+
+def measure_exactly_once(results: Results, chosen: argparse.Namespace) -> None:
+    """From topic to topic."""
+    records, few = chosen.records // 2, 20_000 if chosen.quick else 60_000
+    with broker_process() as servers:
+        columns_exactly_once.measure(
+            results, servers, records=records, few=few, partitions=chosen.partitions, rounds=chosen.rounds
+        )
+
+
+def measure_trickle(results: Results, chosen: argparse.Namespace) -> None:
+    with broker_process() as servers:
         columns_trickle.measure(results, servers, rounds=chosen.rounds, records=100 if chosen.quick else 500)
-    results.close()
-    print("\n".join(("", *beside_table(results.part()))))
 
 
-def json_loads() -> Callable[[bytes], object]:
-    """orjson where it is installed, which is the faster peer."""
-    try:
-        import orjson
-    except ImportError:
-        return json.loads
-    loads: Callable[[bytes], object] = orjson.loads
-    return loads
+def measure_memory(results: Results, chosen: argparse.Namespace) -> None:
+    columns_memory.measure(results, rounds=1 if chosen.quick else 2, seconds=4.0 if chosen.quick else 8.0)
+
+
+ROWS = {
+    "decoding": measure_decoding,
+    "exactly-once": measure_exactly_once,
+    "trickle": measure_trickle,
+    "memory": measure_memory,
+}
 
 
 def write_row(results: Results, what: str, records: int, took: dict[str, list[Clock]]) -> None:

@@ -37,27 +37,30 @@ Contender = Callable[["Bench", str, str], float]
 
 
 class Bench:
-    """The broker, the input, and how far a group has come."""
+    """The broker, the topic that is read, and how far a group has come in it."""
 
-    def __init__(self, bootstrap: str, records: int) -> None:
-        self.bootstrap, self.records = bootstrap, records
+    def __init__(self, bootstrap: str, records: int, *, partitions: int = PARTITIONS) -> None:
+        """`records` are to be written into the topic, which is empty still."""
+        self.bootstrap, self.records, self.partitions = bootstrap, records, partitions
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self.source = self.topic("source")
-        with Producer(bootstrap) as producer:
-            for partition in range(PARTITIONS):
-                count = records // PARTITIONS
+
+    def fill(self) -> None:
+        with Producer(self.bootstrap) as producer:
+            for partition in range(self.partitions):
+                count = self.records // self.partitions
                 producer.send_many(self.source, ((VALUE, None, (), partition) for _ in range(count)))
 
     def topic(self, name: str) -> str:
         topic = f"{name}-{uuid.uuid4().hex[:8]}"
-        for future in self._admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        for future in self._admin.create_topics([NewTopic(topic, self.partitions, 1)]).values():
             future.result(30)
         return topic
 
     def wait(self, group: str) -> None:
         """Until the group has committed everything. Offsets count the records, for the source has no transactions."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
-        places = [TopicPartition(self.source, number) for number in range(PARTITIONS)]
+        places = [TopicPartition(self.source, number) for number in range(self.partitions)]
         give_up_s = time.monotonic() + 300
         while sum(max(0, place.offset) for place in consumer.committed(places, 30)) < self.records:
             assert time.monotonic() < give_up_s, f"{group} does not come to the end"
@@ -166,6 +169,7 @@ def measure(records: int, rounds: int, results: Results, *, with_kafka: bool) ->
         else:
             server = stack.enter_context(servers.started("ottla", [*servers.OTTLA]))
         bench = Bench(server.bootstrap, records - records % PARTITIONS)
+        bench.fill()
         all_of_them = contenders(results)
         for number in range(rounds + 1):
             for name, run in all_of_them.items():

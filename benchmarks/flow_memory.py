@@ -6,7 +6,7 @@
 A broker in a child process gets `--mb` MiB per partition; the service, in another one, handles one record every 20 ms
 (a handler of columns: one batch).
 Printed: what the buffers held at most as their owner counts it, and the largest resident set of the service's process
-beside the one it had before the first record came.
+beside the one it had before, when it had handled a record of another topic.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import servers
 
 HANDLER_S = 0.02
 TOPIC = "flow-memory"
+WARM = "flow-memory-warm"
 RECORD_BYTES = 10_000
 
 
@@ -41,9 +43,11 @@ def fill(bootstrap: str, partitions: int, mb: float) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result()
+    for created in admin.create_topics([NewTopic(TOPIC, partitions, 1), NewTopic(WARM, 1, 1)]).values():
+        created.result()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     value = os.urandom(RECORD_BYTES)
+    producer.produce(WARM, value)
     for number in range(round(mb * 2**20 / RECORD_BYTES) * partitions):
         while True:
             try:
@@ -54,36 +58,39 @@ def fill(bootstrap: str, partitions: int, mb: float) -> None:
     producer.flush()
 
 
-def serve(shell: str, bootstrap: str, seconds: float, total_mb: int) -> None:
-    """The service, and a thread that watches it."""
-    from ottla import App, FlowLimits
-
-    flow = FlowLimits(total_bytes=total_mb * 2**20, total_records=300_000 if total_mb < 100_000 else 10**9)
-    app = App("flow-memory", bootstrap_servers=bootstrap, flow=flow)
-    before_mb = 0.0
-
-    def work() -> None:
-        nonlocal before_mb
-        before_mb = before_mb or rss_mb()
-        time.sleep(HANDLER_S)
-
+def handle(app: Any, topic: str, shell: str, work: Callable[[], None]) -> None:
+    """Have the topic handled until the app is stopped."""
     if shell == "columns":
 
-        @app.handler(TOPIC, columns=True, max_batch=10)
-        def handle_columns(batch: Any) -> None:
+        @app.handler(topic, columns=True, max_batch=10)
+        def of_columns(batch: Any) -> None:
             work()
     else:
 
-        @app.handler(TOPIC)
-        def handle(value: bytes) -> None:
+        @app.handler(topic)
+        def of_record(value: bytes) -> None:
             work()
 
-    figures: dict[str, Any] = {"buffered_mb": 0.0, "buffered_records": 0, "rss_mb": 0.0}
+    if shell == "asyncio":
+        asyncio.run(app.serve())
+    else:
+        app.run(handle_signals=False)
+
+
+def serve(shell: str, bootstrap: str, seconds: float, total_mb: int) -> None:
+    """The service, and a thread that watches it. Before that it handles one record, for all to be imported."""
+    from ottla import App, FlowLimits
+
+    warm = App(WARM, bootstrap_servers=bootstrap)
+    handle(warm, WARM, shell, warm.stop)
+    flow = FlowLimits(total_bytes=total_mb * 2**20, total_records=300_000 if total_mb < 100_000 else 10**9)
+    app = App("flow-memory", bootstrap_servers=bootstrap, flow=flow)
+    figures: dict[str, Any] = {"buffered_mb": 0.0, "buffered_records": 0, "rss_mb": 0.0, "rss_before_mb": rss_mb()}
 
     def watch() -> None:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
-            time.sleep(0.1)
+            time.sleep(0.05)
             figures["rss_mb"] = max(figures["rss_mb"], rss_mb())
             engines = {} if app._runner is None else app._runner.engines
             for engine in engines.values():
@@ -93,11 +100,24 @@ def serve(shell: str, bootstrap: str, seconds: float, total_mb: int) -> None:
         app.stop()
 
     threading.Thread(target=watch).start()
-    if shell == "asyncio":
-        asyncio.run(app.serve())
-    else:
-        app.run(handle_signals=False)
-    print(json.dumps({**figures, "rss_before_mb": before_mb}))
+    handle(app, TOPIC, shell, lambda: time.sleep(HANDLER_S))
+    print(json.dumps(figures))
+
+
+def measured(shell: str, *, partitions: int, mb: float, seconds: float, total_mb: int) -> dict[str, float]:
+    """`buffered_records`, `buffered_mb`, `rss_mb` and `rss_before_mb` of a service, after `seconds`."""
+    with servers.started("ottla", [*servers.OTTLA, "--port", "0"]) as broker:
+        fill(broker.bootstrap, partitions, mb)
+        own = ["--shell", shell, "--seconds", str(seconds), "--total-mb", str(total_mb)]
+        child = subprocess.run(
+            [sys.executable, __file__, "--serve", broker.bootstrap, *own],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
+    found: dict[str, float] = json.loads(child.stdout.splitlines()[-1])
+    return found
 
 
 def main() -> None:
@@ -109,23 +129,17 @@ def main() -> None:
     parser.add_argument("--total-mb", type=int, default=128, help="total_bytes in MiB; 0 for as good as no limit")
     parser.add_argument("--serve", metavar="BOOTSTRAP", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    total_mb = options.total_mb or 1_000_000
     if options.serve:
-        serve(options.shell, options.serve, options.seconds, options.total_mb or 1_000_000)
+        serve(options.shell, options.serve, options.seconds, total_mb)
         return
-    with servers.started("ottla", [*servers.OTTLA, "--port", "0"]) as broker:
-        fill(broker.bootstrap, options.partitions, options.mb)
-        child = subprocess.run(
-            [sys.executable, __file__, "--serve", broker.bootstrap, *sys.argv[1:]],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            check=True,
-        )
-    figures = json.loads(child.stdout.splitlines()[-1])
+    figures = measured(
+        options.shell, partitions=options.partitions, mb=options.mb, seconds=options.seconds, total_mb=total_mb
+    )
     print(
         f"{options.shell}: {options.partitions} partitions with {options.mb:g} MiB each: "
         f"buffered {figures['buffered_records']:,} records, {figures['buffered_mb']:.0f} MiB; "
-        f"resident {figures['rss_mb']:.0f} MiB, {figures['rss_before_mb']:.0f} MiB at the first record"
+        f"resident {figures['rss_mb']:.0f} MiB, {figures['rss_before_mb']:.0f} MiB before"
     )
 
 

@@ -122,7 +122,7 @@ def _once(part: str, what: str, figure: float, unit: str, *, peer: str = "", why
     return Wanted(area="counting once", part=part, what=what, figure=figure, unit=unit, peer=peer, why=why)
 
 
-def _columns(what: str, figure: float, unit: str, *, peer: str = "", has_program: bool = True, why: str = "") -> Wanted:
+def _columns(what: str, figure: float, unit: str, *, peer: str = "", why: str = "") -> Wanted:
     return Wanted(
         area="handlers of columns",
         part="columns",
@@ -130,7 +130,6 @@ def _columns(what: str, figure: float, unit: str, *, peer: str = "", has_program
         figure=figure,
         unit=unit,
         peer=peer,
-        has_program=has_program,
         why=why,
     )
 
@@ -157,10 +156,10 @@ WANTED: tuple[Wanted, ...] = (
     _columns("bytes, CPU", 2, "µs per record", peer=LOOP),
     _columns("Avro, 5 fields", 6, "M records/s", peer=LOOP),
     _columns("JSON, 5 fields", 2, "M records/s", peer=LOOP),
-    _columns("topic to topic, exactly once", 5, "M records/s", peer=QUIX, has_program=False),
-    _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS, has_program=False),
+    _columns("topic to topic, exactly once", 5, "M records/s", peer=QUIX),
+    _columns("topic to topic, exactly once", 3, "M records/s", peer=TRANSACTIONS),
     _columns("a trickle, linger_ms=0, p50", 0.83, "ms", peer="threads"),
-    _columns("a slow handler 100 partitions behind: most memory", 1, "x FlowLimits", has_program=False),
+    _columns("a slow handler 100 partitions behind: most memory", 1, "x FlowLimits"),
 )
 
 HANDLERS: tuple[Goal, ...] = tuple(wanted.goal() for wanted in WANTED)

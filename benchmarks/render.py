@@ -113,6 +113,12 @@ COLUMNS = """\
 `consume(10000)` loop that reads key and value of each record, and decodes them with fastavro or orjson where the row
 says so. All commit at least once. Time counts from the first batch; CPU is the process's own, of all its threads, from
 its start.
+
+*Topic to topic* copies key and value of each record into another topic: a handler that returns its batch, a loop that
+makes a transaction of each `consume(10000)`, and Quix Streams. Time counts from the first record until the group has
+committed all of them. The *most memory* of a slow handler is what the resident set of its process grows by from the
+first record on, and *most in the buffers* is what they hold by their own account. Both are divided by the
+`total_bytes` of the default `FlowLimits`.
 """
 
 PLANNER = """\

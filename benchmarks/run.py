@@ -3,9 +3,9 @@
     make bench                       everything: it says first how many minutes it takes on a quiet machine
     make bench ONLY=broker QUICK=1   one part, rough figures
 
-This runs in the environment of the peers; what needs Spark and Arrow runs in Ottla's own (`--python`). Each part starts
-its brokers and peers and ends them; a part that takes far too long is ended with all that it started. Two parts never
-run at the same time.
+This runs in the environment of the peers; what has no Python peers, or needs Spark, runs in Ottla's own (`--python`).
+Each part starts its brokers and peers and ends them; a part that takes far too long is ended with all that it started.
+Two parts never run at the same time.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
         ),
         Program("outbox_relay.py", ("--rows", "10000", "--rounds", "3"), ("--quick",), 25, 7),
     ),
-    "columns": (Program("columns.py", (), ("--quick",), 60, 20),),
+    "columns": (Program("columns.py", (), ("--quick",), 100, 30, is_beside_peers=True),),
     "growth": (Program("growth.py", ("--rounds", "1"), ("--quick",), 120, 60),),
     "operations": (
         Program("operations.py", ("--rounds", "3"), ("--quick",), 80, 40),

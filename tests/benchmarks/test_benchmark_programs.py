@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import columns
+import columns_exactly_once
+import columns_memory
 import columns_trickle
 import effectively_once
 import exactly_once_cost
@@ -15,7 +17,7 @@ import outbox_relay
 import pytest
 import scheduled_start
 import telemetry
-from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, INSTRUMENTORS, LOOP, QUIX, WANTED
+from goals_of_handlers import AT_LEAST_ONCE, BY_HAND, INSTRUMENTORS, LOOP, QUIX, TRANSACTIONS, WANTED
 from judging import State
 from render import page_of
 from results import Part, Results
@@ -66,6 +68,10 @@ def write_columns(results: Results) -> None:
     for what in ("bytes", "Avro, 5 fields", "JSON, 5 fields"):
         columns.write_row(results, what, 1_000, dict.fromkeys(("ottla", columns.BATCHES, LOOP), clocks))  # type: ignore[arg-type]
     columns_trickle.write(results, dict.fromkeys(("ottla", columns_trickle.THREADS), [0.5] * ROUNDS))
+    costs = [columns_exactly_once.Cost(0.000_001, 0.000_001)] * ROUNDS
+    columns_exactly_once.write(results, dict.fromkeys(("ottla", QUIX, TRANSACTIONS), costs))
+    figures = {"rss_before_mb": 60.0, "rss_mb": 140.0, "buffered_mb": 50.0}
+    columns_memory.write(results, [figures] * ROUNDS, limit_mb=100)
 
 
 WRITTEN: dict[str, Callable[[Results], None]] = {
@@ -158,6 +164,55 @@ def test_an_inbox_is_judged_by_what_it_adds_within_the_round() -> None:
     found = results.part().get("an inbox in Redis adds", "ottla")
     assert found is not None
     assert found.runs == pytest.approx((4.0, 4.0))
+
+
+def test_a_rate_from_topic_to_topic_is_of_the_clock_and_its_cpu_of_the_processor() -> None:
+    results = Results("columns", None)
+    columns_exactly_once.write(results, {"ottla": [columns_exactly_once.Cost(wall_s=2e-6, cpu_s=3e-6)]})
+    rate, cpu = (results.part().get(f"{columns_exactly_once.WHAT}{of}", "ottla") for of in ("", ", CPU"))
+    assert rate is not None
+    assert cpu is not None
+    assert (rate.value, cpu.value) == (pytest.approx(0.5), pytest.approx(3.0))
+
+
+def test_a_missing_quix_streams_is_said_and_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ran(name: str) -> Callable[..., float]:
+        return lambda bench, group, target: asked.append((name, bench.records)) or 1.0
+
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(columns_exactly_once, "CONTENDERS", {name: ran(name) for name in ("ottla", QUIX)})
+    monkeypatch.setattr(columns_exactly_once, "_check", lambda *given: None)
+    monkeypatch.setattr(
+        columns_exactly_once, "_bench", lambda servers, records, partitions: SimpleNamespace(records=records, topic=str)
+    )
+    for found, expected in ((None, {("ottla", 90)}), (object(), {("ottla", 90), (QUIX, 9)})):
+        asked.clear()
+        monkeypatch.setattr(columns_exactly_once, "find_spec", lambda name, spec=found: spec)
+        results = Results("columns", None)
+        columns_exactly_once.measure(results, "", records=90, few=9, partitions=1, rounds=ROUNDS)
+        assert set(asked) == expected
+        assert [problem[1] for problem in results.part().problems] == ([] if found else [QUIX])
+        ours = results.part().get(columns_exactly_once.WHAT, "ottla")
+        assert ours is not None
+        assert len(ours.runs) == ROUNDS
+
+
+def test_a_contender_that_loses_or_doubles_rows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench: Any = SimpleNamespace(records=3, bootstrap="")
+    for rows in (2, 3, 4):
+        monkeypatch.setattr(columns_exactly_once, "read", lambda topic, n=rows, **given: [SimpleNamespace(num_rows=n)])
+        if rows == 3:
+            columns_exactly_once._check("ottla", bench, "copies")
+            continue
+        with pytest.raises(SystemExit, match=f"ottla made {rows} rows of 3"):
+            columns_exactly_once._check("ottla", bench, "copies")
+
+
+def test_memory_is_what_a_process_grows_by_in_terms_of_its_limit() -> None:
+    results = Results("columns", None)
+    columns_memory.write(results, [{"rss_before_mb": 60.0, "rss_mb": 140.0, "buffered_mb": 50.0}], limit_mb=100)
+    found = {each.what: each.value for each in results.part().results}
+    assert found == {columns_memory.WHAT: pytest.approx(0.8), columns_memory.BUFFERED: pytest.approx(0.5)}
 
 
 def test_quick_and_normal_parts_are_bounded() -> None:
