@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.columnar.serving.rows import ArrowRows, rows_of
+from ottla.columnar.reading.few import FEW
+from ottla.columnar.serving import rows as rows_module
+from ottla.columnar.serving.opening import opened
+from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows, rows_of
 from ottla.consumer.model.run import Run, RunResult
 from ottla.consumer.partitions.lanes import RowLanes
 from ottla.consumer.partitions.offsets import OffsetTracker, each_offset, from_offset, offsets_of
 from ottla.records import Record, TimestampType, TopicPartition
+from ottla.wire_client.limits import DecodeLimits
+from ottla.wire_client.ranges import Isolation
+from ottla.wire_client.segments import Batches, Segment
+from ottla_wire.records import RecordData, encode_batch
 
 PLACE = TopicPartition("orders", 3)
 
@@ -55,6 +63,40 @@ def test_a_row_is_the_record_that_it_was(offsets: list[int], data: st.DataObject
     assert list(offsets_of(from_offset(rows, at))) == [offset for offset in offsets if offset >= at]
     with_header = [found.offset for found in rows[start:stop].with_header("h")]
     assert with_header == [offset for offset in offsets[start:stop] if offset % 5 == 0]
+
+
+@given(st.lists(st.integers(0, 60), max_size=FEW + 4, unique=True).map(sorted), st.data())
+def test_a_few_rows_are_as_records_what_they_are_as_columns(offsets: list[int], data: st.DataObject) -> None:
+    records = [record(offset, [("h", b"1")] if offset % 5 == 0 else None) for offset in offsets]
+    few = ArrowRows.of_few(records, PLACE)
+    many = ArrowRows(PLACE, [ArrowRows.of_few(records, PLACE).batch])
+    start, stop = data.draw(st.integers(0, 30)), data.draw(st.integers(0, 30))
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(offsets), max_size=len(offsets))), dtype=np.bool_)
+    for one, other in (
+        (few, many),
+        (few[start:stop], many[start:stop]),
+        (few.where(mask), many.where(mask)),
+        (few[:start].joined([few[start:]]), many[:start].joined([many[start:]])),
+        (few[:start].joined([many[start:]]), many),
+    ):
+        assert list(one.offsets) == list(other.offsets)
+        assert list(map(facts, one)) == list(map(facts, other))
+        assert list(map(facts, one.with_header("h"))) == list(map(facts, other.with_header("h")))
+        assert [one.column(name) for name in RAW_COLUMNS] == [other.column(name) for name in RAW_COLUMNS]
+        assert one.batch == other.batch
+
+
+def test_a_single_row_reaches_the_core_without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode_batch([RecordData(7, 1_000, b"k", b"v", [("h", b"1")])], base_offset=7)
+    found = Batches()
+    segment = Segment(topic=PLACE.topic, partition=PLACE.partition, data=memoryview(bytearray(data)), start=7)
+    found.collect(segment, Isolation.READ_COMMITTED, True)
+    monkeypatch.setattr(rows_module, "_column_of", None)
+    monkeypatch.setattr(rows_module, "_batch_of", None)
+    (rows,) = opened(PLACE, found, DecodeLimits())
+    assert (list(rows.offsets), len(rows), rows.size_bytes) == ([7], 1, 4)
+    assert (rows[0].raw_key, rows[0].raw_value, rows[0].headers) == (b"k", b"v", [("h", b"1")])
+    assert rows.from_offset(7)[0] is rows[0]
 
 
 def test_no_rows_are_a_stretch_too() -> None:

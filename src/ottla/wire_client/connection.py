@@ -25,6 +25,12 @@ _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 _HOST_CHARACTERS = 255
 """The longest name that DNS has (RFC 1035)."""
 
+_AHEAD_BYTES = 16 * 1024
+"""What is read at once where a response begins: a small one comes with its size in one call."""
+
+_TIMEOUT_STEP_S = 0.05
+"""How exactly a timeout is kept. To set one is a system call, during which other threads take the interpreter."""
+
 
 class Connection:
     """Open, authenticated and with negotiated versions as soon as it exists."""
@@ -34,6 +40,8 @@ class Connection:
         self.port = port
         self._settings = settings
         self._asked: deque[tuple[ApiKey, float]] = deque()
+        self._ahead = b""
+        self._timeout_s = -1.0
         self._pipeline = Pipeline(address=self.address, client_id=settings.client_id)
         self._socket: socket.socket | None = self._open()
         try:
@@ -89,7 +97,7 @@ class Connection:
         sock = self._live_socket()
         frame = self._pipeline.request(api_key, body, expects_response=expects_response, newest=newest)
         try:
-            sock.settimeout(self._settings.request_timeout_ms / 1000)
+            self._limit(sock, self._settings.request_timeout_ms / 1000)
             sock.sendall(frame)
         except OSError as error:
             raise self._lost(error) from error
@@ -100,11 +108,13 @@ class Connection:
         """The response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are slices of
         one buffer, not copies."""
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
-        prefix = bytearray(PREFIX_BYTES)
-        self._read_into(memoryview(prefix), deadline)
+        ahead = self._read_ahead(deadline)
         try:
-            frame = bytearray(self._pipeline.frame_size(prefix))
-            self._read_into(memoryview(frame), deadline)
+            frame = bytearray(self._pipeline.frame_size(bytearray(ahead[:PREFIX_BYTES])))
+            end = PREFIX_BYTES + len(frame)
+            here, self._ahead = ahead[PREFIX_BYTES:end], ahead[end:]
+            frame[: len(here)] = here
+            self._read_into(memoryview(frame)[len(here) :], deadline)
             response = self._pipeline.response(frame)
         except OttlaError:
             self.close()
@@ -120,7 +130,9 @@ class Connection:
 
     @property
     def has_bytes(self) -> bool:
-        """Whether TLS has decrypted bytes already that no selector sees."""
+        """Whether bytes were read or decrypted already, which no selector sees."""
+        if self._ahead:
+            return True
         pending = getattr(self._socket, "pending", None)  # of an `ssl.SSLSocket`, which is loaded where it is used
         return pending is not None and pending() > 0
 
@@ -128,6 +140,7 @@ class Connection:
         """Give the socket back. Safe to repeat."""
         self._pipeline.clear()
         self._asked.clear()
+        self._ahead = b""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -207,20 +220,40 @@ class Connection:
             except BrokerRefused as error:
                 raise AuthenticationRefused(f"{self.address}: {error}") from None
 
+    def _read_ahead(self, deadline: float) -> bytes:
+        """What there is to read where a response begins: its size, and as much of it as has come."""
+        ahead = self._ahead
+        sock = self._live_socket()
+        try:
+            while len(ahead) < PREFIX_BYTES:
+                self._limit(sock, deadline - time.monotonic())
+                more = sock.recv(_AHEAD_BYTES)
+                if not more:
+                    raise ConnectionResetError("the broker closed the connection")
+                ahead += more
+        except OSError as error:
+            raise self._lost(error) from error
+        return ahead
+
     def _read_into(self, view: memoryview, deadline: float) -> None:
         sock = self._live_socket()
         try:
             while view:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                sock.settimeout(left)
+                self._limit(sock, deadline - time.monotonic())
                 count = sock.recv_into(view)
                 if not count:
                     raise ConnectionResetError("the broker closed the connection")
                 view = view[count:]
         except OSError as error:
             raise self._lost(error) from error
+
+    def _limit(self, sock: socket.socket, left_s: float) -> None:
+        """Let the next call on the socket take so long. TimeoutError when nothing is left."""
+        if left_s <= 0:
+            raise TimeoutError
+        if abs(left_s - self._timeout_s) > _TIMEOUT_STEP_S:
+            sock.settimeout(left_s)
+            self._timeout_s = left_s
 
     def _live_socket(self) -> socket.socket:
         if self._socket is None:

@@ -74,10 +74,15 @@ class Scan:
                 if few.num_rows:
                     yield few
                 continue
-            for rows in _parts(group):
-                batch = rows.to_arrow(columns, limits)
-                if batch.num_rows:
-                    yield batch
+            yield from many_to_arrow(group, columns, limits)
+
+
+def many_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> Iterator[pa.RecordBatch]:
+    """The wanted records of the group as Arrow record batches, however many they are; none is empty."""
+    for rows in _parts(group):
+        batch = rows.to_arrow(columns, limits)
+        if batch.num_rows:
+            yield batch
 
 
 def scan(

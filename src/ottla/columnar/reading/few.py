@@ -1,4 +1,4 @@
-"""A handful of records as Arrow columns, one by one: numpy's calls cost as much for one record as for a thousand.
+"""A handful of records, one by one: numpy's and Arrow's calls cost as much for one record as for a thousand.
 
 A record that trickles in comes alone, and its way to a handler is what this shortens. Whatever is unusual is left to
 the columns' way (`decode.py`), which refuses it with its reasons: what is given here is what that way gives.
@@ -28,9 +28,10 @@ _MOST_BYTES: Final = 64 * 1024
 _LARGEST_MS: Final = ((1 << 63) - 1) // 1_000
 _schema = lru_cache(arrow_schema)
 
-_Place = tuple[Row, BatchHeader, Segment]
+FewRow = tuple[Row, BatchHeader, Segment]
+"""A record, the header of its batch, and where that was fetched."""
 
-_VALUES: Final[dict[str, Callable[[_Place], Any]]] = {
+_VALUES: Final[dict[str, Callable[[FewRow], Any]]] = {
     "key": lambda place: place[0][2],
     "value": lambda place: place[0][3],
     "topic": lambda place: place[2].topic,
@@ -42,14 +43,14 @@ _VALUES: Final[dict[str, Callable[[_Place], Any]]] = {
 }
 
 
-def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
+def few_rows(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
     """The wanted records of the group; None where they are many, large, or not as they should be."""
     counts = [header.record_count for header in group.batches.headers]
     if sum(counts) > FEW or min(counts) < 1:
         return None
     if sum(end - start for start, end in group.spans) > _MOST_BYTES:
         return None
-    wanted: list[_Place] = []
+    wanted: list[FewRow] = []
     batches = zip(group.spans, group.batches.headers, group.batches.segments, strict=True)
     for (start, end), header, segment in batches:
         try:
@@ -64,6 +65,14 @@ def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> 
             if not -_LARGEST_MS <= row[1] <= _LARGEST_MS or not _has_plain_headers(row, limits):
                 return None
             wanted.append((row, header, segment))
+    return wanted
+
+
+def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
+    """The wanted records of the group as columns; None as `few_rows` gives it."""
+    wanted = few_rows(group, limits)
+    if wanted is None:
+        return None
     arrays = [pa.array([_VALUES[name](place) for place in wanted], FIELDS[name]) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
 

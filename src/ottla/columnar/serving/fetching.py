@@ -1,7 +1,8 @@
 """The thread that reads: fetches from every leader, and hands whole batches on as rows of columns.
 
 What is read next is decided by a `FetchPlan` that the session's lock guards. The next fetch of a broker is on its way
-before the last response is opened, so that broker and decoder work at the same time. Nothing here knows of groups.
+before many records are opened, so that broker and decoder work at the same time; a few are handed on at once. Nothing
+here knows of groups.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ottla.columnar.reading.decode import Scan
-from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows
+from ottla.columnar.serving.opening import are_few, opened
+from ottla.columnar.serving.rows import ArrowRows
 from ottla.errors import BrokerUnavailable, NoCommittedOffset, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, refused
@@ -208,20 +209,25 @@ class Fetching:
             for topic in found.moved:
                 self._cluster.forget_leaders(topic)
             self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
-        else:
+        is_trickle = are_few(own for _, _, own in batches)
+        if is_trickle:  # a record that came alone: its worker wakes up while the next request is made
+            self._open(batches)
+        if not (found.moved or found.errors):
             try:
-                self._send()  # before anything is opened: the broker works meanwhile
+                self._send()  # before many are opened: the broker works meanwhile
             except (BrokerUnavailable, PartitionUnavailable, UnknownTopic) as error:
                 self._later(str(error))
-        for segment, turn, own in batches:
-            self._open(TopicPartition(segment.topic, segment.partition), turn, own)
+        if not is_trickle:
+            self._open(batches)
 
-    def _open(self, name: TopicPartition, turn: int, found: Batches) -> None:
-        with self._lock:
-            if not self.plan.is_current(name, turn):
-                return
-        for batch in Scan(found, ()).batches(RAW_COLUMNS, limits=self._settings.decode_limits):
-            self._deliver(ArrowRows(name, [batch]), turn)
+    def _open(self, batches: Iterable[tuple[Segment, int, Batches]]) -> None:
+        for segment, turn, found in batches:
+            name = TopicPartition(segment.topic, segment.partition)
+            with self._lock:
+                is_current = self.plan.is_current(name, turn)
+            if is_current:
+                for rows in opened(name, found, self._settings.decode_limits):
+                    self._deliver(rows, turn)
 
     def _cut(self, ask: FetchAsk, reason: str) -> None:
         """A connection was lost: its partitions may have new leaders."""

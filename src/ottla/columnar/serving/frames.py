@@ -64,15 +64,15 @@ class Frame:
 
     @property
     def offsets(self) -> pa.Array:
-        return self.originals.batch.column("offset")
+        return self.originals.column("offset")
 
     @property
     def timestamps(self) -> pa.Array:
-        return self.originals.batch.column("timestamp")
+        return self.originals.column("timestamp")
 
     @property
     def headers(self) -> pa.Array:
-        return self.originals.batch.column("headers")
+        return self.originals.column("headers")
 
     @property
     def originals(self) -> ArrowRows:

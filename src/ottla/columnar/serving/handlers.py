@@ -204,10 +204,9 @@ class ColumnInvoker:
         all_rows = rows_of(run.records, run.topic_partition)
         rows = all_rows if most is None else all_rows[:most]
         place = self._origin_of(run.topic_partition)
-        batch = rows.batch
         try:
-            values, value_errors = self._values.decode(batch.column("value"), topic=place.topic)
-            keys, key_errors = self._keys.decode(batch.column("key"), topic=place.topic, part="key")
+            values, value_errors = self._values.decode(rows.column("value"), topic=place.topic)
+            keys, key_errors = self._keys.decode(rows.column("key"), topic=place.topic, part="key")
         except RegistryUnavailable as error:
             return RunResult(done=(), whole=(all_rows, self._exceptions.failure_of(error)))
         result = RunResult(done=())
@@ -316,7 +315,7 @@ class ColumnInvoker:
         """Rows whose time to live may be over: in a retry topic, whose timestamps are later, any of them."""
         if rows.partition.topic in self._origins:
             return list(rows)
-        born_ms = rows.batch.column("timestamp").cast(pa.int64()).to_numpy() // 1_000
+        born_ms = rows.column("timestamp").cast(pa.int64()).to_numpy() // 1_000
         latest_ms = now_ms - (self._expiry.ttl_ms or 0) - self._expiry.grace_ms
         return [rows[int(row)] for row in np.flatnonzero((born_ms >= 0) & (born_ms <= latest_ms))]
 

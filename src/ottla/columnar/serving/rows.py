@@ -2,18 +2,21 @@
 
 The columns are the raw ones: key and value in bytes, offset, timestamp, its type, headers. What a handler gets is
 decoded of them when its turn comes, and a dead letter has the original bytes of its row.
+
+A few rows that trickle in are the other way round: records, of which a column is made only when asked. Each call of
+Arrow takes as long for one of them as for a thousand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.columnar.arrays.schema import HEADERS, TIMESTAMP, arrow_schema
+from ottla.columnar.arrays.schema import FIELDS, TIMESTAMP, arrow_schema
 from ottla.columnar.reading.few import FEW
 from ottla.consumer.model.rows import Rows
 from ottla.failures.expiry import EXPIRES_HEADER
@@ -26,26 +29,50 @@ _NOTHING: Final = pa.RecordBatch.from_arrays([pa.array([], field.type) for field
 
 _TYPES: Final = {kind.value: kind for kind in TimestampType}
 
+_OF_RECORDS: Final[dict[str, Callable[[Record[Any]], Any]]] = {
+    "key": lambda record: record.raw_key,
+    "value": lambda record: record.raw_value,
+    "offset": lambda record: record.offset,
+    "timestampType": lambda record: record.timestamp_type.value,
+    "headers": lambda record: [{"key": key, "value": value} for key, value in record.headers],
+}
+
 
 class ArrowRows(Rows):
     """Raw batches of one partition, end to end, their offsets ascending. Never changed."""
 
-    __slots__ = ("_batches", "_made", "_offsets", "_size", "partition")
+    __slots__ = ("_batches", "_few", "_offsets", "_size", "partition")
 
     def __init__(self, partition: TopicPartition, batches: Sequence[pa.RecordBatch]) -> None:
         self.partition = partition
         self._batches = tuple(batches)
         self._size: int = sum(batch.num_rows for batch in batches)
         self._offsets: Sequence[int] | None = None
-        self._made: dict[int, Record[Any]] | None = {} if self._size <= FEW else None
-        """A few records are kept once made: the core looks at each several times, and it takes 20 µs."""
+        self._few: Sequence[Record[Any]] | None = None
+        """A few rows as records, once they are made: the core looks at each several times."""
+
+    @classmethod
+    def of_few(cls, records: Sequence[Record[Any]], partition: TopicPartition) -> ArrowRows:
+        """A few records as they are, of which columns are made when somebody asks for them."""
+        rows = cls(partition, ())
+        rows._few = records
+        rows._size = len(records)
+        return rows
 
     @property
     def batch(self) -> pa.RecordBatch:
         """All rows as one batch; nothing is copied when they are one."""
-        if len(self._batches) > 1:
+        if not self._batches and self._few:
+            self._batches = (_batch_of(self._few),)
+        elif len(self._batches) > 1:
             self._batches = (pa.concat_batches(self._batches),)
         return self._batches[0] if self._batches else _NOTHING
+
+    def column(self, name: str) -> pa.Array:
+        """One of the raw columns. Of a few rows it is the only one that is made."""
+        if not self._batches and self._few:
+            return _column_of(self._few, name)
+        return self.batch.column(name)
 
     @property
     def offsets(self) -> Sequence[int]:
@@ -55,6 +82,8 @@ class ArrowRows(Rows):
             first, last = self._offset(0), self._offset(self._size - 1)
             if last - first == self._size - 1:
                 self._offsets = range(first, last + 1)
+            elif self._few is not None:
+                self._offsets = tuple(record.offset for record in self._few)
             else:
                 parts = [batch.column("offset").to_numpy() for batch in self._batches]
                 self._offsets = tuple(np.concatenate(parts).tolist())
@@ -63,6 +92,8 @@ class ArrowRows(Rows):
     @property
     def size_bytes(self) -> int:
         """What they take in memory, as far as it is theirs."""
+        if not self._batches and self._few:
+            return sum(map(_size_of, self._few))
         return int(sum(batch.nbytes for batch in self._batches))
 
     def __len__(self) -> int:
@@ -85,21 +116,24 @@ class ArrowRows(Rows):
             wanted += self._size
         if not 0 <= wanted < self._size:
             raise IndexError(wanted)
-        made = self._made
-        found = None if made is None else made.get(wanted)
-        if found is None:
-            batch, row = self._place(wanted)
-            (found,) = _records(self.partition, batch.slice(row, 1))
-            if made is not None:
-                made[wanted] = found
+        if self._few is not None or self._size <= FEW:
+            return self._made()[wanted]
+        batch, row = self._place(wanted)
+        (found,) = _records(self.partition, batch.slice(row, 1))
         return found
 
     def __iter__(self) -> Iterator[Record[Any]]:
+        if self._few is not None or self._size <= FEW:
+            yield from self._made()
+            return
         for batch in self._batches:
             yield from _records(self.partition, batch)
 
     def joined(self, others: Sequence[ArrowRows]) -> ArrowRows:
-        return ArrowRows(self.partition, [batch for rows in (self, *others) for batch in rows._batches])
+        parts = [rows for rows in (self, *others) if rows._size]
+        if sum(rows._size for rows in parts) <= FEW and all(rows._few is not None for rows in parts):
+            return ArrowRows.of_few([record for rows in parts for record in rows], self.partition)
+        return ArrowRows(self.partition, [batch for rows in parts for batch in rows._as_batches()])
 
     def from_offset(self, offset: int) -> ArrowRows:
         offsets = self.offsets
@@ -110,15 +144,31 @@ class ArrowRows(Rows):
 
     def where(self, mask: np.ndarray[Any, Any]) -> ArrowRows:
         """Those rows for which the mask is true."""
+        if self._few is not None:
+            chosen = zip(self._few, mask.tolist(), strict=True)
+            return ArrowRows.of_few([record for record, is_chosen in chosen if is_chosen], self.partition)
         return ArrowRows(self.partition, [self.batch.filter(pa.array(mask))])
 
     def with_header(self, name: str, *, most: int | None = None) -> Sequence[Record[Any]]:
         """The records that have this header, or the first of them. Where no row has any headers, no row is looked
         at."""
+        if self._few is not None:
+            return [record for record in self._few if any(key == name for key, _ in record.headers)][:most]
         found = np.flatnonzero(_rows_with_header(self.batch.column("headers"), name))[:most]
         return [self[int(row)] for row in found]
 
+    def _made(self) -> Sequence[Record[Any]]:
+        """All rows as records, kept: for a few of them."""
+        if self._few is None:
+            self._few = [record for batch in self._batches for record in _records(self.partition, batch)]
+        return self._few
+
+    def _as_batches(self) -> Sequence[pa.RecordBatch]:
+        return self._batches or ([self.batch] if self._size else ())
+
     def _offset(self, index: int) -> int:
+        if self._few is not None:
+            return self._few[index].offset
         batch, row = self._place(index)
         return int(batch.column("offset")[row].as_py())
 
@@ -130,6 +180,8 @@ class ArrowRows(Rows):
         raise IndexError(index)
 
     def _part(self, start: int, stop: int) -> ArrowRows:
+        if self._few is not None:
+            return ArrowRows.of_few(self._few[start:stop], self.partition)
         found = []
         for batch in self._batches:
             first, last = max(start, 0), min(stop, batch.num_rows)
@@ -145,15 +197,24 @@ def rows_of(records: Iterable[Record[Any]], partition: TopicPartition) -> ArrowR
     if isinstance(records, ArrowRows):
         return records
     given = list(records)
-    columns = [
-        pa.array([record.raw_key for record in given], pa.binary()),
-        pa.array([record.raw_value for record in given], pa.binary()),
-        pa.array([record.offset for record in given], pa.int64()),
-        pa.array([record.timestamp_ms * 1_000 for record in given], pa.int64()).cast(TIMESTAMP),
-        pa.array([record.timestamp_type.value for record in given], pa.int32()),
-        pa.array([[{"key": key, "value": value} for key, value in record.headers] for record in given], HEADERS),
-    ]
-    return ArrowRows(partition, [pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)])
+    if len(given) <= FEW:
+        return ArrowRows.of_few(given, partition)
+    return ArrowRows(partition, [_batch_of(given)])
+
+
+def _batch_of(records: Sequence[Record[Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_column_of(records, name) for name in RAW_COLUMNS], schema=RAW_SCHEMA)
+
+
+def _column_of(records: Sequence[Record[Any]], name: str) -> pa.Array:
+    if name == "timestamp":
+        return pa.array([record.timestamp_ms * 1_000 for record in records], pa.int64()).cast(TIMESTAMP)
+    return pa.array(list(map(_OF_RECORDS[name], records)), FIELDS[name])
+
+
+def _size_of(record: Record[Any]) -> int:
+    size = len(record.raw_key or b"") + len(record.raw_value or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in record.headers)
 
 
 def _records(partition: TopicPartition, batch: pa.RecordBatch) -> Iterator[Record[Any]]:
