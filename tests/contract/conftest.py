@@ -7,6 +7,8 @@ says why.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -14,9 +16,12 @@ from typing import Any
 
 import pytest
 from apache_kafka import ApacheKafka, Unavailable, libraries, wanted
+from click.testing import CliRunner
+from command_output import Run
 from wire_client import WireClient
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla.cli import main
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.protocol.message import Message
 from ottla_wire.records.record import RecordData, encode_batch
@@ -44,6 +49,47 @@ def bootstrap_servers() -> Iterator[str]:
         return
     with ApacheKafka() as real:
         yield real.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[str]:
+    """The addresses of three brokers with two log directories each."""
+    if wanted() is None:
+        with EmbeddedCluster(brokers=3, log_dirs=2) as embedded:
+            yield embedded.bootstrap_servers
+        return
+    with ApacheKafka(3, log_dirs=2) as real:
+        yield real.bootstrap_servers
+
+
+@pytest.fixture
+def ottla(bootstrap_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`ottla("topics", "list")` on the module's cluster, in an empty folder, with no clusters file.
+
+    `test_every_command_has_a_contract.py` reads in the sources which commands are called by it.
+    """
+    monkeypatch.chdir(tmp_path)
+    env = {"OTTLA_BOOTSTRAP_SERVERS": bootstrap_servers, "OTTLA_CLUSTERS": str(tmp_path / "clusters.toml")}
+    return lambda *arguments, input=None: CliRunner().invoke(main, list(arguments), env=env, input=input)
+
+
+@pytest.fixture
+def started(bootstrap_servers: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """`started("scheduler", "run")`: the same as a process, which is killed if it has not ended with the test."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **more: str) -> subprocess.Popen[str]:
+        named = {"OTTLA_BOOTSTRAP_SERVERS": bootstrap_servers, "OTTLA_CLUSTERS": str(tmp_path / "clusters.toml")}
+        command = [sys.executable, "-m", "ottla", *arguments]
+        pipe = subprocess.PIPE
+        env = {**os.environ, **named, **more}
+        begun.append(subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
 
 
 class Contract(WireClient):

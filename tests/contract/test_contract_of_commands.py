@@ -10,22 +10,14 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from command_output import document, rows
 
 from ottla.admin import Admin, Part, read_facts_file
-from ottla.cli import main
 
 Run = Callable[..., Result]
 
 _numbers = count(1)
-
-
-@pytest.fixture
-def ottla(bootstrap_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    env = {"OTTLA_BOOTSTRAP_SERVERS": bootstrap_servers, "OTTLA_CLUSTERS": str(tmp_path / "none.toml")}
-    return lambda *arguments: CliRunner().invoke(main, list(arguments), env=env)
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from command_output import document, rows
 
-from ottla.cli import main
 from ottla.failures.dead_letter import DeadLetterReason, build_dead_letter
 
 Run = Callable[..., Result]
@@ -19,12 +18,6 @@ Run = Callable[..., Result]
 _numbers = count(1)
 _START_MS = 1_700_000_000_000
 FOR_EVER = ("retention.ms=-1", "message.timestamp.before.max.ms=9223372036854775807")
-
-
-@pytest.fixture
-def ottla(bootstrap_servers: str) -> Run:
-    env = {"OTTLA_BOOTSTRAP_SERVERS": bootstrap_servers}
-    return lambda *arguments, input=None: CliRunner().invoke(main, list(arguments), env=env, input=input)
 
 
 @pytest.fixture
