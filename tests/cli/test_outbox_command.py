@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from broker_embedded.cluster import EmbeddedCluster
 from ottla import Json, Outbox, Str
 from ottla.cli import main
 from ottla.stores import Sqlite
@@ -104,3 +105,28 @@ def test_a_database_without_the_tables_is_named(tmp_path: Path):
     assert result.exit_code == 2
     assert "create_tables" in result.output
     assert CliRunner().invoke(main, ["outbox", "show", "--store", str(tmp_path / "none.db")]).exit_code == 2
+
+
+def test_a_relay_goes_on_when_the_broker_is_back(add, ottla, place: str):
+    with EmbeddedCluster() as cluster:
+        kafka = Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster)
+        topic = kafka.create_topic("orders")
+        for number in range(5):
+            add(topic, number, key="k")
+        options = ["--store", place, "--bootstrap-servers", kafka.bootstrap_servers, "--interval", "0.02"]
+        with cluster.faults.add(api="PRODUCE", topic=topic, hold=True, after_apply=True, count=1) as held:
+            process = subprocess.Popen([sys.executable, "-m", "ottla", "outbox", "relay", *options])
+            try:
+                held.wait(hits=1, timeout_s=60)
+                cluster.kill(1)
+                held.release()
+                assert shown(ottla)["waiting"] == 5, "none is confirmed"
+                cluster.start_broker(1)
+                wait_until(lambda: shown(ottla)["waiting"] == 0, 90)
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
+                process.wait()
+        arrived = [record.value for record in kafka.consume_all(topic, value=Json())]
+        assert list(dict.fromkeys(arrived)) == list(range(5)), arrived

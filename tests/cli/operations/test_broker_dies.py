@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from dying_brokers import assert_not_called_done, run_until_it_dies
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla.admin import Admin, ReplicaMove, TopicSpec
 from ottla.cli import main
 from ottla.errors import BrokerUnavailable
+from ottla.schedule.headers import DEFAULT_NAME, schedule_topic
+from ottla.schedule.wheel import WHEEL
 from ottla.testing import Kafka, wait_until
 
 CHANGES = [
@@ -34,24 +37,45 @@ CHANGES = [
     ("DELETE_ACLS", "acls delete --allow-principal User:old --yes"),
     ("ALTER_CLIENT_QUOTAS", "quotas set producer_byte_rate=1048576 --client-id reports --yes"),
     ("ALTER_CLIENT_QUOTAS", "quotas remove producer_byte_rate --client-id old --yes"),
+    ("PRODUCE", "schedule cancel later --yes"),
 ]
 OF_SEVERAL_BROKERS = [
     ("ALTER_PARTITION_REASSIGNMENTS", "topics set-replicas wide 1 --yes"),
     ("ELECT_LEADERS", "cluster elect wide --yes"),
 ]
 
+_PLANS = "tests/cli/operations/test_plan_when_brokers_die.py"
+_RECORDS = "tests/cli/records"
+_LOST_TARGET = "tests/cli/operations/test_plan_lost_target.py"
+_SCHEDULERS = "tests/sdk/schedule/test_scheduler_faults.py"
 ELSEWHERE = {
-    "dlq purge": "tests/cli/records/test_purge_when_a_leader_dies.py",
-    "dlq redrive": "tests/cli/records/test_redrive_when_the_broker_dies.py",
-    "topics copy": "tests/cli/records/test_topics_copy.py",
-    "plan run": "tests/admin/placement/test_executor_under_faults.py",
-    "plan cancel": "tests/admin/placement/test_executor_under_faults.py",
-    "plan throttle": "tests/cli/operations/test_plan_watch_and_throttle.py",
-    "schedule cancel": "tests/cli/test_schedule_commands.py",
+    "dlq purge": f"{_RECORDS}/test_purge_when_a_leader_dies.py::test_the_next_leader_is_asked_again",
+    "dlq redrive": f"{_RECORDS}/test_redrive_when_the_broker_dies.py::test_a_redrive_goes_on_when_the_broker_is_back",
+    "outbox relay": "tests/cli/test_outbox_command.py::test_a_relay_goes_on_when_the_broker_is_back",
+    "plan cancel": f"{_PLANS}::test_a_cancel_is_not_called_done_and_is_done_by_the_next",
+    "plan run": f"{_PLANS}::test_a_run_is_not_called_done_and_goes_on",
+    "plan throttle": f"{_PLANS}::test_a_throttle_is_not_called_changed_and_is_changed_by_the_next",
+    "plan watch": f"{_LOST_TARGET}::test_a_watch_plans_anew_when_a_target_died_before_its_hours",
+    "produce": f"{_RECORDS}/test_produce_command.py::test_a_broker_that_dies_half_way_loses_and_doubles_nothing",
+    "scheduler run": f"{_SCHEDULERS}::test_a_slot_whose_leader_dies_goes_on_with_the_next_one",
+    "topics copy": f"{_RECORDS}/test_topics_copy.py::test_a_leader_that_dies_during_a_copy_costs_and_doubles_nothing",
 }
 """Changes of many steps, and where the broker goes away between them."""
-OF_NO_BROKER = {"offsets", "outbox", "pipeline"}
+OF_NO_BROKER = {
+    *("offsets reset", "offsets show", "outbox drop", "outbox retry"),
+    *("pipeline checkpoint reset", "pipeline checkpoint set-offsets"),
+}
 """What changes a database, or files of Spark."""
+READS = {
+    "acls list",
+    *(f"cluster {name}" for name in ("brokers", "disks", "facts", "features", "quorum", "settings", "show")),
+    "cluster transactions",
+    *("console", "consume", "dlq list", "dlq show", "doctor", "groups lag", "groups list", "groups show"),
+    *(f"plan {name}" for name in ("add-brokers", "check", "dirs", "leaders", "rebalance", "remove-brokers", "status")),
+    *("plan replication-factor", "quotas list", "schedule list", "schedule show", "topics list", "topics show"),
+}
+"""What only looks. The console's changes are those of commands."""
+OPTIONS_OF_A_CLUSTER = ("bootstrap_servers", "cluster", "config_file", "timeout_s")
 
 
 AUTHORIZED = {
@@ -73,7 +97,10 @@ def orders(cluster: EmbeddedCluster, admin: Admin, tmp_path: Path) -> None:
         admin.delete_topics(topic.name)
     if admin.list_groups():
         admin.delete_groups(*(group.group_id for group in admin.list_groups()))
-    admin.create_topics({"orders": TopicSpec(partitions=3, config={"segment.ms": 3_600_000})})
+    delayed = {
+        schedule_topic(DEFAULT_NAME): TopicSpec(partitions=WHEEL.partitions, config={"cleanup.policy": "compact"})
+    }
+    admin.create_topics({"orders": TopicSpec(partitions=3, config={"segment.ms": 3_600_000}), **delayed})
     Kafka(cluster.bootstrap_servers, kind="embedded", cluster=cluster).produce("orders", [b"1", b"2"], partition=0)
     admin.apply_reset(admin.plan_reset("billing", to="earliest", topics={"orders": None}))
     admin.apply_reset(admin.plan_reset("audit", to="earliest", topics={"orders": None}))
@@ -119,54 +146,49 @@ def test_a_change_whose_brokers_die_is_not_called_done(
 
 
 def test_every_changing_command_is_tried_with_a_broker_that_dies() -> None:
-    changing = set(changing_commands(main, ()))
+    commands = dict(walked(main, ()))
+    asking = {name for name, command in commands.items() if _has(command, "yes")} - OF_NO_BROKER
+    reaching = {name for name, command in commands.items() if _has(command, *OPTIONS_OF_A_CLUSTER)} - OF_NO_BROKER
     tried = {" ".join(line.split()[:2]) for _, line in (*CHANGES, *OF_SEVERAL_BROKERS)}
-    of_files_and_databases = {name for name in changing if name.split()[0] in OF_NO_BROKER}
-    assert changing - of_files_and_databases == tried | set(ELSEWHERE)
-    assert [file for file in ELSEWHERE.values() if not Path(__file__).parents[3].joinpath(file).exists()] == []
+    assert sorted(asking - tried - {*ELSEWHERE}) == [], "each of them asks before it changes something"
+    assert sorted(reaching - tried - {*ELSEWHERE} - READS) == [], "say of each whether it changes something"
+    assert sorted((tried | {*ELSEWHERE}) - commands.keys()) == []
+    assert sorted(READS & (tried | {*ELSEWHERE} | asking)) == []
+    assert sorted(READS - reaching) == []
 
 
-def changing_commands(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:
-    """Those that ask before they do something."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from changing_commands(below, (*path, name))
-    elif any(parameter.name == "yes" for parameter in command.params):
-        yield " ".join(path)
+@pytest.mark.parametrize("place", sorted(set(ELSEWHERE.values())))
+def test_what_is_said_to_kill_a_broker_does(place: str) -> None:
+    """The test is there, and it, its fixtures or its helpers kill a broker."""
+    file, _, name = place.partition("::")
+    source = Path(__file__).parents[3].joinpath(file).read_text("utf-8")
+    functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    reached: set[str] = set()
+    left = {name}
+    calls: set[str] = set()
+    while left:
+        node = functions[left.pop()]
+        reached.add(node.name)
+        calls |= {ast.unparse(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)}
+        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        left |= ((used | {each.arg for each in node.args.args}) & functions.keys()) - reached
+    assert calls & {"cluster.kill", "run_until_it_dies"}
 
 
-def run_until_it_dies(cluster: EmbeddedCluster, api: str, line: str, folder: Path) -> Result:
-    """Kill all brokers while the change waits for its answer; they are started again when the command has ended."""
-    environment = {"OTTLA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "OTTLA_CLUSTERS": str(folder / "none.toml")}
-
-    def command() -> Result:
-        return CliRunner().invoke(main, [*line.split(), "--timeout", "3"], env=environment)
-
-    def is_the_change(request: object) -> bool:
-        return not getattr(request, "validate_only", False)
-
-    with ThreadPoolExecutor(1) as pool:
-        with cluster.faults.add(api=api, hold=True, when=is_the_change) as held:
-            running = pool.submit(command)
-            held.wait(hits=1, timeout_s=30)
-            for broker in cluster.broker_ids:
-                cluster.kill(broker)
-            ended = running.result(60)
-        for broker in cluster.broker_ids:
-            cluster.start_broker(broker)
-    return ended
+def walked(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by the words that a person types."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        yield from walked(below, (*path, name))
 
 
-def assert_not_called_done(ended: Result) -> None:
-    assert ended.exit_code == 1, ended.output
-    assert "BrokerUnavailable" in ended.stderr
-    (problem,) = [each for each in ended.stderr.splitlines() if each.startswith("ottla: ")]
-    assert problem
-    said = ended.stdout + ended.stderr
-    assert not [word for word in (": changed", "deleted: ", ": created", "offsets set", "forgotten") if word in said]
+def _has(command: click.Command, *names: str) -> bool:
+    return set(names) <= {parameter.name for parameter in command.params}
 
 
 def _answers(admin: Admin) -> Callable[[], bool]:

@@ -127,8 +127,7 @@ class Executor:
         ours = {TopicPartition(*key) for key in submitted(self._book.lines)}
         under_way = sorted(place for place in ours if place in self._under_way())
         if under_way:
-            self._book.write(journal.CANCEL, moves=_places(under_way))
-            refused = self._carry(asks.cancel(under_way))
+            refused = self._cancel(under_way)
             self._refused |= {place: f"cannot be cancelled: {error}" for place, error in refused.items()}
         waiting = set(under_way) - set(self._refused)
         until = self._now() + self._options.patience_s
@@ -186,9 +185,7 @@ class Executor:
         if decision.cancel:
             ended = {move.place for move in decision.cancel}
             self._given_up_for |= {each.move.place: each.why for each in decision.statuses if each.move.place in ended}
-            self._book.write(journal.CANCEL, moves=_places(ended))
-            refused = self._carry(asks.cancel([move.place for move in decision.cancel]))
-            self._refused |= {place: str(error) for place, error in refused.items()}
+            self._refused |= {place: str(error) for place, error in self._cancel(ended).items()}
         self._put_in_order(decision)
         if decision.submit:
             wishes = [
@@ -208,6 +205,13 @@ class Executor:
             self._carry(asks.elect(decision.elect))
             for place in decision.elect:
                 self._elected[place] = self._elected.get(place, 0) + 1
+
+    def _cancel(self, places: Collection[TopicPartition]) -> asks.Refused:
+        """Ask for it. The moves are ours until brokers have answered, so that the next command asks again."""
+        self._book.write(journal.CANCEL, moves=_places(places))
+        refused: asks.Refused = self._carry(asks.cancel(places))
+        self._book.write(journal.CANCELLED, moves=_places(places))
+        return refused
 
     def _put_in_order(self, decision: Decision) -> None:
         if decision.reorder:

@@ -23,6 +23,8 @@ SUBMIT: Final = "submit"
 DIRS: Final = "dirs"
 ELECT: Final = "elect"
 CANCEL: Final = "cancel"
+CANCELLED: Final = "cancelled"
+"""What brokers have answered to a cancel. Without this line it is not known whether they heard of it."""
 REORDER: Final = "reorder"
 RESTORE: Final = "restore"
 RESTORED: Final = "restored"
@@ -104,12 +106,12 @@ def _read(path: Path) -> tuple[list[Line], int]:
 
 
 def submitted(lines: Iterable[Line]) -> dict[tuple[str, int], tuple[int, ...]]:
-    """The moves that are ours: partition → replicas that were asked for, but for those that were cancelled."""
+    """The moves that are ours: partition → replicas that were asked for, but for those whose cancel was answered."""
     found: dict[tuple[str, int], tuple[int, ...]] = {}
     for line in lines:
         if line["step"] == SUBMIT:
             found.update({(each["topic"], each["partition"]): tuple(each["replicas"]) for each in line["moves"]})
-        elif line["step"] == CANCEL:
+        elif line["step"] == CANCELLED:
             for each in line["moves"]:
                 found.pop((each["topic"], each["partition"]), None)
     return found

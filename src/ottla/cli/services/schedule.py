@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster
+from ottla.cli.shared.cluster_options import check_reachable, reaches_a_cluster, timeout_s
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.groups import CommandGroup
+from ottla.cli.shared.outcome import changing
 from ottla.cli.shared.output import Column, Output, prints, say
 from ottla.config import Settings, security_of
 from ottla.errors import InputError
@@ -68,8 +69,11 @@ def cancel(schedule_id: str, kafka: Settings, consent: Consent, name: str) -> No
     check_reachable(kafka)
     if not consent.agree(f"Cancel {schedule_id!r} in {schedule_topic(name)}?"):
         return
-    producer: Producer[Any, Any] = Producer(kafka["bootstrap.servers"], settings=security_of(kafka), schedule=name)
-    with producer:
+    timeout_ms = round(timeout_s() * 1_000)
+    bounded = {"linger.ms": 0, "request.timeout.ms": timeout_ms, "delivery.timeout.ms": timeout_ms}
+    settings = {**security_of(kafka), **bounded}
+    producer: Producer[Any, Any] = Producer(kafka["bootstrap.servers"], settings=settings, schedule=name)
+    with changing(), producer:
         producer.cancel(schedule_id).result()
     say(f"cancelled: {schedule_id}")
 

@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.operations.notes import wait
 from ottla.cli.operations.plan.again import offers
-from ottla.cli.operations.plan.interrupted import interruptible, tell_cancelled
+from ottla.cli.operations.plan.interrupted import interruptible, left_to_brokers, tell_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
 from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, rollback_of
 from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
@@ -19,7 +19,7 @@ from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
 from ottla.cli.shared.outcome import fail
 from ottla.cli.shared.output import Column, Output, is_terminal, prints, say, warn
-from ottla.errors import InputError
+from ottla.errors import InputError, RetriableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ def run(
         patience_s=patience_s,
         dirs_are_disks=dirs_are_disks,
     )
-    with open_admin(kafka) as admin:
+    with open_admin(kafka) as admin, left_to_brokers(file, go_on=f"ottla plan run {file}"):
         outcome = carry_out(
             kafka,
             admin,
@@ -180,7 +180,8 @@ def throttle(file: Path, rate: str, sample: str, kafka: Settings, consent: Conse
             return
         failed = admin.carry_out(asks.set_all(settings, back=False))
     for what, error in failed.items():
-        warn(f"not changed: {what}: {error}")
+        is_unknown = isinstance(error, RetriableError)
+        warn(f"{'whether it was changed is not known' if is_unknown else 'not changed'}: {what}: {error}")
     if failed:
         fail()
     say(f"brokers {', '.join(map(str, brokers))} copy with at most {bytes_text(wanted)}/s")
@@ -278,7 +279,8 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
             f"Cancel the moves of {file} that are under way{', and move the rest back' if revert else ''}?"
         ):
             return
-        outcome = _cancelled(admin, file, moves, options)
+        with left_to_brokers(file, go_on=f"ottla plan cancel {file}"):
+            outcome = _cancelled(admin, file, moves, options)
         if outcome.refused or outcome.throttles_left or not revert:
             if not tell_cancelled(file, outcome):
                 fail()
@@ -291,6 +293,7 @@ def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka:
         aside = file.with_name(f"{file.name}.revert")
         go_on = f"ottla plan cancel {file} --revert"
         with (
+            left_to_brokers(file, go_on=go_on),
             interruptible(aside, lambda: cancelled(kafka, admin, aside, back, options), go_on=go_on),
             opened(aside, back) as book,
         ):

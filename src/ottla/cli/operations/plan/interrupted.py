@@ -1,4 +1,7 @@
-"""Ctrl-C while moves are under way: the first ends the tool and leaves them to the brokers, a second cancels them."""
+"""Ctrl-C while moves are under way: the first ends the tool and leaves them to the brokers, a second cancels them.
+
+Brokers that no longer answer end it as well.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.operations.plan.run_files import journal_of
+from ottla.cli.shared.outcome import complain, fail
 from ottla.cli.shared.output import say, warn
-from ottla.errors import OttlaError
+from ottla.errors import OttlaError, RetriableError
 
 if TYPE_CHECKING:
     from ottla.admin.placement.executor import Outcome
@@ -39,6 +43,22 @@ def interruptible(file: Path, cancel: Callable[[], Outcome], *, go_on: str) -> I
         except KeyboardInterrupt:
             _cancel(file, cancel)
         raise
+
+
+@contextmanager
+def left_to_brokers(file: Path, *, go_on: str) -> Iterator[None]:
+    """Brokers that no longer answer inside the block end the command with 1: what was asked of them may have been done.
+
+    Raises the error where nothing was begun.
+    """
+    try:
+        yield
+    except RetriableError as error:
+        if not journal_of(file).exists():
+            raise
+        complain(error)
+        warn(f"moves under way continue in the brokers, with their throttle; continue: {go_on}")
+        fail()
 
 
 def _cancel(file: Path, cancel: Callable[[], Outcome]) -> None:
