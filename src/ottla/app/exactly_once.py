@@ -257,7 +257,7 @@ class ExactlyOnceInvoker:
         return result
 
     def _part(self, run: Run, records: Sequence[AnyRecord], outputs: Outputs) -> PartOfRun:
-        part = PartOfRun(run, list(records), transaction=None, owns=_always)
+        part = PartOfRun(run, list(records), transaction=None)
         part.outputs = outputs
         part.is_first = run.is_first and records is run.records
         return part
@@ -349,7 +349,3 @@ def with_outputs(binding: Binding, *, is_batch: bool) -> Binding:
     return Binding(
         call=batch if is_batch else single, is_async=binding.is_async, wants_malformed=binding.wants_malformed
     )
-
-
-def _always() -> bool:
-    return True

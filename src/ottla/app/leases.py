@@ -11,27 +11,53 @@ from typing import Any
 
 
 class Lease:
-    """The claims of one run. `tell` is called once, with the ids, if somebody else may have them by now."""
+    """The claims of one run. `tell` is called once, with the ids, if somebody else may have them by now.
 
-    __slots__ = ("_is_lost", "_on_lost", "ids", "owner", "renewed_s")
+    Time counts from before a claim or a renewal was asked for: the answer may be late, and the process may stand still
+    between the answer and what follows it.
+    """
 
-    def __init__(self, ids: Sequence[str], owner: str, *, tell: Callable[[Sequence[str]], None]) -> None:
+    __slots__ = ("_is_lost", "_lease_s", "_tell", "ids", "owner", "renewed_s")
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        owner: str,
+        *,
+        lease_s: float,
+        claimed_s: float,
+        tell: Callable[[Sequence[str]], None],
+    ) -> None:
         self.ids = ids
         self.owner = owner
-        self.renewed_s = monotonic()
+        self.renewed_s = claimed_s
+        self._lease_s = lease_s
         self._is_lost = False
-        self._on_lost = tell
+        self._tell = [tell]
 
     def is_held(self) -> bool:
+        """Whether nobody else can have the messages. A process that stood still for longer than the lease knows that
+        at once, from its own clock: the renewal would say so later."""
+        if not self._is_lost and monotonic() - self.renewed_s >= self._lease_s:
+            self._lose()
         return not self._is_lost
 
-    def asked(self, kept: int | None, now_s: float, lease_s: float) -> None:
+    def asked(self, kept: int | None, asked_s: float) -> None:
         """A renewal was answered (None: it failed, and the claims hold until they run out)."""
         if kept == len(self.ids):
-            self.renewed_s = now_s
-        elif not self._is_lost and (kept is not None or now_s - self.renewed_s >= lease_s):
-            self._is_lost = True
-            self._on_lost(self.ids)
+            self.renewed_s = asked_s
+        elif kept is not None:
+            self._lose()
+        else:
+            self.is_held()
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        try:
+            tell = self._tell.pop()  # atomic: of two threads one gets it
+        except IndexError:
+            return
+        tell(self.ids)
 
 
 class Leases:
@@ -69,6 +95,7 @@ class Leases:
         while not self._stop.wait(self._lease_ms / 3_000):
             for lease in list(self._held):
                 kept: int | None = None
+                asked_s = monotonic()
                 try:
                     session = session or self._connect()
                     kept = session.renew(self._consumer, lease.ids, owner=lease.owner, lease_ms=self._lease_ms)
@@ -77,7 +104,7 @@ class Leases:
                         session.close()
                     session = None
                 if lease in self._held:  # else its handler has returned, and its claims are no more
-                    lease.asked(kept, monotonic(), self._lease_ms / 1_000)
+                    lease.asked(kept, asked_s)
         if session is not None:
             session.close()
 
@@ -114,6 +141,7 @@ class AsyncLeases:
                 await asyncio.sleep(self._lease_ms / 3_000)
                 for lease in list(self._held):
                     kept: int | None = None
+                    asked_s = monotonic()
                     try:
                         session = session or await self._connect()
                         kept = await session.renew(
@@ -124,7 +152,7 @@ class AsyncLeases:
                             await session.close()
                         session = None
                     if lease in self._held:
-                        lease.asked(kept, monotonic(), self._lease_ms / 1_000)
+                        lease.asked(kept, asked_s)
         finally:
             if session is not None:
                 await session.close()

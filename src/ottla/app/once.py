@@ -47,13 +47,16 @@ _LEVELS: Final[Mapping[str, str]] = {"duplicates_skipped": "info"}
 class _Work:
     """One run on its way: its session, and the name under which it claims."""
 
-    __slots__ = ("is_handed_out", "owner", "run", "session")
+    __slots__ = ("claimed_s", "is_handed_out", "lease", "owner", "run", "session")
 
     def __init__(self, run: Run, owner: str) -> None:
         self.run = run
         self.owner = owner
         self.session: Any = None
         self.is_handed_out = False
+        self.claimed_s = 0.0
+        """When its claims were asked for."""
+        self.lease: Lease | None = None
 
 
 class OnceInvoker:
@@ -129,12 +132,14 @@ class OnceInvoker:
                 if isinstance(step, Rollback | Release):
                     return None  # the session is gone: its transaction as well, and claims run out
                 work.session = self._settings.take()
-            return self._call(step, work)
+            return self._answered(step, work, self._call(step, work))
         except Exception as error:
             return self._failed(step, work, error)
 
     def _hand(self, step: Hand, work: _Work) -> RunResult:
         part, lease = self._part(step, work)
+        if lease is not None and not lease.is_held():
+            return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
         if lease is not None:
             self._leases.hold(lease)
         try:
@@ -199,12 +204,14 @@ class OnceInvoker:
                 if isinstance(step, Rollback | Release):
                     return None
                 work.session = await self._settings.take_async()
-            return await self._call(step, work)
+            return self._answered(step, work, await self._call(step, work))
         except Exception as error:
             return await _if_awaitable(self._failed(step, work, error, is_async=True))
 
     async def _hand_async(self, step: Hand, work: _Work, yield_now: Yield) -> RunResult:
         part, lease = self._part(step, work)
+        if lease is not None and not lease.is_held():
+            return RunResult(done=(), untouched=part.records)  # it stood still since the claim: all come again
         if lease is not None:
             self._async_leases.hold(lease)
         try:
@@ -257,6 +264,7 @@ class OnceInvoker:
             case step_of.ReadOffset():
                 return session.read_offset(settings.group, work.run.topic_partition)
             case step_of.Claim(ids):
+                work.claimed_s = monotonic()
                 return session.claim(consumer, ids, owner=work.owner, lease_ms=lease_ms)
             case step_of.Look(ids):
                 return session.look(consumer, ids)
@@ -266,6 +274,11 @@ class OnceInvoker:
                 return session.release(consumer, ids, owner=work.owner)
             case _:
                 raise AssertionError(f"no code for {step!r}")
+
+    def _answered(self, step: Step, work: _Work, answer: Any) -> Any:
+        if isinstance(step, step_of.Finish) and work.lease is not None:
+            work.lease.is_held()  # the last look: until they were marked, somebody else may have handled them too
+        return answer
 
     def _failed(self, step: Step, work: _Work, error: Exception, *, is_async: bool = False) -> Any:
         """A step of the store failed: raise what the policy is to know of it."""
@@ -286,9 +299,15 @@ class OnceInvoker:
     def _part(self, step: Hand, work: _Work) -> tuple[PartOfRun, Lease | None]:
         lease = None
         if step.claimed:
-            lease = Lease(list(step.claimed), work.owner, tell=self._lease_lost)
+            lease = work.lease = Lease(
+                list(step.claimed),
+                work.owner,
+                lease_s=self._settings.lease_ms / 1_000,
+                claimed_s=work.claimed_s,
+                tell=self._lease_lost,
+            )
         transaction = work.session.transaction if self._settings.is_transactional else None
-        owns = _always if lease is None else lease.is_held
+        owns = None if lease is None else lease.is_held
         part = PartOfRun(work.run, step.records, transaction=transaction, owns=owns)
         part.is_first = work.run.is_first and not work.is_handed_out
         work.is_handed_out = True
@@ -343,10 +362,6 @@ class OnceInvoker:
         log_event(event, level, {"group": self._settings.group, "handler": self.name, **fields})
         if self._settings.hooks is not None:
             self._settings.hooks.event(group=self._settings.group, event=event)
-
-
-def _always() -> bool:
-    return True
 
 
 def _raise_after(closing: Awaitable[None] | None, error: Exception, cause: Exception) -> Any:

@@ -21,7 +21,9 @@ class PartOfRun(Run):
 
     __slots__ = ("_owns", "_whole", "outputs", "transaction")
 
-    def __init__(self, whole: Run, records: list[AnyRecord], *, transaction: Any, owns: Callable[[], bool]) -> None:
+    def __init__(
+        self, whole: Run, records: list[AnyRecord], *, transaction: Any, owns: Callable[[], bool] | None = None
+    ) -> None:
         self._whole = whole
         self._owns = owns
         super().__init__(
@@ -37,11 +39,12 @@ class PartOfRun(Run):
 
     @property
     def is_owner(self) -> bool:
-        return self._owns()
+        return self._owns is None or self._owns()
 
     @property
     def is_cancelled(self) -> bool:
-        return self._whole.is_cancelled
+        """Also once the claims were lost: what is left comes again, unless whoever has it by now has done it."""
+        return self._whole.is_cancelled or not (self._owns is None or self._owns())
 
     @is_cancelled.setter
     def is_cancelled(self, value: bool) -> None:

@@ -225,7 +225,7 @@ GROUPS: Final[Mapping[str, tuple[LogEvent, ...]]] = {
         _row(
             "inbox_lease_lost",
             "warning",
-            "Claims could not be renewed while the handler worked, so another member may have the messages.",
+            "Claims ran out or could not be renewed while the handler worked, so another member may have the messages.",
             "group handler messages",
             repeats=True,
         ),

@@ -117,16 +117,17 @@ def postgres_server(*, fsync: bool = False) -> Iterator[PostgresServer]:
 class RedisServer:
     """A running server at `url`."""
 
-    def __init__(self, binary: str, folder: Path) -> None:
+    def __init__(self, binary: str, folder: Path, *, appendonly: bool = False) -> None:
         self._binary = binary
         self._folder = folder
         self.url = f"unix://{folder}/redis.sock"
+        self._keeps = ["--appendonly", "yes", "--appendfsync", "always"] if appendonly else []
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         path = self._folder / "redis.sock"
         path.unlink(missing_ok=True)
-        options = ["--port", "0", "--unixsocket", str(path), "--dir", str(self._folder), "--save", ""]
+        options = ["--port", "0", "--unixsocket", str(path), "--dir", str(self._folder), "--save", "", *self._keeps]
         with (self._folder / "log").open("ab") as log:
             self._process = _popen([self._binary, *options], log)
         deadline_s = time.monotonic() + _START_S
@@ -142,11 +143,11 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server() -> Iterator[RedisServer]:
-    """A new Redis, empty, that keeps nothing on disk."""
+def redis_server(*, appendonly: bool = False) -> Iterator[RedisServer]:
+    """A new Redis, empty. What it holds is lost with `kill`, unless `appendonly` has it write each change to disk."""
     binary = _redis_binary()
     with _folder("ottla-redis-") as folder:
-        server = RedisServer(binary, folder)
+        server = RedisServer(binary, folder, appendonly=appendonly)
         try:
             server.start()
             yield server

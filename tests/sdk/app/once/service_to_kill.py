@@ -2,7 +2,8 @@
 
 STEP is an operation of the store's session (`begin`, `mark`, `save_offset`, ...) or ``handle``, SIDE ``before`` or
 ``after`` it, NTH which call of it. With a STORE in Redis, messages are claimed and TABLE is a file of what was handled;
-in a database the handler's work, the marks and the offset are one transaction. Multiples of 50 are poison.
+in a database the handler's work, the marks and the offset are one transaction, unless CLAIMS is in the environment.
+SIGNAL there may name another one than SIGKILL. Multiples of 50 are poison.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla import App, CommitPolicy, Inbox, Json, Record, RetryPolicy
+from ottla.telemetry.hooks import Hooks
 
 LEASE_S = 0.5
 
@@ -29,7 +31,7 @@ def dies(side: str, nth: int) -> Callable[[str], None]:
         nonlocal calls
         calls += here == "before"
         if here == side and calls == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[os.environ.get("SIGNAL", "SIGKILL")])
 
     return reached
 
@@ -65,10 +67,10 @@ def main(
     nth: str = "0",
 ) -> None:
     reached = dies(side, int(nth)) if step == "handle" else lambda here: None
-    is_claimed = place.startswith("unix:")
+    is_claimed = place.startswith("unix:") or "CLAIMS" in os.environ
     if step and step != "handle":
         watched = dies(side, int(nth))
-        if is_claimed:
+        if place.startswith("unix:"):
             from ottla.stores import redis
 
             sessions: tuple[Any, ...] = (redis._Claims, redis._AsyncClaims)
@@ -85,6 +87,7 @@ def main(
         settings={"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500},
         retry=RetryPolicy(max_attempts=1),
         dead_letter_topic=f"{topic}-dead",
+        hooks=Told(f"{table}.events") if is_claimed else None,
     )
     (declare_claimed if is_claimed else declare)(app, topic, place, table, reached, is_async=shell == "asyncio")
     if shell == "threads":
@@ -93,14 +96,31 @@ def main(
         asyncio.run(app.serve(handle_signals=True))
 
 
+class Told(Hooks):
+    """Writes the events of the app into a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def event(self, *, group: str, event: str) -> None:
+        with self._path.open("a", encoding="ascii") as file:
+            file.write(f"{event}\n")
+
+
+def store_of(place: str) -> Any:
+    from ottla.stores import Postgres, Redis, Sqlite
+
+    if place.startswith("unix:"):
+        return Redis(place)
+    return Sqlite(place) if place.endswith(".db") else Postgres(place)
+
+
 def id_of(record: Record[Any]) -> str:
     return str(record.value)
 
 
 def declare(app: App, topic: str, place: str, table: str, reached: Any, *, is_async: bool) -> None:
-    from ottla.stores import Postgres, Sqlite
-
-    store: Any = Sqlite(place) if place.endswith(".db") else Postgres(place)
+    store = store_of(place)
     once: dict[str, Any] = {"offsets": store, "inbox": Inbox(store, id=id_of), "quantum": 20}
 
     def work(value: int) -> str:
@@ -127,9 +147,7 @@ def declare(app: App, topic: str, place: str, table: str, reached: Any, *, is_as
 
 
 def declare_claimed(app: App, topic: str, place: str, log: str, reached: Any, *, is_async: bool) -> None:
-    from ottla.stores import Redis
-
-    inbox = Inbox(Redis(place), id=id_of, lease_s=LEASE_S)
+    inbox = Inbox(store_of(place), id=id_of, lease_s=LEASE_S)
 
     def work(value: int) -> None:
         reached("before")
@@ -141,13 +159,13 @@ def declare_claimed(app: App, topic: str, place: str, log: str, reached: Any, *,
 
     if is_async:
 
-        @app.handler(topic, value=Json(), inbox=inbox, quantum=20)
+        @app.handler(topic, value=Json(), name="once", inbox=inbox, quantum=20)
         async def handle_async(value: int) -> None:
             work(value)
 
     else:
 
-        @app.handler(topic, value=Json(), inbox=inbox, quantum=20)
+        @app.handler(topic, value=Json(), name="once", inbox=inbox, quantum=20)
         def handle(value: int) -> None:
             work(value)
 
