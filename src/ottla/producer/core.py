@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import SystemRandom
 from types import GenericAlias
@@ -19,7 +19,6 @@ from ottla.config.priorities import with_priority
 from ottla.errors import DeliveryError, LifecycleError, OttlaError, UndeliveredRecord
 from ottla.failures.expiry import EXPIRES_HEADER, Moment, Span, with_expiry
 from ottla.processes import forks
-from ottla.producer.bulk import outgoing
 from ottla.producer.deliveries import DeliveryTracker, delivery_error
 from ottla.producer.encoded import check_topic
 from ottla.producer.explain import Explain
@@ -44,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["ProducerCore"]
 
 _numbers: Final = itertools.count(1)
+
+_MOST_DELAYS: Final = 1_024
+"""Kept: a service has a few, and one that computes each delay must not grow by it."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -96,6 +98,8 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
         check_servers(self.settings)
         self._topics = tuple(topics)
         self._schedule = checked_schedule(schedule)
+        self._delays: dict[tuple[str, type, Span], Later] = {}
+        """Topic, class and delay (True is no number of seconds, although it equals 1) → what sends of it share."""
         self.message_ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}") if message_ids else None
         self._must_name_partition = self.settings["partitioner"] == "explicit"
         self._serializer = Serializer(key=key, value=value)
@@ -167,6 +171,14 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             headers = with_message_id(topic, headers, message_id, self.message_ids)
         return topic, headers, later
 
+    def delayed(self, topic: str, deliver_after: Span) -> Later:
+        """When to deliver a record of which nothing else is asked. It is kept: nearly all have one of a few delays."""
+        later = later_of(topic, deliver_after, None, None, None, self._schedule)
+        if len(self._delays) >= _MOST_DELAYS:
+            self._delays.clear()
+        self._delays[topic, deliver_after.__class__, deliver_after] = later
+        return later
+
     def bulk_wishes(self, topic: str, wishes: BulkOptions) -> tuple[str, Later | None, list[Header]]:
         """(the topic, when to deliver them if not now, headers in place of those of the same name) of the records of a
         bulk, by what `send_many` was asked for."""
@@ -182,20 +194,6 @@ class ProducerCore(ABC, Generic[V_contra, K_contra]):
             None,
         )
         return topic, later, [header for header in headers if header[0] == EXPIRES_HEADER]
-
-    def wished(
-        self, topic: str, later: Later | None, shared: list[Header], records: Iterable[Sequence[Any]]
-    ) -> Iterator[tuple[Any, ...]]:
-        """The records of a bulk as they are sent: encoded, with the shared headers, and in their slots."""
-        for number, record in enumerate(records):
-            value, key, headers, partition, timestamp_ms = outgoing(topic, number, record)
-            if shared:
-                headers = [*(header for header in headers if header[0] != EXPIRES_HEADER), *shared]
-            key, value, headers, most = self.encode(topic, key, value, headers)
-            if later is not None:
-                partition, headers, _ = self.into_slot(later, topic, partition, key, value, headers, most)
-                key = later.id
-            yield value, key, headers, partition, timestamp_ms
 
     def _seen(
         self, topic: str, key: Any, value: Any, headers: Headers, on_delivery: Callable[[D], None] | None

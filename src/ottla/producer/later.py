@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, moment_ms, span_ms
@@ -18,6 +18,11 @@ MOST_MORE_BYTES: Final = 210
 
 _LONGEST_ID: Final = 200
 """Characters of an id. It travels in every record that cancels it."""
+
+
+Bare: TypeAlias = tuple[int, int, int, int, Header, int, str]
+"""What a send needs of a delay when its record has no key, headers or partition: the four numbers of the `Reach`, the
+header, `most_more_bytes` and the schedule's topic. A plain tuple, as it is taken apart for each send."""
 
 
 class Later(NamedTuple):
@@ -35,6 +40,8 @@ class Later(NamedTuple):
     """Of a delay: where it goes in the wheel."""
     most_more_bytes: int
     """What its record has at most beside its own bytes."""
+    bare: Bare | None
+    """Of a delay without an id."""
 
 
 def later_of(
@@ -73,14 +80,16 @@ def _later(
     id = None if schedule_id is None else checked_id(schedule_id)
     facts = message_facts(topic=topic, partition=None, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     reach = None if delay_ms is None else WHEEL.reach_of(delay_ms)
-    later = Later(due_ms, delay_ms, ttl_ms, None, schedule_topic(schedule), facts, reach, MOST_MORE_BYTES + len(topic))
+    target, more = schedule_topic(schedule), MOST_MORE_BYTES + len(topic)
+    bare = None if reach is None else (*reach, facts, more, target)
+    later = Later(due_ms, delay_ms, ttl_ms, None, target, facts, reach, more, bare)
     return later if id is None else _with_id(later, id)
 
 
 def _with_id(later: Later, id: bytes) -> Later:
     # Terse: it is called for each send with an id, and `_replace` takes three times as long.
-    due_ms, delay_ms, ttl_ms, _, schedule, facts, reach, most_more_bytes = later
-    return Later(due_ms, delay_ms, ttl_ms, id, schedule, facts, reach, most_more_bytes + len(id))
+    due_ms, delay_ms, ttl_ms, _, schedule, facts, reach, most_more_bytes, _ = later
+    return Later(due_ms, delay_ms, ttl_ms, id, schedule, facts, reach, most_more_bytes + len(id), None)
 
 
 @lru_cache(maxsize=1_024, typed=True)  # True is no number of seconds, although it equals 1
@@ -93,7 +102,7 @@ def scheduled(
 ) -> tuple[int, list[Header]]:
     """(the slot, the headers) of the record that waits. Its key is the id, its value that of the message."""
     # Terse: it is called for each send.
-    due_ms, delay_ms, ttl_ms, _, _, facts, reach, _ = later
+    due_ms, delay_ms, ttl_ms, _, _, facts, reach, _, _ = later
     if partition is not None:
         facts = message_facts(topic=topic, partition=partition, due_ms=due_ms, delay_ms=delay_ms, ttl_ms=ttl_ms)
     if reach is not None:

@@ -53,8 +53,8 @@ MOST_HELD: Final = 100_000
 """Messages that are read and of which it is not decided yet where they belong; with more, those that are to be moved
 wait unread."""
 
-MOST_CHUNKS: Final = 4
-"""Read per tick of a slot, some 20,000 messages: the others wait meanwhile."""
+MOST_CHUNKS: Final = 2
+"""Read per tick of a slot, some 20,000 messages of a hundred bytes: the others wait meanwhile."""
 
 KEEP_CANCELS_MS: Final = 15 * 60_000
 """How long a cancel stays in its slot at the least: longer than the transaction that moves a message may stay open."""
@@ -64,6 +64,9 @@ REUSED_MS: Final = 5 * 60_000
 
 _MOST_WRITES: Final = 5
 """Transactions per tick of a slot: the others, and the group, wait meanwhile."""
+
+_MOST_WRITTEN: Final = 2 * MOST_AT_ONCE
+"""Messages in them."""
 
 _OFFSET_BITS: Final = 63
 _OFFSET: Final = (1 << _OFFSET_BITS) - 1
@@ -310,7 +313,10 @@ class Slot:
     def _write(self, due_ms: int, now_ms: int) -> Generator[Ask, Any, None]:
         """Deliver what was due at `due_ms`, and move what does not belong here now."""
         self.is_behind = False
+        written = 0
         for _ in range(_MOST_WRITES):
+            if written >= _MOST_WRITTEN:
+                break
             write = self._next_write(due_ms, now_ms)
             if write is None:
                 has_more = self._again is not None or self._passing is not None
@@ -318,8 +324,10 @@ class Slot:
                 return
             refused: Refused | None = yield write
             if refused is None:
-                for offset in write.offsets:
+                offsets = write.offsets
+                for offset in offsets:
                     self._forget(offset)
+                written += len(offsets)
                 self.delivered += len(write.deliver)
             else:
                 self._failed(write, refused, now_ms)

@@ -40,15 +40,20 @@ class Chunk:
     next_offset: int
 
 
-def read_chunk(cluster: Cluster, place: TopicPartition, offset: int) -> Chunk:
+def read_chunk(
+    cluster: Cluster, place: TopicPartition, offset: int, *, most_plain_bytes: int = MOST_PLAIN_BYTES
+) -> Chunk:
     """What one Fetch brings from `offset` on, as `isolation.level` shows it. Nothing there yet is an empty chunk.
+    It ends with the batch that brings it to `most_plain_bytes`.
 
     Raises `PartitionUnavailable` or `BrokerUnavailable` after `default.api.timeout.ms`, `CorruptBatch` for bytes that
     are no batch, `BrokerRefused` for an offset that is not there.
     """
     entry = cluster.until(lambda: _fetch(cluster, place, offset), what=f"{place} at offset {offset}")
     aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in entry.aborted_transactions or ()]
-    return decode_chunk(entry.records or b"", place=place, offset=offset, aborted=aborted)
+    return decode_chunk(
+        entry.records or b"", place=place, offset=offset, aborted=aborted, most_plain_bytes=most_plain_bytes
+    )
 
 
 def decode_chunk(

@@ -155,6 +155,30 @@ def test_what_cannot_be_delivered_holds_up_nobody(setup: Setup) -> None:
     scheduler.close()
 
 
+def test_a_tick_reads_a_part_of_a_slot_however_well_it_is_compressed(setup: Setup) -> None:
+    setup.create("t")
+    scheduler = setup.scheduler()
+    with setup.producer(settings={"compression.type": "gzip"}) as producer:
+        producer.send_many("t", ((b"v" * 500,) for _ in range(12_000)), deliver_after=60).result()
+    scheduler.tick()
+    assert 0 < scheduler.waiting < 8_000
+
+    def has_all() -> bool:
+        scheduler.tick()
+        return scheduler.waiting == 12_000
+
+    wait_until(has_all, 60, what="the others")
+    scheduler.close()
+
+
+def test_no_more_delays_are_kept_than_a_service_has(setup: Setup) -> None:
+    setup.scheduler().close()  # it has made the schedule
+    with setup.producer() as producer:
+        for number in range(1_030):
+            producer.send("t", b"v", deliver_after=number)
+        assert 0 < len(producer._delays) <= 1_024
+
+
 @pytest.mark.parametrize("dies", ["before the commit", "behind the commit"])
 def test_a_scheduler_that_dies_in_a_delivery_delivers_nothing_twice(
     setup: Setup, dies: str, monkeypatch: pytest.MonkeyPatch
@@ -215,8 +239,8 @@ def test_one_that_deletes_what_is_done_while_its_successor_reads_makes_nothing_c
     deleted: list[int] = []
     read_chunk = slot_work.read_chunk
 
-    def without_the_last(cluster: Any, place: Any, offset: int) -> Chunk:
-        chunk = read_chunk(cluster, place, offset)
+    def without_the_last(cluster: Any, place: Any, offset: int, **more: Any) -> Chunk:
+        chunk = read_chunk(cluster, place, offset, **more)
         if deleted or not chunk.records:
             return chunk
         scheduler._delete(place, chunk.next_offset)
@@ -267,9 +291,13 @@ def test_a_topic_that_would_lose_messages_is_refused(setup: Setup) -> None:
 
 
 def test_what_is_no_time_or_no_id_is_refused_at_once(setup: Setup) -> None:
+    setup.scheduler().close()  # it has made the schedule
     with setup.producer() as producer:
+        producer.send("t", b"v", deliver_after=1)  # equal to True, and kept
         for wrong in (
             {"deliver_after": -1},
+            {"deliver_after": True},
+            {"deliver_after": [1]},
             {"deliver_after": 1, "deliver_at": datetime(2030, 1, 1, tzinfo=UTC)},
             {"deliver_at": datetime(2030, 1, 1)},
             {"schedule_id": "x"},

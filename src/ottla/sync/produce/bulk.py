@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 
 from ottla.errors import OttlaError, RetriableError
+from ottla.failures.expiry import EXPIRES_HEADER
 from ottla.producer.bulk import BulkState, FailedPart, Outgoing, outgoing
 from ottla.producer.encoded import bad_arguments, encoded, header_list
+from ottla.producer.later import Later
 from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Encode
 from ottla.producer.signature import BulkOptions
@@ -134,12 +136,12 @@ class Bulk(BulkState):
 
 def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequence[Any]], wishes: BulkOptions) -> Bulk:
     """Send records one after the other, in order. See `Producer.send_many`."""
-    encode: Encode = producer.encode
+    later: Later | None = None
+    shared: list[Header] = []
     if wishes and producer.is_plain_in_bulk:
         topic, later, shared = producer.bulk_wishes(topic, wishes)
-        records, encode = producer.wished(topic, later, shared, records), encoded
-        topic = topic if later is None else later.topic
-    bulk = Bulk(topic, producer.reports)
+    target = topic if later is None else later.topic
+    bulk = Bulk(target, producer.reports)
     producer.reports.tracker.outstanding.append(bulk)
     try:
         if producer.is_plain_in_bulk:
@@ -148,11 +150,11 @@ def send_bulk(producer: Producer[Any, Any], topic: str, records: Iterable[Sequen
                 added, span = producer.spans.begin_bulk(topic)
                 if span is not None:
                     bulk.add_done_callback(partial(bulk_ended, span))
-            _send_plainly(producer, bulk, topic, records, added, encode)
+            _send_plainly(producer, bulk, topic, records, added, producer.encode, later, shared)
         else:
             _send_one_by_one(producer, bulk, topic, records, wishes)
     except BaseException as error:
-        error.add_note(f"send_many: {bulk.sent:,} records before this one are on their way to {topic}")
+        error.add_note(f"send_many: {bulk.sent:,} records before this one are on their way to {target}")
         raise
     return bulk
 
@@ -173,9 +175,14 @@ def _send_plainly(
     records: Iterable[Sequence[Any]],
     added: list[Header],
     encode: Encode,
+    later: Later | None = None,
+    shared: Sequence[Header] = (),
 ) -> None:
+    """`added` are headers for records that have none of the name, `shared` take the place of theirs."""
     # As terse as `Producer.send`, for the same reason; a Delivery and a call per record are what it saves.
     sent = 0
+    target, bare = (topic, None) if later is None else (later.topic, later.bare)
+    now_ms = producer._clock.now_ms
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
     ids = producer.message_ids
     serve = producer.reports.serve_in_passing
@@ -187,7 +194,7 @@ def _send_plainly(
             if record.__class__ is not tuple and record.__class__ is not Outgoing:
                 record = outgoing(topic, sent, record)
             size = len(record)
-            partition = -1
+            explicit = None
             timestamp_ms = 0
             if size == 3:
                 value, key, headers = record
@@ -196,27 +203,39 @@ def _send_plainly(
                 headers = None
             else:
                 value, key, headers, explicit, timestamp = record if size == 5 else outgoing(topic, sent, record)
-                if explicit is not None:
-                    partition = explicit
                 if timestamp is not None:
                     timestamp_ms = timestamp
             if added:
                 headers = with_added(header_list(topic, headers or ())[0], added)
             if ids is not None:
                 headers = with_message_id(topic, headers or (), None, ids)
+            if shared:
+                headers = [*(header for header in headers or () if header[0] != EXPIRES_HEADER), *shared]
             key, value, headers, most = encode(topic, key, value, headers)
+            if later is not None:
+                if bare is None or headers or key is not None or explicit is not None:
+                    explicit, headers, most = producer.into_slot(later, topic, explicit, key, value, headers, most)
+                    key = later.id
+                else:  # as in `Producer.send`
+                    if most > limit_of.get(topic, -1):
+                        producer.check_size(topic, key, value, headers)
+                    first, slots, width_ms, ahead_ms, facts, more, _ = bare
+                    explicit = first + (now_ms() + ahead_ms) // width_ms % slots
+                    headers = [facts]
+                    most += more
             try:
-                limit = limit_of[topic]
+                limit = limit_of[target]
             except KeyError:
                 limit = -1
             if most > limit:
-                producer.check_size(topic, key, value, headers)
+                producer.check_size(target, key, value, headers)
+            partition = -1 if explicit is None else explicit
             try:
-                produce(topic, value, key, partition, report, None, timestamp_ms, headers or None)
+                produce(target, value, key, partition, report, None, timestamp_ms, headers or None)
             except (BufferError, KafkaException) as error:
-                _produce_again(producer, bulk, error, topic, value, key, partition, timestamp_ms, headers)
+                _produce_again(producer, bulk, error, target, value, key, partition, timestamp_ms, headers)
             except (TypeError, AttributeError, ValueError, OverflowError) as error:
-                raise bad_arguments(topic, headers, error, partition=partition, timestamp_ms=timestamp_ms) from error
+                raise bad_arguments(target, headers, error, partition=partition, timestamp_ms=timestamp_ms) from error
             sent += 1
             if not sent & _IN_PASSING:
                 serve()

@@ -288,7 +288,6 @@ class Producer(ProducerCore[V_contra, K_contra]):
                 or expires_after is not None
                 or expires_at is not None
                 or priority is not None
-                or deliver_after is not None
                 or deliver_at is not None
                 or schedule_id is not None
             ):
@@ -303,12 +302,26 @@ class Producer(ProducerCore[V_contra, K_contra]):
                     deliver_at,
                     schedule_id,
                 )
+            elif deliver_after is not None:
+                try:
+                    later = self._delays[topic, deliver_after.__class__, deliver_after]
+                except (KeyError, TypeError):
+                    later = self.delayed(topic, deliver_after)
             if self._is_listened_to:
                 headers, span, on_delivery = self._seen(topic, key, value, headers, on_delivery)
             key, value, headers, most = self.encode(topic, key, value, headers)
             if later is not None:
-                partition, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
-                topic, key = later.topic, later.id
+                bare = later.bare
+                if bare is None or headers or key is not None or partition is not None:
+                    partition, headers, most = self.into_slot(later, topic, partition, key, value, headers, most)
+                    topic, key = later.topic, later.id
+                else:  # the same, for the least that it may have to do
+                    if most > self._limit_of.get(topic, -1):
+                        self.check_size(topic, key, value, headers)
+                    first, slots, width_ms, ahead_ms, facts, more, topic = bare
+                    partition = first + (self._clock.now_ms() + ahead_ms) // width_ms % slots
+                    headers = [facts]
+                    most += more
             try:
                 limit = self._limit_of[topic]
             except KeyError:

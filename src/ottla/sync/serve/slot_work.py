@@ -35,6 +35,8 @@ from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster
 from ottla.wire_client.records import read_chunk
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
+_MOST_PLAIN_BYTES: Final = 1_000_000
+"""Of a chunk, as it is a part of a tick: a fetch of small messages that are compressed may bring a hundred thousand."""
 _ANY_TIME: Final = 0
 """In ListOffsets: the first record of all, with its timestamp."""
 
@@ -110,7 +112,7 @@ class SlotWork:
             case FindEnd():
                 return self._cluster.list_offsets({self._place: LATEST})[self._place][0]
             case Read(offset):
-                chunk = read_chunk(self._cluster, self._place, offset)
+                chunk = read_chunk(self._cluster, self._place, offset, most_plain_bytes=_MOST_PLAIN_BYTES)
                 return Chunk(chunk.records, chunk.next_offset)
             case Write():
                 return self._write(asked)
