@@ -278,7 +278,10 @@ GOALS: tuple[Goal, ...] = (
         )
         for what in ("values", "all fields", "JSON")
     ),
-    _limit("commands", "operations_records", "dlq list, 1,000,000 letters: memory", 100.0, "MB"),
+    *(
+        _limit("commands", "operations_records", f"{what}, 1,000,000 letters: memory", 100.0, "MB")
+        for what in ("dlq list", "dlq show of the last", "dlq redrive")
+    ),
     _limit("console", "console", "slowest page, 10,000 partitions", 300.0, "ms"),
     _limit("console", "console", "first facts, from the start of the process", 5.0, "s"),
     _limit("console", "console", "memory while a fast topic is followed, 10,000 partitions", 120.0, "MB"),
