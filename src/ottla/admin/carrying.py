@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ottla.admin.asking import Again, Answer, Ask, Asking
@@ -66,6 +67,17 @@ class _Line:
             except BaseException:  # Ctrl-C: the answer that is still due would be taken for that to the next question
                 connection.close()
                 raise
+
+    def ask_ahead(self, asks: Sequence[Ask]) -> Generator[Answer]:
+        """The answers in order, each question sent before the one before it is answered. Ends where the connection is
+        lost, with that error."""
+        with self._lock:
+            connection = self._live()
+            try:
+                yield from connection.calls((ask.api, ask.body, ask.newest) for ask in asks)
+            finally:
+                if connection.in_flight:  # as above
+                    connection.close()
 
     def _live(self) -> Connection:
         if self._connection is not None and self._connection.is_open:
@@ -212,6 +224,30 @@ class Carrier:
             return [self._threads.submit(self._ask_in_turn, group, answered) for group in groups]
 
     def _ask_in_turn(self, asks: _Asked, answered: list[int]) -> _Answered:
+        """The questions to one broker. Those that change nothing are sent without waiting for the answer before."""
+        if len(asks) == 1 or not all(ask.api in _READS for _, ask in asks):
+            return self._ask_one_by_one(asks, answered)
+        answers: _Answered = []
+        broker = asks[0][1].broker
+        lost: BrokerUnavailable | None = None
+        try:
+            address = self._open_anyone() if broker is None else self._address(broker)
+            with closing(self._line(address).ask_ahead([ask for _, ask in asks])) as found:
+                for answer, (position, ask) in zip(found, asks, strict=False):
+                    if isinstance(answer, BrokerUnavailable):
+                        lost = answer
+                        break
+                    answers.append((position, self._noted(ask, answer)))
+                    answered.append(position)
+        except BrokerUnavailable as error:
+            lost = error
+        left = asks[len(answers) :]
+        if lost is None or broker is None:
+            return answers + self._ask_one_by_one(left, answered)  # of whom else there is
+        answered.extend(position for position, _ in left)
+        return answers + [(position, lost) for position, _ in left]
+
+    def _ask_one_by_one(self, asks: _Asked, answered: list[int]) -> _Answered:
         answers: _Answered = []
         gone: BrokerUnavailable | None = None
         for position, ask in asks:
@@ -233,21 +269,23 @@ class Carrier:
     def _ask(self, ask: Ask) -> Answer:
         if ask.broker is None:
             return self._ask_anyone(ask)
-        if ask.broker not in self._brokers:
+        return self._ask_at(self._address(ask.broker), ask)
+
+    def _address(self, broker: int) -> _Address:
+        if broker not in self._brokers:
             self._ask_anyone(Ask(api=ApiKey.METADATA, body={"topics": [], "allow_auto_topic_creation": False}))
-        address = self._brokers.get(ask.broker)
+        address = self._brokers.get(broker)
         if address is None:
-            raise BrokerUnavailable(f"broker {ask.broker} is not in the cluster's metadata")
-        return self._ask_at(address, ask)
+            raise BrokerUnavailable(f"broker {broker} is not in the cluster's metadata")
+        return address
 
     def _ask_anyone(self, ask: Ask) -> Answer:
         """The broker that answered last, else those that are known, else the bootstrap servers.
 
         A change goes to the next one only if it cannot have reached the one before it.
         """
-        first = [] if self._last is None else [self._last]
         problems: list[str] = []
-        for address in dict.fromkeys([*first, *self.settings.bootstrap_servers, *self._brokers.values()]):
+        for address in self._known():
             try:
                 self._line(address).open()
             except BrokerUnavailable as error:
@@ -263,11 +301,31 @@ class Carrier:
             self._last = address
             return answer
         self._last = None
-        raise BrokerUnavailable("; ".join(problems) + "; is bootstrap.servers right, and does the broker run?")
+        raise _nobody_answered(problems)
+
+    def _open_anyone(self) -> _Address:
+        """The first of those that `_ask_anyone` would ask that takes connections."""
+        problems: list[str] = []
+        for address in self._known():
+            try:
+                self._line(address).open()
+            except BrokerUnavailable as error:
+                problems.append(str(error))
+            else:
+                self._last = address
+                return address
+        raise _nobody_answered(problems)
+
+    def _known(self) -> Iterable[_Address]:
+        first = [] if self._last is None else [self._last]
+        return dict.fromkeys([*first, *self.settings.bootstrap_servers, *self._brokers.values()])
 
     def _ask_at(self, address: _Address, ask: Ask) -> Answer:
-        answer = self._line(address).ask(ask)
-        if ask.api is ApiKey.METADATA:
+        return self._noted(ask, self._line(address).ask(ask))
+
+    def _noted(self, ask: Ask, answer: Answer) -> Answer:
+        """The answer, after which it is known where the brokers are."""
+        if ask.api is ApiKey.METADATA and not isinstance(answer, OttlaError):
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer
 
@@ -276,6 +334,10 @@ class Carrier:
             if self._is_closed:
                 raise LifecycleError("this Admin is closed: make a new one")
             return self._lines.setdefault(address, _Line(address, self.settings, self._now))
+
+
+def _nobody_answered(problems: Sequence[str]) -> BrokerUnavailable:
+    return BrokerUnavailable("; ".join(problems) + "; is bootstrap.servers right, and does the broker run?")
 
 
 def _by_broker(step: Sequence[Ask]) -> list[_Asked]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ottla.errors import BrokerUnavailable, ConfigError, LifecycleError, OttlaError
@@ -21,6 +22,10 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for a whole fetch response: the kernel receives the next one while this one is decoded."""
+
+_AHEAD_BYTES = 64 * 1024
+"""So much is sent before a response is read: what no buffer between the two takes would stand still for ever if the
+broker waited as well, for its response to be read."""
 
 _HOST_CHARACTERS = 255
 """The longest name that DNS has (RFC 1035)."""
@@ -94,15 +99,58 @@ class Connection:
 
         `newest`: the newest version that `body` and the caller are written for, where that is not the client's own.
         """
-        sock = self._live_socket()
+        self._live_socket()
         frame = self._pipeline.request(api_key, body, expects_response=expects_response, newest=newest)
+        self._write(frame, api_key if expects_response else None)
+
+    def calls(self, requests: Iterable[tuple[ApiKey, dict[str, Any], int | None]]) -> Iterator[Any]:
+        """The responses to several requests (api, body, newest), in order; an error of one is its response.
+
+        Small requests are sent while those before them wait for their response, so that all of them take one round
+        trip. Ends early where the connection is lost: the last response is that error.
+        """
+        waiting: deque[OttlaError | None] = deque()
+        ahead = 0
+        for api_key, body, newest in requests:
+            try:
+                frame = self._pipeline.request(api_key, body, newest=newest)
+            except OttlaError as error:
+                waiting.append(error)
+                continue
+            if ahead + len(frame) > _AHEAD_BYTES:
+                ahead = 0
+                yield from self._receive_all(waiting)
+            waiting.append(None)
+            try:
+                self._write(frame, api_key)
+            except OttlaError:
+                break  # each that waits is told
+            ahead += len(frame)
+        yield from self._receive_all(waiting)
+
+    def _receive_all(self, waiting: deque[OttlaError | None]) -> Iterator[Any]:
+        while waiting:
+            refused = waiting.popleft()
+            if refused is not None:
+                yield refused
+                continue
+            try:
+                response = self.receive()
+            except OttlaError as error:
+                response = error
+                waiting.clear()
+            yield response
+
+    def _write(self, frame: bytes, answered: ApiKey | None) -> None:
+        """`answered`: the API of a request that expects a response."""
+        sock = self._live_socket()
         try:
             self._limit(sock, self._settings.request_timeout_ms / 1000)
             sock.sendall(frame)
         except OSError as error:
             raise self._lost(error) from error
-        if expects_response and self._settings.on_exchange is not None:
-            self._asked.append((api_key, time.monotonic()))
+        if answered is not None and self._settings.on_exchange is not None:
+            self._asked.append((answered, time.monotonic()))
 
     def receive(self) -> Any:
         """The response to the oldest request in flight, whole within `request.timeout.ms`. Record fields are slices of

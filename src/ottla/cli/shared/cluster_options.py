@@ -13,6 +13,7 @@ for. Of one setting, `--set` wins, then `--config-file`, the named cluster, OTTL
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import os
@@ -93,6 +94,7 @@ def reaches_a_cluster(command: F) -> F:
         **options: Any,
     ) -> Any:
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+        _end_without_collecting()
         ctx = click.get_current_context()
         ctx.meta[_TIMEOUT] = timeout_s
         ctx.meta[_VERBOSE] = verbose
@@ -143,6 +145,13 @@ def chosen_cluster() -> NamedCluster | None:
 def timeout_s() -> float:
     """What `--timeout` says, in seconds."""
     return float(click.get_current_context().meta.get(_TIMEOUT, _TIMEOUT_S))
+
+
+@functools.cache
+def _end_without_collecting() -> None:
+    """At its end the interpreter looks for cycles several times, for memory that nobody needs any more: what is frozen
+    is not looked at."""
+    atexit.register(gc.freeze)
 
 
 def open_admin(kafka: Settings) -> Admin:
