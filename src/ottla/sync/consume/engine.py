@@ -90,6 +90,8 @@ class Engine(ThreadedMember):
         self._headers = HeaderReader(options.settings)
         self._unread: dict[TopicPartition, int] = {}
         """Where to begin again in partitions with a message whose headers cannot be had at the moment."""
+        self._is_leaving = False
+        """Whether the session has named what is committed last: what is revoked from now on has nothing to commit."""
         self._work = self._calls_of(ClientWork)
         self._work.is_over = self._is_stopped.is_set
         self._transactions: Transactions | None = self._transactions_of(
@@ -295,6 +297,7 @@ class Engine(ThreadedMember):
                 self._client.poll(0.01)
                 if self._transactions is not None:
                     self._transactions.look(self._client)
+            self._is_leaving = True
             self._step(events.Closed())
             self._work.serve()
             self._await_commits(deadline_ms + _LAST_COMMIT_MS)
@@ -395,8 +398,12 @@ class Engine(ThreadedMember):
         self._work.add(effect)
 
     def _commit_last(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere."""
-        if self._is_stopping.is_set():
+        """The last commit before the partitions go away. When it fails the records are delivered again, elsewhere.
+
+        In the callback of a rebalance it is waited for, also while the member stops: the client joins again as soon as
+        the callback returns, and what it sends then names a generation that is over.
+        """
+        if self._is_leaving:
             with self._lock:
                 self._work.commit_last(offsets)  # `_close` waits for the answer, and not for ever
         else:
