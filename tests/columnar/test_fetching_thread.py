@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from scripted_broker import Answer, Healthy, ScriptedBroker
 from ottla.columnar.serving.fetching import Fetching
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.records import TopicPartition
+from ottla.testing.waiting import wait_until
 from ottla.wire_client import wire_settings
 from ottla_wire.protocol import ApiKey, ErrorCode
 from ottla_wire.records import RecordData, encode_batch
@@ -97,3 +99,62 @@ def test_a_broker_that_fails_for_a_partition_is_asked_again_after_a_pause(
     assert seen.offsets == [0]
     assert len(asked_s) == 3
     assert min(b - a for a, b in pairwise(asked_s)) >= BACKOFF_MS / 1_000 * 0.9
+
+
+class Session:
+    """Answers fetches as a broker that remembers what it reads, of one partition that is named as it is here."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.asked: list[tuple[int, int, int]] = []
+        """Session id, epoch and how many partitions were named, of each request."""
+        self.refuses: ErrorCode | None = None
+        self._offset = 0
+        broker._fetch, self._plain = self._fetch, broker._fetch  # type: ignore[method-assign]
+
+    def _fetch(self, request: Any) -> Answer:
+        named = [entry for topic in request.topics for entry in topic.partitions]
+        self.asked.append((request.session_id, request.session_epoch, len(named)))
+        if self.refuses is not None:
+            code, self.refuses = self.refuses, None
+            return {"error_code": code}
+        if request.session_epoch == -1:
+            return {"error_code": 0, "session_id": 0}
+        if named:
+            self._offset = named[0].fetch_offset
+        entry = {"partition": 0, "fetch_offset": self._offset, "partition_max_bytes": 1_000}
+        whole = Message(topics=[Message(topic="orders", partitions=[Message(**entry)])])
+        return self._plain(whole) | {"session_id": 7}
+
+
+Message = SimpleNamespace
+
+
+def test_the_thread_goes_on_with_a_session_and_ends_it(broker: ScriptedBroker, fetching: Fetching, seen: Seen) -> None:
+    session = Session(broker)
+    broker.append(*PLACE, batch(b"v"))
+    fetching.plan.add(PLACE, 0)
+    fetching.start()
+    seen.wait(lambda: bool(seen.offsets))
+    wait_until(lambda: len(session.asked) > 3)
+    fetching.stop()
+    fetching.join(PATIENCE_S)
+    assert session.asked[:4] == [(0, 0, 1), (7, 1, 1), (7, 2, 0), (7, 3, 0)]
+    assert session.asked[-1] == (7, -1, 0)
+    assert (seen.offsets, seen.notes, seen.failed) == ([0], [], [])
+
+
+def test_the_thread_begins_another_session_at_once_when_its_own_is_gone(
+    broker: ScriptedBroker, fetching: Fetching, seen: Seen
+) -> None:
+    session = Session(broker)
+    broker.append(*PLACE, batch(b"v"))
+    fetching.plan.add(PLACE, 0)
+    fetching.start()
+    seen.wait(lambda: seen.offsets == [0])
+    wait_until(lambda: len(session.asked) > 3)
+    session.refuses = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    wait_until(lambda: session.refuses is None)
+    broker.append(*PLACE, batch(b"w"))
+    seen.wait(lambda: seen.offsets == [0, 1])
+    assert [asked for asked in session.asked if asked[1] == 0] == [(0, 0, 1), (0, 0, 1)]
+    assert (seen.notes, seen.failed) == ([], [])

@@ -173,6 +173,10 @@ class Cluster:
             connection = self._asked[host, port] = Connection(host, port, self.settings)
         return connection
 
+    def ask_broker(self, node_id: int) -> Connection:
+        """As `ask`, of a broker by its id."""
+        return self.ask(*self._address(node_id))
+
     def _address(self, node_id: int) -> tuple[str, int]:
         if node_id not in self._brokers:
             self._refresh([])
@@ -223,7 +227,7 @@ class Cluster:
             by_topic.setdefault(partition.topic, []).append(
                 {"partition_index": partition.partition, "timestamp": wanted[partition]}
             )
-        response = self.ask(*self._address(node_id)).call(
+        response = self.ask_broker(node_id).call(
             ApiKey.LIST_OFFSETS,
             {
                 "replica_id": -1,

@@ -3,7 +3,10 @@
 The set changes while it reads: partitions come and go, are paused, and are sent elsewhere by a seek. Each change of a
 partition's place has a number, its `turn`: what was asked for in an earlier turn is not of this place, and is dropped.
 
-A partition without a position has to be looked up first (`unplaced`): nothing was committed, or what was is gone.
+A partition without a position has to be looked up first (`unplaced`): nothing was committed, or what was is gone. One
+that has a position and is not paused is `wanted` until a broker reads it. A broker reads it on from there until it
+answers with something of it: what it was asked for is remembered by both sides (`fetch_session`), so that a fetch costs
+as much as there is to say, not as there are partitions.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from ottla.topics import TopicPartition
 from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.cluster import LEADER_MOVED
 from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.fetch_session import SESSION_ERRORS, FetchSession, Wish
 from ottla.wire_client.segments import Segment
 from ottla.wire_client.settings import WireSettings
 from ottla_wire.protocol import ErrorCode
@@ -32,17 +36,22 @@ class _Place:
     max_bytes: int
     is_paused: bool = False
     replica: int = -1
-    is_asked: bool = False
+    node_id: int | None = None
+    """The broker that reads it for us."""
     was_committed: bool = False
     """Its position was once known: what is out of range now was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchAsk:
-    """One request to one broker, and in which turn each partition was asked for."""
+    """One request to one broker. It is under way until `answered` or `lost`."""
 
+    node_id: int
     body: dict[str, Any]
-    turns: Mapping[TopicPartition, int]
+    is_by_id: bool
+    """Topics go by their ids in it, and not by their names."""
+    is_full: bool
+    """It begins a session, rather than going on with one."""
 
 
 @dataclass(slots=True)
@@ -64,34 +73,52 @@ class FetchPlan:
         self._settings = settings
         self._places: dict[TopicPartition, _Place] = {}
         self._turn = 0
+        self._wanted: dict[TopicPartition, None] = {}
+        self._unplaced: dict[TopicPartition, None] = {}
+        self._paused: set[TopicPartition] = set()
+        self._sessions: dict[int, FetchSession] = {}
+        """By broker. One that is asked for nothing any more has an empty one."""
 
     # What the session wants
 
     def add(self, partition: TopicPartition, position: int | None) -> None:
         """Read this partition, from `position` on; None where that is to be looked up."""
-        self._places[partition] = _Place(
+        self.remove([partition])
+        self._places[partition] = place = _Place(
             position, self._next_turn(), self._settings.max_partition_fetch_bytes, was_committed=position is not None
         )
+        self._let_go(partition, place)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
-            self._places.pop(partition, None)
+            place = self._places.pop(partition, None)
+            if place is not None:
+                self._let_go(partition, place)
+                self._wanted.pop(partition, None)
+                self._unplaced.pop(partition, None)
+                self._paused.discard(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         place = self._places.get(partition)
         if place is not None:
-            place.position, place.turn, place.is_asked = offset, self._next_turn(), False
-            place.was_committed = True
+            place.position, place.turn, place.was_committed = offset, self._next_turn(), True
+            self._let_go(partition, place)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
-            if partition in self._places:
-                self._places[partition].is_paused = True
+            place = self._places.get(partition)
+            if place is not None and not place.is_paused:
+                place.is_paused = True
+                self._paused.add(partition)
+                self._let_go(partition, place)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
-            if partition in self._places:
-                self._places[partition].is_paused = False
+            place = self._places.get(partition)
+            if place is not None and place.is_paused:
+                place.is_paused = False
+                self._paused.discard(partition)
+                self._let_go(partition, place)
 
     # What the shell asks
 
@@ -106,14 +133,13 @@ class FetchPlan:
 
     @property
     def has_paused(self) -> bool:
-        return any(place.is_paused for place in self._places.values())
+        return bool(self._paused)
 
     def unplaced(self) -> dict[TopicPartition, tuple[int, bool]]:
         """Partitions whose position is to be looked up, with their turn, and whether an offset of theirs was lost."""
         return {
-            partition: (place.turn, place.was_committed)
-            for partition, place in self._places.items()
-            if place.position is None
+            partition: (self._places[partition].turn, self._places[partition].was_committed)
+            for partition in self._unplaced
         }
 
     def placed(self, partition: TopicPartition, turn: int, position: int) -> None:
@@ -121,14 +147,15 @@ class FetchPlan:
         place = self._places.get(partition)
         if place is not None and place.turn == turn:
             place.position, place.was_committed = position, True
+            self._let_go(partition, place)
 
     def wanted(self) -> list[TopicPartition]:
-        """The partitions to ask for now."""
-        return [
-            partition
-            for partition, place in self._places.items()
-            if place.position is not None and not place.is_paused and not place.is_asked
-        ]
+        """The partitions that a broker is to be asked for now. The others are read already, or cannot be."""
+        return list(self._wanted)
+
+    def nodes(self) -> list[int]:
+        """The brokers that read something for us, as long as they are asked again and again."""
+        return [node_id for node_id, session in self._sessions.items() if session.reads]
 
     def replica_of(self, partition: TopicPartition) -> int:
         """The follower that the leader named as nearer (KIP-392), or -1: the leader."""
@@ -136,71 +163,77 @@ class FetchPlan:
         return -1 if place is None else place.replica
 
     def ask(
-        self, partitions: Collection[TopicPartition], *, ids: Mapping[str, bytes] | None, max_wait_ms: int
-    ) -> FetchAsk:
-        """The fetch of these partitions from one broker; they are under way from now on. `ids`: of their topics, where
-        the broker takes them instead of names."""
-        topics: dict[str, list[dict[str, Any]]] = {}
-        turns: dict[TopicPartition, int] = {}
-        largest = self._settings.fetch_max_bytes
+        self,
+        node_id: int,
+        partitions: Collection[TopicPartition],
+        *,
+        ids: Mapping[str, bytes] | None,
+        max_wait_ms: int,
+    ) -> FetchAsk | None:
+        """The next fetch from one broker, of what it reads for us and of these partitions, as far as they are still
+        wanted; None if that is nothing. One is under way at a time. `ids`: of the topics of these partitions, where the
+        broker takes them instead of names."""
+        session = self._sessions.setdefault(node_id, FetchSession())
+        if partitions and session.is_by_id != (ids is not None):
+            self._want_again(node_id)
+        wishes: dict[TopicPartition, Wish] = {}
         for partition in partitions:
-            place = self._places[partition]
-            place.is_asked = True
-            turns[partition] = place.turn
-            largest = max(largest, place.max_bytes)
-            topics.setdefault(partition.topic, []).append(
-                {
-                    "partition": partition.partition,
-                    "fetch_offset": place.position,
-                    "partition_max_bytes": place.max_bytes,
-                }
-            )
-        return FetchAsk(
-            {
-                "max_wait_ms": max_wait_ms,
-                "min_bytes": 1,
-                "max_bytes": largest,
-                "isolation_level": self._settings.isolation.value,
-                "topics": [
-                    ({"topic": name} if ids is None else {"topic_id": ids[name]}) | {"partitions": entries}
-                    for name, entries in topics.items()
-                ],
-                "rack_id": self._settings.client_rack,
-            },
-            turns,
-        )
+            if partition in self._wanted:
+                del self._wanted[partition]
+                place = self._places[partition]
+                place.node_id = node_id
+                wishes[partition] = Wish(place.turn, place.position or 0, place.max_bytes)
+        if not wishes and not session.reads:
+            return None
+        by_id = ids if wishes else {} if session.is_by_id else None
+        is_full = not session.is_open
+        largest = max((wish.max_bytes for wish in wishes.values()), default=0)
+        body = {
+            "max_wait_ms": max_wait_ms,
+            "min_bytes": 1,
+            "max_bytes": max(self._settings.fetch_max_bytes, largest),
+            "isolation_level": self._settings.isolation.value,
+            "rack_id": self._settings.client_rack,
+        }
+        return FetchAsk(node_id, body | session.request(wishes, by_id), by_id is not None, is_full)
 
-    def lost(self, ask: FetchAsk) -> None:
-        """The connection was lost before the answer came: ask again, and the leader."""
-        for partition, turn in ask.turns.items():
-            place = self._places.get(partition)
-            if place is not None and place.turn == turn:
-                place.is_asked, place.replica = False, -1
+    def lost(self, node_id: int) -> set[str]:
+        """The connection was lost before the answer came: ask again, and the leaders. Returns the topics."""
+        held = self._want_again(node_id)
+        for partition in held:
+            if partition in self._places:
+                self._places[partition].replica = -1
+        return {partition.topic for partition in held}
 
-    def answered(self, ask: FetchAsk, response: Any, names: Mapping[bytes, str]) -> Fetched:
+    def ask_leaders_again(self) -> None:
+        """Some time has passed: whatever is read may be led by another broker now, which is to be asked for it."""
+        for partition, place in self._places.items():
+            self._let_go(partition, place)
+
+    def answered(self, ask: FetchAsk, response: Any) -> Fetched:
         """What a response holds. Partitions that are wanted still may be asked for again after `advance`."""
         found = Fetched()
+        session = self._sessions[ask.node_id]
         code = ErrorCode.of(response.error_code)
-        self.lost_answers(ask)
         if code is not ErrorCode.NONE:
-            found.moved.update(partition.topic for partition in ask.turns)
+            held = self._want_again(ask.node_id, code)
+            if ask.is_full or code not in SESSION_ERRORS:
+                found.moved.update(partition.topic for partition in held)
             return found
+        session.answered(response.session_id)
+        entries: list[tuple[TopicPartition, Any]] = []
         for topic in response.responses:
-            name = names.get(bytes(getattr(topic, "topic_id", None) or b""), topic.topic)
-            for entry in topic.partitions:
-                partition = TopicPartition(name or "", entry.partition_index)
-                turn = ask.turns.get(partition)
-                place = self._places.get(partition)
-                if turn is not None and place is not None and place.turn == turn:
-                    self._entry(partition, place, entry, found)
-        return found
-
-    def lost_answers(self, ask: FetchAsk) -> None:
-        """The partitions of a request that is over may be asked for again."""
-        for partition, turn in ask.turns.items():
+            name = session.name_of(bytes(topic.topic_id)) if ask.is_by_id else topic.topic
+            entries += [(TopicPartition(name, entry.partition_index), entry) for entry in topic.partitions]
+        turns = {partition: session.held_turn(partition) for partition, _ in entries}
+        if not session.is_open:
+            self._want_again(ask.node_id)
+        for partition, entry in entries:
             place = self._places.get(partition)
-            if place is not None and place.turn == turn:
-                place.is_asked = False
+            is_ours = place is not None and place.node_id in (None, ask.node_id)
+            if place is not None and is_ours and place.turn == turns[partition]:
+                self._entry(partition, place, entry, found)
+        return found
 
     def advance(self, segment: Segment, turn: int, next_offset: int) -> None:
         """A segment was looked through: the partition goes on at `next_offset`, and behind those that got nothing."""
@@ -211,13 +244,19 @@ class FetchPlan:
         if next_offset > (place.position or 0):
             place.position = next_offset
             # Brokers fill a response in the order of its request (KIP-74): whoever got data goes to the end.
-            self._places[partition] = self._places.pop(partition)
+            self._let_go(partition, place)
         elif place.max_bytes < _LARGEST_FETCH_BYTES:
             place.max_bytes *= 2  # the batch was cut off: brokers before KIP-74, or a batch beyond the limits
         else:
             raise CorruptBatch(
                 f"{partition}: a batch at offset {place.position} is larger than {place.max_bytes} bytes"
             )
+
+    def close(self) -> dict[int, dict[str, Any]]:
+        """Nothing is read any more: the requests that end the sessions, by broker."""
+        closing = {node_id: session.close() for node_id, session in self._sessions.items()}
+        least = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0}
+        return {node_id: least | body for node_id, body in closing.items() if body is not None}
 
     # Parts
 
@@ -227,16 +266,17 @@ class FetchPlan:
         if code is ErrorCode.NONE and replica >= 0:
             place.replica = replica
         elif code is ErrorCode.NONE:
-            if entry.records is not None and len(entry.records):
-                aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in entry.aborted_transactions or ()]
-                segment = Segment(
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    data=memoryview(entry.records),
-                    start=place.position or 0,
-                    aborted=aborted,
-                )
-                found.segments.append((segment, place.turn))
+            if entry.records is None or not len(entry.records):
+                return  # its high watermark has moved, or its start
+            aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in entry.aborted_transactions or ()]
+            segment = Segment(
+                topic=partition.topic,
+                partition=partition.partition,
+                data=memoryview(entry.records),
+                start=place.position or 0,
+                aborted=aborted,
+            )
+            found.segments.append((segment, place.turn))
         elif code in LEADER_MOVED or (code is ErrorCode.OFFSET_OUT_OF_RANGE and place.replica >= 0):
             place.replica = -1  # what a follower does not have, or no longer, the leader knows of
             found.moved.add(partition.topic)
@@ -246,6 +286,30 @@ class FetchPlan:
             raise CorruptBatch(f"{partition}: the broker found a corrupt batch at or after offset {place.position}")
         else:
             found.errors[partition] = code
+        self._let_go(partition, place)
+
+    def _let_go(self, partition: TopicPartition, place: _Place) -> None:
+        """Nobody reads it for us from here on. It is wanted again, behind the others, if it can be."""
+        if place.node_id is not None:
+            self._sessions[place.node_id].let_go(partition)
+            place.node_id = None
+        self._wanted.pop(partition, None)
+        self._unplaced.pop(partition, None)
+        if place.position is None:
+            self._unplaced[partition] = None
+        elif not place.is_paused:
+            self._wanted[partition] = None
+
+    def _want_again(self, node_id: int, code: ErrorCode = ErrorCode.NONE) -> list[TopicPartition]:
+        """This broker reads nothing for us any more. Returns what it did read."""
+        session = self._sessions.get(node_id)
+        held = [] if session is None else list(session.begin_anew(code))
+        for partition in held:
+            place = self._places.get(partition)
+            if place is not None and place.node_id == node_id:
+                place.node_id = None
+                self._let_go(partition, place)
+        return held
 
     def _next_turn(self) -> int:
         self._turn += 1

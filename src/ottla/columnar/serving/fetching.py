@@ -1,21 +1,22 @@
 """The thread that reads: fetches from every leader, and hands whole batches on as rows of columns.
 
-What is read next is decided by a `FetchPlan` that the session's lock guards. The next fetch of a broker is on its way
-before many records are opened, so that broker and decoder work at the same time; a few are handed on at once. Nothing
-here knows of groups.
+What is read next is decided by a `FetchPlan` that the session's lock guards. A broker remembers what it was asked for
+(KIP-227), and is told when the thread ends. The next fetch of a broker is on its way before many records are opened, so
+that broker and decoder work at the same time; a few are handed on at once. Nothing here knows of groups.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ottla.columnar.serving.opening import are_few, opened
 from ottla.columnar.serving.rows import ArrowRows
-from ottla.errors import BrokerUnavailable, NoCommittedOffset, UnknownTopic
+from ottla.errors import BrokerUnavailable, NoCommittedOffset, OttlaError, UnknownTopic
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, refused
 from ottla.wire_client.connection import Connection
@@ -47,10 +48,8 @@ class Deliver(Protocol):
 class _Flight:
     """A fetch under way."""
 
-    node_id: int
     connection: Connection
     ask: FetchAsk
-    names: dict[bytes, str]
     patience_s: float
     """Until when its answer may take."""
 
@@ -85,6 +84,7 @@ class Fetching:
         self._flights: dict[int, _Flight] = {}
         self._is_stopping = threading.Event()
         self._again_s = 0.0
+        self._leaders_until_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -114,8 +114,17 @@ class Fetching:
         finally:
             for flight in self._flights.values():
                 flight.connection.close()
+            self._end_sessions()
             self._cluster.close()
             self._waiter.close()
+
+    def _end_sessions(self) -> None:
+        """Tell the brokers: they keep a session that is not used for minutes, and have room for few."""
+        with self._lock:
+            closing = self.plan.close()
+        for node_id, body in closing.items():
+            with suppress(OttlaError):  # whoever cannot be told forgets it in its own time
+                self._cluster.ask_broker(node_id).call(ApiKey.FETCH, body)
 
     def _turn(self) -> None:
         try:
@@ -129,74 +138,72 @@ class Fetching:
         for flight in [flight for flight in self._flights.values() if flight.connection in ready]:
             self._receive(flight)
         for flight in [flight for flight in self._flights.values() if time.monotonic() > flight.patience_s]:
-            del self._flights[flight.node_id]
+            del self._flights[flight.ask.node_id]
             flight.connection.close()
-            self._cut(flight.ask, f"{flight.connection.address} did not answer a fetch in time")
+            self._cut(flight.ask.node_id, f"{flight.connection.address} did not answer a fetch in time")
 
     def _later(self, reason: str) -> None:
         self._note("fetch_failed", reason)
         self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
 
     def _send(self) -> None:
-        """Ask every broker that is asked for nothing, and leads something that is wanted."""
+        """Ask every broker that is asked for nothing, and reads something for us or leads something that is wanted."""
+        if time.monotonic() >= self._leaders_until_s:
+            self._leaders_until_s = time.monotonic() + self._settings.metadata_max_age_ms / 1_000
+            with self._lock:
+                self.plan.ask_leaders_again()
         with self._lock:
-            wanted = self.plan.wanted()
-            replicas = {name: self.plan.replica_of(name) for name in wanted}
+            wanted = {name: self.plan.replica_of(name) for name in self.plan.wanted()}
+            by_node: dict[int, list[TopicPartition]] = {node_id: [] for node_id in self.plan.nodes()}
             wait_ms = self._settings.fetch_max_wait_ms
             wait_ms = min(wait_ms, _RESUME_WAIT_MS) if self.plan.has_paused else wait_ms
-        if not wanted:
-            return
-        by_node: dict[int, list[TopicPartition]] = {}
-        for name in wanted:
+        for name, replica in wanted.items():
             self._cluster.topic(name.topic)
-            node_id = replicas[name] if replicas[name] >= 0 else self._cluster.leader(name)
+            node_id = replica if replica >= 0 else self._cluster.leader(name)
             if node_id < 0:
                 self._cluster.forget_leaders(name.topic)
                 self._later(f"{name} has no leader")
-            elif node_id not in self._flights:
+            else:
                 by_node.setdefault(node_id, []).append(name)
         for node_id, names in by_node.items():
+            if node_id in self._flights:
+                continue
             try:
                 connection = self._cluster.broker(node_id, borrower=self)
             except BrokerUnavailable as error:
-                for name in names:
-                    self._cluster.forget_leaders(name.topic)
-                self._later(str(error))
+                self._cut(node_id, str(error), names)
                 continue
             self._ask(node_id, connection, names, wait_ms)
 
-    def _ask(self, node_id: int, connection: Connection, names: Iterable[TopicPartition], wait_ms: int) -> None:
-        ids = {name.topic: self._cluster.topic(name.topic).topic_id for name in names}
-        by_id = connection.version(ApiKey.FETCH) >= _BY_ID_FROM and all(ids.values())
+    def _ask(self, node_id: int, connection: Connection, names: Collection[TopicPartition], wait_ms: int) -> None:
+        topics = {name.topic for name in names}
+        ids = {topic: topic_id for topic in topics if (topic_id := self._cluster.topic(topic).topic_id) is not None}
+        takes_ids = connection.version(ApiKey.FETCH) >= _BY_ID_FROM and len(ids) == len(topics)
         with self._lock:
-            still = set(self.plan.wanted())
-            left = [name for name in names if name in still]
-            if not left:
-                return
-            known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
-            ask = self.plan.ask(left, ids=known if by_id else None, max_wait_ms=wait_ms)
-        by_name = {topic_id: topic for topic, topic_id in known.items()} if by_id else {}
+            ask = self.plan.ask(node_id, names, ids=ids if takes_ids else None, max_wait_ms=wait_ms)
+        if ask is None:
+            return
         try:
-            connection.send(ApiKey.FETCH, ask.body, newest=None if by_id else _BY_ID_FROM - 1)
+            connection.send(ApiKey.FETCH, ask.body, newest=None if ask.is_by_id else _BY_ID_FROM - 1)
         except BrokerUnavailable as error:
-            self._cut(ask, str(error))
+            self._cut(node_id, str(error))
             return
         self._flights[node_id] = _Flight(
-            node_id, connection, ask, by_name, time.monotonic() + (self._settings.request_timeout_ms + wait_ms) / 1_000
+            connection, ask, time.monotonic() + (self._settings.request_timeout_ms + wait_ms) / 1_000
         )
 
     def _receive(self, flight: _Flight) -> None:
-        del self._flights[flight.node_id]
+        del self._flights[flight.ask.node_id]
         try:
             response = flight.connection.receive()
         except BrokerUnavailable as error:
-            self._cut(flight.ask, str(error))
+            self._cut(flight.ask.node_id, str(error))
             return
         if response.throttle_time_ms > 0:
-            self._throttled(flight.node_id, response.throttle_time_ms)
+            self._throttled(flight.ask.node_id, response.throttle_time_ms)
         batches: list[tuple[Segment, int, Batches]] = []
         with self._lock:
-            found = self.plan.answered(flight.ask, response, flight.names)
+            found = self.plan.answered(flight.ask, response)
         for segment, turn in found.segments:
             own = Batches()
             next_offset = own.collect(segment, self._settings.isolation, self._settings.check_crcs)
@@ -229,12 +236,12 @@ class Fetching:
                 for rows in opened(name, found, self._settings.decode_limits):
                     self._deliver(rows, turn)
 
-    def _cut(self, ask: FetchAsk, reason: str) -> None:
-        """A connection was lost: its partitions may have new leaders."""
+    def _cut(self, node_id: int, reason: str, names: Iterable[TopicPartition] = ()) -> None:
+        """A connection was lost, or cannot be had: what was read there, or was to be, may have new leaders."""
         with self._lock:
-            self.plan.lost(ask)
-        for name in ask.turns:
-            self._cluster.forget_leaders(name.topic)
+            topics = self.plan.lost(node_id)
+        for topic in topics.union(name.topic for name in names):
+            self._cluster.forget_leaders(topic)
         self._later(reason)
 
     def _refused(self, name: TopicPartition, code: ErrorCode) -> None:
