@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -33,6 +32,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from exactly_once_handlers import handlers_in_threads, handlers_on_asyncio, transactional_ids
 from exactly_once_pulled import in_threads, on_asyncio
+from warm_processes import WarmProcess
 
 from ottla import BrokerUnavailable, FencedError, OttlaError, Producer
 
@@ -210,10 +210,10 @@ class Service:
             "crash-in": str(crash_in),
             "client": trial.client,
         }
-        command = [sys.executable, str(Path(__file__)), *(["--stops"] if stops else [])]
+        command = ["--stops"] if stops else []
         for name, value in arguments.items():
             command += [f"--{name}", value]
-        self.process = subprocess.Popen(command)
+        self.process = WarmProcess(Path(__file__), *command)
 
     def kill(self) -> None:
         self.process.kill()

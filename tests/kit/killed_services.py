@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Self
 
 from dead_members import forget_members
+from warm_processes import WarmProcess
 
 
 class KilledService:
@@ -22,14 +20,14 @@ class KilledService:
         self._journal = folder / "journal"
         self._journal.touch()
         self._log = (folder / "log").open("wb")
-        self._command = [sys.executable, "-c", script, *arguments, str(self._journal)]
+        self._command = [script, *arguments, str(self._journal)]
         self._bootstrap_servers = bootstrap_servers
         self._group = group
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: WarmProcess | None = None
 
     def start(self) -> None:
         """Start it, for the first time or after a kill."""
-        self._process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log, env=os.environ)
+        self._process = WarmProcess(*self._command, stdout=self._log, stderr=self._log)
 
     def kill(self) -> None:
         """SIGKILL; returns when it is gone, and is no member any more."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from warm_processes import WarmProcess
 
 from broker_embedded.cluster import EmbeddedCluster
 from ottla import Json, Producer
@@ -132,9 +132,9 @@ class Oracle:
         assert all(record.timestamp_ms >= self.due_ms[int(record.value)] for record in records)
 
 
-def child(setup: Setup, what: str, when: str, with_signal: str) -> subprocess.Popen[str]:
+def child(setup: Setup, what: str, when: str, with_signal: str) -> WarmProcess:
     arguments = [setup.cluster.bootstrap_servers, str(setup.clock.now_ms()), what, when, with_signal]
-    return subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True)
+    return WarmProcess(CHILD, *arguments, stdout=subprocess.PIPE)
 
 
 def weeks(setup: Setup, scheduler: Scheduler, oracle: Oracle) -> None:
@@ -183,7 +183,7 @@ def test_one_that_was_paused_and_goes_on_beside_its_successor_delivers_nothing_t
         setup.clock.advance(days=8)
     with child(setup, what, when, "SIGSTOP") as zombie:
         try:
-            wait_until(lambda: _is_stopped(zombie), 90, what="the pause")
+            wait_until(zombie.is_stopped, 90, what="the pause")
             scheduler = setup.scheduler()
             settle(scheduler, "t", 20, setup)
             os.kill(zombie.pid, signal.SIGCONT)
@@ -196,11 +196,6 @@ def test_one_that_was_paused_and_goes_on_beside_its_successor_delivers_nothing_t
     weeks(setup, scheduler, oracle)
     scheduler.close()
     oracle.check()
-
-
-def _is_stopped(process: subprocess.Popen[str]) -> bool:
-    found, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
-    return found == process.pid and os.WIFSTOPPED(status)
 
 
 @pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from dead_members import forget_members
 from exactly_once import CLIENTS, CRASH_POINTS, FENCED_EXIT, Fleet, Service, Trial
 
 from broker_embedded.cluster import EmbeddedCluster
+from ottla.testing import wait_until
 
 PULLED_CRASH_POINTS = ("after the offsets", "after a send", "after the commit")
 SETTINGS = {
@@ -81,7 +81,7 @@ def test_a_service_that_hangs_until_others_have_its_partitions_writes_nothing_wh
     # Nameless: nobody fences it by name. Its own timeout and the generation of the group have to.
     hanging = Service(trial, 0, crash_at=point, crash_in=3, stops=True, name="nameless")
     try:
-        assert os.WIFSTOPPED(os.waitpid(hanging.process.pid, os.WUNTRACED)[1])
+        wait_until(hanging.process.is_stopped, 60, what="the stop")
         forget_members(trial.bootstrap_servers, trial.name)
         with trial.fleet(services=1) as fleet:
             trial.wait_until_done(fleet)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_processes import WarmProcess
 
 from ottla import Json
 from ottla.testing.waiting import wait_until
@@ -34,13 +33,12 @@ class Services:
         self._arguments = [kafka.bootstrap_servers, group, source, target]
         self._log = log
         self.source, self.target = source, target
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[WarmProcess] = []
         self.sent = 0
 
-    def start(self, instance: str = "", step: str = "") -> subprocess.Popen[bytes]:
+    def start(self, instance: str = "", step: str = "") -> WarmProcess:
         with self._log.open("ab") as log:
-            command = [sys.executable, str(SERVICE), *self._arguments, instance, step]
-            process = subprocess.Popen(command, stdout=log, stderr=log)
+            process = WarmProcess(SERVICE, *self._arguments, instance, step, stdout=log, stderr=log)
         self.processes.append(process)
         return process
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from dead_members import forget_members
+from warm_processes import WarmProcess
 
 from ottla import Json
 from ottla.testing.databases import RedisServer
@@ -58,8 +58,8 @@ class Killed:
         self._kafka.produce(self.topic, [*numbers, *numbers[:COPIES]], value=Json())
         self.sent += MESSAGES
 
-    def start(self, *step: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, str(SERVICE), *self._arguments, *step], stderr=subprocess.DEVNULL)
+    def start(self, *step: str) -> WarmProcess:
+        return WarmProcess(SERVICE, *self._arguments, *step, stderr=subprocess.DEVNULL)
 
     def die(self, step: str, side: str, nth: int) -> None:
         self.produce()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_processes import WarmProcess
 
 from ottla import Json, Str
 
@@ -41,8 +40,8 @@ def service(request: pytest.FixtureRequest, kafka: Any, tmp_path: Path) -> Itera
     made.close()
 
 
-def start(service: Any, servers: str, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(RELAY), servers, service.place, *arguments], stderr=subprocess.DEVNULL)
+def start(service: Any, servers: str, *arguments: str) -> WarmProcess:
+    return WarmProcess(RELAY, servers, service.place, *arguments, stderr=subprocess.DEVNULL)
 
 
 def check(records: list[Any], keys: int, per_key: int) -> int:
@@ -126,12 +125,6 @@ STOPS = [
 ]
 
 
-def is_stopped(process: subprocess.Popen[bytes]) -> bool:
-    number, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)
-    assert not number or os.WIFSTOPPED(status), f"it ended: {status}"
-    return bool(number)
-
-
 @pytest.mark.timeout(300)
 def test_a_relay_that_stood_still_beyond_its_lease_breaks_no_order_and_copies_once(
     service: Any, kafka: Any, make_topic: Any, wait: Any
@@ -152,7 +145,7 @@ def test_a_relay_that_stood_still_beyond_its_lease_breaks_no_order_and_copies_on
         add(rows)
         wait(lambda: drained(service), timeout_s=60)
 
-    def stands_still(process: subprocess.Popen[bytes]) -> bool:
+    def stands_still(process: WarmProcess) -> bool:
         """False if it writes at the moment: all other writers of SQLite would wait for it."""
         process.send_signal(signal.SIGSTOP)
         try:
@@ -172,7 +165,7 @@ def test_a_relay_that_stood_still_beyond_its_lease_breaks_no_order_and_copies_on
             add(14)
             stopped = start(service, kafka.bootstrap_servers, step, side, str(nth), "SIGSTOP")
             processes.append(stopped)
-            wait(lambda stopped=stopped: is_stopped(stopped), timeout_s=60)
+            wait(stopped.is_stopped, timeout_s=60)
             other.send_signal(signal.SIGCONT)
             relay_them(1)
             relay_them(5)

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from dead_members import forget_members
+from warm_processes import WarmProcess
 
 from ottla import Json
 from ottla.testing.databases import PostgresServer
@@ -29,10 +29,10 @@ class Services:
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[WarmProcess] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, str(SERVICE), *self._arguments], stderr=subprocess.DEVNULL)
+    def start(self) -> WarmProcess:
+        process = WarmProcess(SERVICE, *self._arguments, stderr=subprocess.DEVNULL)
         self.processes.append(process)
         return process
 
