@@ -139,7 +139,8 @@ def test_the_thread_goes_on_with_a_session_and_ends_it(broker: ScriptedBroker, f
     fetching.stop()
     fetching.join(PATIENCE_S)
     assert session.asked[:4] == [(0, 0, 1), (7, 1, 1), (7, 2, 0), (7, 3, 0)]
-    assert session.asked[-1] == (7, -1, 0)
+    # Over another connection: the broker may read the last request of the session after the one that ends it.
+    assert [asked for asked in session.asked if asked[1] == -1] == [(7, -1, 0)]
     assert (seen.offsets, seen.notes, seen.failed) == ([0], [], [])
 
 

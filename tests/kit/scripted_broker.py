@@ -122,10 +122,10 @@ class ScriptedBroker:
             except OSError:
                 return
             self.connections.append(connection)
-        with connection, connection.makefile("rb") as stream:
+        with connection:
             try:
-                while prefix := stream.read(4):
-                    frame = stream.read(int.from_bytes(prefix, "big"))
+                while prefix := _exactly(connection, 4):
+                    frame = _exactly(connection, int.from_bytes(prefix, "big"))
                     head = headers.decode_request_header(frame)
                     api = ApiKey(head.api_key)
                     request = codec.decode_request(api, head.api_version, frame, head.body_offset)
@@ -275,3 +275,11 @@ class ScriptedBroker:
         right = bytes(request.auth_bytes) == b"\0ann\0secret"
         code = ErrorCode.NONE if right else ErrorCode.SASL_AUTHENTICATION_FAILED
         return {"error_code": code, "error_message": None if right else "wrong password", "auth_bytes": b""}
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    """The next `size` bytes, fewer at the end. Nothing is read ahead, so `select` tells of another request."""
+    read = b""
+    while len(read) < size and (piece := connection.recv(size - len(read))):
+        read += piece
+    return read
