@@ -278,6 +278,8 @@ class Session:
         if records:
             self._watch.fetched(state, records, now_ms)
         records = self._lines.look(state, records, effects)
+        if records:
+            state.pace.came(now_ms)
         state.fetched(records)
         state.tracker.register(offsets_of(records), size_bytes=event.size_bytes, now_ms=now_ms)
         if state.restored:
@@ -527,7 +529,7 @@ class Session:
 
     def _progressed(self, state: PartitionState, finished: int, now_ms: int) -> None:
         self._commits.count(finished)
-        state.pace.finished(finished, now_ms)
+        state.pace.finished(finished, now_ms, is_idle=not state.tracker.window_records)
         note_head(state, now_ms)
         if state.stopped is not None:
             self._flow.pause(state.topic_partition, PauseReason.STOPPED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +99,7 @@ def test_a_revoked_partition_takes_its_pause_along() -> None:
 
 
 def test_a_fast_handler_gets_a_buffer_that_lasts_for_its_lead_time() -> None:
-    flow = FlowControl(LIMITS)
+    flow = FlowControl(replace(LIMITS, lead_s=1.0))
     for now_ms in (0, 5):
         flow.observe(A, records=999, size_bytes=0, now_ms=now_ms, records_per_s=1_000)
     assert flow.changes() == ([], [])
@@ -119,15 +121,72 @@ def test_bytes_bound_the_buffer_however_fast_the_handler_is() -> None:
     assert flow.changes() == ([A], [])
 
 
-def test_the_pace_is_the_peak_and_fades() -> None:
+@pytest.mark.parametrize(
+    ("records", "size_bytes", "total_records"),
+    [(100, 10_000, 1_000), (100, 0, 150)],
+    ids=["over in bytes", "the room is short"],
+)
+def test_what_its_pace_cannot_change_is_paused_although_the_pace_is_not_known(
+    records: int, size_bytes: int, total_records: int
+) -> None:
+    flow = FlowControl(replace(LIMITS, total_records=total_records))
+    for now_ms in (0, 5):
+        flow.observe(A, records=records, size_bytes=size_bytes, now_ms=now_ms, records_per_s=None)
+
+    assert flow.changes() == ([A], [])
+
+
+def test_partitions_of_a_slow_handler_are_not_held_one_after_the_other() -> None:
+    flow = FlowControl(LIMITS)
+    for now_ms in (0, 49, 50):
+        assert flow.changes() == ([], [])
+        flow.observe(A, records=100, size_bytes=0, now_ms=now_ms, records_per_s=None)
+    assert flow.changes() == ([A], [])
+
+    for now_ms in (51, 56):
+        flow.observe(B, records=100, size_bytes=0, now_ms=now_ms, records_per_s=None)
+    assert flow.changes() == ([B], [])
+
+
+def test_the_pace_is_known_after_the_first_run() -> None:
     pace = Pace(0)
-    pace.finished(500, 99)
-    assert pace.records_per_s == 0, "too short to tell"
-    pace.finished(500, 100)
+    pace.came(0)
+    pace.finished(20, 4, is_idle=False)
+    assert pace.records_per_s is None, "too short to tell"
+    pace.finished(30, 5, is_idle=False)
     assert pace.records_per_s == 10_000
 
-    pace.finished(0, 200)
-    assert pace.records_per_s == 9_000
+    pace.finished(400, 14, is_idle=False)
+    assert pace.records_per_s == 10_000
+    pace.finished(0, 15, is_idle=False)
+    assert pace.records_per_s == 40_000, "the second sample is taken soon as well"
+
+
+def test_the_pace_fades_every_tenth_of_a_second() -> None:
+    pace = Pace(0)
+    pace.came(0)
+    for at_ms in (5, 15, 35, 75):
+        pace.finished(1_000, at_ms, is_idle=False)
+    assert pace.records_per_s == pytest.approx(200_000 * 0.9**3)
+
+    pace.finished(0, 154, is_idle=False)
+    assert pace.records_per_s == pytest.approx(200_000 * 0.9**3)
+    pace.finished(0, 155, is_idle=False)
+    pace.finished(0, 255, is_idle=False)
+    assert pace.records_per_s == pytest.approx(200_000 * 0.9**5)
+
+
+def test_waiting_for_records_does_not_lower_the_pace() -> None:
+    pace = Pace(0)
+    pace.came(200)  # since the assignment the client was fetching
+    pace.finished(100, 210, is_idle=True)
+    assert pace.records_per_s == 10_000
+
+    pace.came(1_000)
+    pace.finished(150, 1_005, is_idle=True)
+    pace.came(5_000)
+    pace.finished(150, 5_005, is_idle=False)
+    assert pace.records_per_s == 30_000
 
 
 SHARED = FlowLimits(high_bytes=1_000, low_bytes=500, total_bytes=1_200, hold_ms=0)

@@ -392,11 +392,34 @@ def test_a_full_partition_is_paused_alone_and_resumed_when_drained() -> None:
     assert driver.session.should_hold(driver.now_ms)
     assert of(PausePartitions, driver.effects) == []
 
-    effects = driver.step(events.Tick(), after_ms=5)
+    effects = driver.step(events.Tick(), after_ms=49)
+    assert of(PausePartitions, effects) == [], "nothing was handled yet: nobody knows its pace"
+    effects = driver.step(events.Tick(), after_ms=1)
     assert of(PausePartitions, effects) == [PausePartitions([A])]
     while driver.runs:
         driver.finish(driver.runs[0])
     assert of(ResumePartitions, driver.effects) == [ResumePartitions([A])]
+
+
+def test_a_partition_of_a_known_pace_is_paused_soon() -> None:
+    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=5), quantum=2)
+    driver.fetch(A, 0)
+    driver.now_ms += 1_000
+    driver.finish(driver.runs[0])
+    driver.fetch(A, 1, 2, 3, 4)
+
+    assert of(PausePartitions, driver.step(events.Tick(), after_ms=5)) == [PausePartitions([A])]
+
+
+def test_a_fast_handler_is_not_paused_while_its_pace_is_not_known() -> None:
+    """A pause costs up to a second at librdkafka, in which a fast handler runs dry."""
+    driver = assigned(A, flow=FlowLimits(high_records=4, low_records=1, hold_ms=5), quantum=2)
+    driver.fetch(A, *range(20))
+    driver.step(events.Tick(), after_ms=10)
+    driver.finish(driver.runs[0])
+
+    assert of(PausePartitions, driver.step(events.Tick(), after_ms=50)) == []
+    assert not driver.session.should_hold(driver.now_ms)
 
 
 def test_two_partitions_take_turns_of_a_quantum() -> None:

@@ -6,9 +6,12 @@ handler is fast and the buffer drains in that time. Only when it is still over i
 low watermark. Nothing is fetched twice for fast handlers, and a slow one pauses once per thousands of records.
 
 How much "full" is depends on the handler. A resumed partition waits until its broker answers the fetch that is under
-way without it, up to `fetch.max.wait.ms` (500), and what is buffered must last that long. So the watermarks are the
-given ones or, when that is more, `lead_s` seconds of work at the pace the partition is handled at. (Measured with one
-hot partition of 16 and a handler of 30 µs: as fast as without any limit, where 4,000 and 1,000 for all gave a third.)
+way without it, up to `fetch.max.wait.ms` (500); where all partitions of a broker were paused, librdkafka looks for some
+to fetch once a second. What is buffered must last that long. So the watermarks are the given ones or, when that is
+more, `lead_s` seconds of work at the pace the partition is handled at, and half of it. (Measured with one hot partition
+of 16 and a handler of 30 µs: as fast as without any limit, where 4,000 and 1,000 for all gave a third.)
+
+A partition whose pace is not known yet is held somewhat longer: it is known once the first run is over.
 
 All partitions of a group member share one room (`total_records`, `total_bytes`), by the rule by which switches share
 their memory: a buffer may be as large as what is free (Choudhury and Hahne, 1998). So one hot partition may have half
@@ -25,9 +28,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from ottla.errors import ConfigError
 from ottla.records import TopicPartition
+
+_FIRST_HOLDS: Final = 10
+"""So many times `hold_ms` a partition is held whose pace is not known yet, while no other is paused: where the handler
+is slow, a hundred partitions must not be held one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +53,7 @@ class FlowLimits:
     high_bytes: int = 16 * 1024 * 1024
     low_bytes: int = 8 * 1024 * 1024
     hold_ms: int = 5
-    lead_s: float = 1.0
+    lead_s: float = 2.0
     most_records: int = 100_000
     """However fast the handler is."""
     total_records: int = 300_000
@@ -90,26 +98,48 @@ class FlowLimits:
 
 
 class Pace:
-    """How many records per second a partition is handled at, when it has some: the best of the last second or so."""
+    """How many records per second a partition is handled at, when it has some: the best of the last second or so.
 
-    __slots__ = ("_counted", "_since_ms", "records_per_s")
+    The time that it waits for records does not count. A pause that lasted too long would lower the pace by which pauses
+    are sized, and the next one would come sooner and last as long again.
+    """
 
+    __slots__ = ("_counted", "_idle_since_ms", "_sample", "_since_ms", "_window_ms")
+
+    _FIRST_MS = 5
+    """The first sample is taken early, because until then nobody knows whether the partition is full, and the next one
+    soon: the first runs of a process are slow."""
     _WINDOW_MS = 100
 
     def __init__(self, now_ms: int) -> None:
-        self.records_per_s = 0.0
+        self._sample: float | None = None
         self._counted = 0
+        self._window_ms = self._FIRST_MS
         self._since_ms = now_ms
+        self._idle_since_ms: int | None = now_ms
 
-    def finished(self, records: int, now_ms: int) -> None:
+    @property
+    def records_per_s(self) -> float | None:
+        """None until enough was handled to tell."""
+        return self._sample
+
+    def came(self, now_ms: int) -> None:
+        """The partition has records now."""
+        if self._idle_since_ms is not None:
+            self._since_ms += now_ms - self._idle_since_ms
+            self._idle_since_ms = None
+
+    def finished(self, records: int, now_ms: int, *, is_idle: bool) -> None:
+        """So many more are done. `is_idle`: they were the last that it had."""
         self._counted += records
         passed_ms = now_ms - self._since_ms
-        if passed_ms >= self._WINDOW_MS:
-            sample = self._counted * 1_000 / passed_ms
-            # A pause that lasted too long must not lower the pace it is to be sized by: keep the peak, let it fade.
-            self.records_per_s = max(sample, self.records_per_s * 0.9)
+        if passed_ms >= self._window_ms:
+            self._window_ms = min(2 * self._window_ms, self._WINDOW_MS)
+            self._sample = max(self._counted * 1_000 / passed_ms, (self._sample or 0) * 0.9)
             self._counted = 0
             self._since_ms = now_ms
+        if is_idle and self._idle_since_ms is None:
+            self._idle_since_ms = now_ms
 
 
 class PauseReason(Enum):
@@ -152,16 +182,20 @@ class FlowControl:
         self._to_resume: set[TopicPartition] = set()
 
     def observe(
-        self, partition: TopicPartition, *, records: int, size_bytes: int, now_ms: int, records_per_s: float = 0
+        self, partition: TopicPartition, *, records: int, size_bytes: int, now_ms: int, records_per_s: float | None = 0
     ) -> None:
-        """The partition's buffer holds this much now, and is handled at this pace."""
+        """The partition's buffer holds this much now, and is handled at this pace; None: that is not known yet."""
         limits = self.limits
         self.count(partition, records=records, size_bytes=size_bytes)
         free_records = limits.total_records - self._total_records
         free_bytes = limits.total_bytes - self._total_bytes
-        high_records, low_records = limits.watermarks(records_per_s)
+        high_records, low_records = limits.watermarks(records_per_s or 0)
         is_over = records >= high_records or size_bytes >= limits.high_bytes
         is_crowded = records > 0 and (records >= free_records or size_bytes >= free_bytes)
+        if records_per_s is None and not (self._full or is_crowded or size_bytes >= limits.high_bytes):
+            hold_ms = _FIRST_HOLDS * limits.hold_ms  # it may be fast
+        else:
+            hold_ms = limits.hold_ms
         if partition in self._full:
             resumes_at = self._full[partition]
             low_records, low_bytes = (low_records, limits.low_bytes) if resumes_at is None else resumes_at
@@ -169,7 +203,7 @@ class FlowControl:
                 self.resume(partition, PauseReason.FULL)
         elif not is_over and not is_crowded:
             self._over_since.pop(partition, None)
-        elif now_ms - self._over_since.setdefault(partition, now_ms) >= limits.hold_ms:
+        elif now_ms - self._over_since.setdefault(partition, now_ms) >= hold_ms:
             del self._over_since[partition]
             self.pause(partition, PauseReason.FULL)
             if not is_over:
