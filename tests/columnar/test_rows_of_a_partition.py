@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla import App
 from ottla.columnar.reading.few import FEW
+from ottla.columnar.serving import opening
 from ottla.columnar.serving import rows as rows_module
+from ottla.columnar.serving.handlers import ColumnInvoker
 from ottla.columnar.serving.opening import opened
 from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows, rows_of
 from ottla.consumer.model.run import Run, RunResult
@@ -93,10 +97,36 @@ def test_a_single_row_reaches_the_core_without_columns(monkeypatch: pytest.Monke
     found.collect(segment, Isolation.READ_COMMITTED, True)
     monkeypatch.setattr(rows_module, "_column_of", None)
     monkeypatch.setattr(rows_module, "_batch_of", None)
+    monkeypatch.setattr(opening, "plain_groups", None)
     (rows,) = opened(PLACE, found, DecodeLimits())
     assert (list(rows.offsets), len(rows), rows.size_bytes) == ([7], 1, 4)
     assert (rows[0].raw_key, rows[0].raw_value, rows[0].headers) == (b"k", b"v", [("h", b"1")])
     assert rows.from_offset(7)[0] is rows[0]
+
+
+def test_of_a_single_row_a_handler_gets_the_columns_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    column_of = rows_module._column_of
+    monkeypatch.setattr(rows_module, "_column_of", lambda rows, name: (made.append(name), column_of(rows, name))[1])
+    app = App("columns", bootstrap_servers="localhost:9")
+    seen: list[dict[str, Any]] = []
+
+    @app.handler("values", columns=True)
+    def of_values(batch: pa.RecordBatch) -> None:
+        seen.append(batch.to_pydict())
+
+    @app.handler("keys", columns=["key"])
+    def of_keys(batch: pa.RecordBatch) -> None:
+        seen.append(batch.to_pydict())
+
+    for route, columns in zip(app.routes, (["value"], ["value", "key"]), strict=True):
+        made.clear()
+        rows = rows_of([record(7)], PLACE)
+        run = Run(topic_partition=PLACE, epoch=1, route=route.name, records=rows, attempt=1, started_ms=0)
+        result = ColumnInvoker(route, (), {}).deliver(run)
+        assert isinstance(result, RunResult)
+        assert (list(each_offset(result.done or ())), made) == ([7], columns)
+    assert seen == [{"value": [b"v7"]}, {"value": [b"v7"], "key": [b"k7"]}]
 
 
 def test_no_rows_are_a_stretch_too() -> None:

@@ -23,14 +23,14 @@ from ottla_wire.protocol import ApiKey, ErrorCode
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for a whole fetch response: the kernel receives the next one while this one is decoded."""
 
-_AHEAD_BYTES = 64 * 1024
+_SENT_AHEAD_BYTES = 64 * 1024
 """So much is sent before a response is read: what no buffer between the two takes would stand still for ever if the
 broker waited as well, for its response to be read."""
 
 _HOST_CHARACTERS = 255
 """The longest name that DNS has (RFC 1035)."""
 
-_AHEAD_BYTES = 16 * 1024
+_READ_AHEAD_BYTES = 16 * 1024
 """What is read at once where a response begins: a small one comes with its size in one call."""
 
 _TIMEOUT_STEP_S = 0.05
@@ -117,7 +117,7 @@ class Connection:
             except OttlaError as error:
                 waiting.append(error)
                 continue
-            if ahead + len(frame) > _AHEAD_BYTES:
+            if ahead + len(frame) > _SENT_AHEAD_BYTES:
                 ahead = 0
                 yield from self._receive_all(waiting)
             waiting.append(None)
@@ -275,7 +275,7 @@ class Connection:
         try:
             while len(ahead) < PREFIX_BYTES:
                 self._limit(sock, deadline - time.monotonic())
-                more = sock.recv(_AHEAD_BYTES)
+                more = sock.recv(_READ_AHEAD_BYTES)
                 if not more:
                     raise ConnectionResetError("the broker closed the connection")
                 ahead += more

@@ -189,6 +189,7 @@ class FetchPlan:
         is_full = not session.is_open
         largest = max((wish.max_bytes for wish in wishes.values()), default=0)
         body = {
+            "replica_id": -1,
             "max_wait_ms": max_wait_ms,
             "min_bytes": 1,
             "max_bytes": max(self._settings.fetch_max_bytes, largest),

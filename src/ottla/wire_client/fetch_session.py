@@ -111,7 +111,10 @@ class FetchSession:
             topics.setdefault(partition.topic, []).append(
                 {
                     "partition": partition.partition,
+                    "current_leader_epoch": -1,
                     "fetch_offset": wish.fetch_offset,
+                    "last_fetched_epoch": -1,
+                    "log_start_offset": -1,
                     "partition_max_bytes": wish.max_bytes,
                 }
             )

@@ -55,23 +55,22 @@ class Completer:
 
     def __init__(self, struct: Struct, version: int) -> None:
         self.known = frozenset(member.name for member in struct.fields)
-        self._struct = struct
-        self._version = version
+        self._name = struct.name
+        # Encoded, never given away: all bodies share the lists and dicts among them.
+        self._defaults = {member.name: member.default_value() for member in struct.fields_of(version)}
 
     def complete(self, given: Any) -> dict[str, Any]:
         if isinstance(given, Message):
             given = {name: getattr(given, name) for name in given.FIELDS}
         if not isinstance(given, Mapping):
-            raise SchemaError(f"{self._struct.name} is given as {type(given).__name__}, wanted a dict")
+            raise SchemaError(f"{self._name} is given as {type(given).__name__}, wanted a dict")
         self.check(given)
-        body = {member.name: member.default_value() for member in self._struct.fields_of(self._version)}
-        body.update((name, value) for name, value in given.items() if name in body)
-        return body
+        return {**self._defaults, **given}  # fields of other versions stay in it: nobody reads them
 
     def check(self, given: Mapping[str, Any]) -> None:
         unknown = sorted(given.keys() - self.known)
         if unknown:
-            raise SchemaError(f"{self._struct.name} has no field {', '.join(unknown)}")
+            raise SchemaError(f"{self._name} has no field {', '.join(unknown)}")
 
 
 class _EncoderWriter:

@@ -6,18 +6,19 @@ the columns' way (`decode.py`), which refuses it with its reasons: what is given
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ottla.columnar.arrays.schema import FIELDS, arrow_schema
+from ottla.columnar.arrays.varints import Bytes8
 from ottla.columnar.reading.inflate import Group
 from ottla.wire_client.limits import DecodeLimits
-from ottla.wire_client.segments import Segment
+from ottla.wire_client.segments import Batches, Segment
 from ottla_wire.protocol import ProtocolError
-from ottla_wire.records import BatchHeader, Row, iter_plain_rows
+from ottla_wire.records import BATCH_OVERHEAD, BatchHeader, Row, iter_plain_rows
 
 FEW: Final = 16
 """From about so many records on columns cost less."""
@@ -43,18 +44,38 @@ _VALUES: Final[dict[str, Callable[[FewRow], Any]]] = {
 }
 
 
-def few_rows(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
-    """The wanted records of the group; None where they are many, large, or not as they should be."""
-    counts = [header.record_count for header in group.batches.headers]
-    if sum(counts) > FEW or min(counts) < 1:
+def are_few(headers: Iterable[BatchHeader]) -> bool:
+    """Whether batches with these headers say that they hold few records."""
+    return sum(header.record_count for header in headers) <= FEW
+
+
+def few_of_group(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
+    """The wanted records of the group; None as `few_rows` gives it."""
+    if not are_few(group.batches.headers):
         return None
-    if sum(end - start for start, end in group.spans) > _MOST_BYTES:
+    return few_rows(group.batches, [group.buffer[start:end] for start, end in group.spans], limits)
+
+
+def few_in_place(batches: Batches, limits: DecodeLimits) -> list[FewRow] | None:
+    """The wanted records of batches of which none is compressed; None for others, and as `few_rows` gives it."""
+    if not are_few(batches.headers) or any(header.compression for header in batches.headers):
+        return None
+    found = zip(batches.headers, batches.segments, batches.positions, strict=True)
+    payloads = [segment.data[at + BATCH_OVERHEAD : at + header.size_in_bytes] for header, segment, at in found]
+    return few_rows(batches, payloads, limits)
+
+
+def few_rows(batches: Batches, payloads: Sequence[Bytes8 | memoryview], limits: DecodeLimits) -> list[FewRow] | None:
+    """The wanted records of batches with these plain bytes; None where they are many, large, or not as they should
+    be."""
+    if not are_few(batches.headers) or any(header.record_count < 1 for header in batches.headers):
+        return None
+    if sum(map(len, payloads)) > _MOST_BYTES:
         return None
     wanted: list[FewRow] = []
-    batches = zip(group.spans, group.batches.headers, group.batches.segments, strict=True)
-    for (start, end), header, segment in batches:
+    for payload, header, segment in zip(payloads, batches.headers, batches.segments, strict=True):
         try:
-            (rows,) = iter_plain_rows(group.buffer[start:end].tobytes(), header)
+            (rows,) = iter_plain_rows(payload.tobytes(), header)
         except ProtocolError:
             return None
         for row in rows:
@@ -70,7 +91,7 @@ def few_rows(group: Group, limits: DecodeLimits) -> list[FewRow] | None:
 
 def few_to_arrow(group: Group, columns: Sequence[str], limits: DecodeLimits) -> pa.RecordBatch | None:
     """The wanted records of the group as columns; None as `few_rows` gives it."""
-    wanted = few_rows(group, limits)
+    wanted = few_of_group(group, limits)
     if wanted is None:
         return None
     arrays = [pa.array([_VALUES[name](place) for place in wanted], FIELDS[name]) for name in columns]

@@ -148,11 +148,11 @@ class Fetching:
 
     def _send(self) -> None:
         """Ask every broker that is asked for nothing, and reads something for us or leads something that is wanted."""
-        if time.monotonic() >= self._leaders_until_s:
-            self._leaders_until_s = time.monotonic() + self._settings.metadata_max_age_ms / 1_000
-            with self._lock:
-                self.plan.ask_leaders_again()
+        now_s = time.monotonic()
         with self._lock:
+            if now_s >= self._leaders_until_s:
+                self._leaders_until_s = now_s + self._settings.metadata_max_age_ms / 1_000
+                self.plan.ask_leaders_again()
             wanted = {name: self.plan.replica_of(name) for name in self.plan.wanted()}
             by_node: dict[int, list[TopicPartition]] = {node_id: [] for node_id in self.plan.nodes()}
             wait_ms = self._settings.fetch_max_wait_ms

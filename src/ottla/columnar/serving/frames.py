@@ -34,7 +34,7 @@ class Frame:
         self,
         rows: ArrowRows,
         values: pa.Array,
-        keys: pa.Array,
+        keys: pa.Array | None,
         topic_partition: TopicPartition,
         make: Callable[[], Any],
     ) -> None:
@@ -60,7 +60,8 @@ class Frame:
 
     @property
     def keys(self) -> pa.Array:
-        return self._keys
+        """The decoded keys; those of the rows themselves where nothing was to be decoded."""
+        return self.rows.column("key") if self._keys is None else self._keys
 
     @property
     def offsets(self) -> pa.Array:

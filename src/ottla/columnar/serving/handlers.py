@@ -113,6 +113,8 @@ class ColumnInvoker:
 
     def _read(self, call: Call, returned: Any) -> RunResult | InTransaction | Call | _Open:
         """What becomes of the call: its result, the write that it waits for, what it sent, or the next call."""
+        if returned is None:
+            return self._ended(call, call.answered(None))
         frames, said = split(returned)
         if frames and self._to is None:
             return call.failed(mistake("the handler returned rows, and to= does not say where they go"))
@@ -205,8 +207,11 @@ class ColumnInvoker:
         rows = all_rows if most is None else all_rows[:most]
         place = self._origin_of(run.topic_partition)
         try:
-            values, value_errors = self._values.decode(rows.column("value"), topic=place.topic)
-            keys, key_errors = self._keys.decode(rows.column("key"), topic=place.topic, part="key")
+            values, value_errors, keys, key_errors = rows.column("value"), None, None, None
+            if not self._values.gives_bytes:
+                values, value_errors = self._values.decode(values, topic=place.topic)
+            if not self._keys.gives_bytes:  # else they are the column itself, which is made when it is asked for
+                keys, key_errors = self._keys.decode(rows.column("key"), topic=place.topic, part="key")
         except RegistryUnavailable as error:
             return RunResult(done=(), whole=(all_rows, self._exceptions.failure_of(error)))
         result = RunResult(done=())
@@ -220,14 +225,13 @@ class ColumnInvoker:
             run=run,
         )
         good = self._without_expired(rows, result, context)
-        good &= self._without_malformed(rows, value_errors, key_errors, result, good)
+        good = self._without_malformed(rows, value_errors, key_errors, result, good)
         if self._is_exactly_once:
             return self._head(run, all_rows, rows, values, keys, good, result, context)
-        if not good.any():
-            return result
-        if not good.all():
-            mask = pa.array(good)
-            rows, values, keys = rows.where(good), values.filter(mask), keys.filter(mask)
+        if good is not None:
+            if not good.any():
+                return result
+            rows, values, keys = _where(good, rows, values, keys)
         return Call(run, rows, self._frame(rows, values, keys, place), context, result)
 
     def _head(
@@ -236,8 +240,8 @@ class ColumnInvoker:
         all_rows: ArrowRows,
         rows: ArrowRows,
         values: pa.Array,
-        keys: pa.Array,
-        good: Mask,
+        keys: pa.Array | None,
+        good: Mask | None,
         result: RunResult,
         context: Context,
     ) -> Call | RunResult:
@@ -251,30 +255,37 @@ class ColumnInvoker:
             expired=[record for record in result.expired if not failures or record.offset < failures[0][0].offset],
             malformed=sum(failure.kind == "malformed" for _, failure in failures),
         )
-        mask, head = good[:at], rows[:at]
-        if not mask.any():
+        head = rows[:at]
+        if at == 0 or (good is not None and not good[:at].any()):
             return replace(behind, done=head)  # the session commits the offset of what it passed over
-        shown, kept = head, pa.array(mask)
-        if not mask.all():
-            shown, values, keys = head.where(mask), values[:at].filter(kept), keys[:at].filter(kept)
-        frame = self._frame(shown, values[:at], keys[:at], context.topic_partition)
+        shown, values, keys = head, values[:at], None if keys is None else keys[:at]
+        if good is not None:
+            shown, values, keys = _where(good[:at], head, values, keys)
+        frame = self._frame(shown, values, keys, context.topic_partition)
         return Call(run, shown, frame, context, behind, head=head, behind=all_rows[at:])
 
-    def _frame(self, rows: ArrowRows, values: pa.Array, keys: pa.Array, place: TopicPartition) -> Frame:
+    def _frame(self, rows: ArrowRows, values: pa.Array, keys: pa.Array | None, place: TopicPartition) -> Frame:
         frame = Frame(rows, values, keys, place, lambda: data_of(frame, self._form or "arrow", self._columns))
         return frame
 
     def _without_malformed(
-        self, rows: ArrowRows, value_errors: pa.Array, key_errors: pa.Array, result: RunResult, good: Mask
-    ) -> Mask:
-        """Which rows decoded. The others are failures of their own."""
-        fine = np.ones(len(rows), dtype=np.bool_)
-        failures: list[tuple[AnyRecord, Failure]] = list(result.failures)
+        self,
+        rows: ArrowRows,
+        value_errors: pa.Array | None,
+        key_errors: pa.Array | None,
+        result: RunResult,
+        good: Mask | None,
+    ) -> Mask | None:
+        """Which of the good rows decoded; None for all rows. The others are failures of their own."""
+        fine: Mask | None = None
         of_rows: dict[int, Failure] = {}
         for errors, part in ((value_errors, "value"), (key_errors, "key")):
-            if errors.null_count == len(errors):
+            if errors is None or errors.null_count == len(errors):
                 continue
-            for row in np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False) & good).tolist():
+            if fine is None:
+                fine = np.ones(len(rows), dtype=np.bool_) if good is None else good.copy()
+            failed = errors.is_valid().to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(failed if good is None else failed & good).tolist():
                 error = errors[row].as_py()
                 malformed = Malformed(
                     part=part,  # type: ignore[arg-type]
@@ -285,24 +296,25 @@ class ColumnInvoker:
                 )
                 of_rows.setdefault(row, Failure.of_malformed(malformed))
                 fine[row] = False
-        failures += [(rows[row], of_rows[row]) for row in sorted(of_rows)]
-        result.failures = failures
+        if fine is None:
+            return good
+        result.failures = [*result.failures, *((rows[row], of_rows[row]) for row in sorted(of_rows))]
         result.malformed = len(of_rows)
         return fine
 
-    def _without_expired(self, rows: ArrowRows, result: RunResult, context: Context) -> Mask:
-        """Which rows have not expired."""
-        fine = np.ones(len(rows), dtype=np.bool_)
+    def _without_expired(self, rows: ArrowRows, result: RunResult, context: Context) -> Mask | None:
+        """Which rows have not expired; None for all rows."""
         now_ms = self._clock.now_ms()
         candidates = rows.with_header(EXPIRES_HEADER)
         if self._expiry.ttl_ms is not None:
             candidates = list({record.offset: record for record in (*candidates, *self._old(rows, now_ms))}.values())
         deadlines = self._expiry.deadlines(candidates) if candidates else None
         if deadlines is None:
-            return fine
+            return None
         context.expires_ms = min((ms for ms in deadlines.values() if ms > now_ms), default=None)
         late = [record for record in candidates if deadlines.get(record.offset, now_ms + 1) <= now_ms]
         offsets = {record.offset for record in late}
+        fine = np.ones(len(rows), dtype=np.bool_)
         fine[[row for row, offset in enumerate(rows.offsets) if offset in offsets] if offsets else []] = False
         if isinstance(self._expiry.outcome, Dead):
             result.failures = [(record, Failure.of_expiry(self._expiry.outcome)) for record in late]
@@ -322,6 +334,16 @@ class ColumnInvoker:
     def _origin_of(self, place: TopicPartition) -> TopicPartition:
         origin = self._origins.get(place.topic)
         return place if origin is None else TopicPartition(origin, place.partition)
+
+
+def _where(
+    mask: Mask, rows: ArrowRows, values: pa.Array, keys: pa.Array | None
+) -> tuple[ArrowRows, pa.Array, pa.Array | None]:
+    """Those rows, with their values and keys, for which the mask is true."""
+    if mask.all():
+        return rows, values, keys
+    chosen = pa.array(mask)
+    return rows.where(mask), values.filter(chosen), None if keys is None else keys.filter(chosen)
 
 
 def _on_loop(result: RunResult | InTransaction) -> RunResult | InTransactionOnLoop:

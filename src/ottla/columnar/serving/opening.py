@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from ottla.columnar.reading import few
 from ottla.columnar.reading.decode import many_to_arrow
-from ottla.columnar.reading.few import FEW, FewRow, few_rows
+from ottla.columnar.reading.few import FewRow, few_in_place, few_of_group
 from ottla.columnar.reading.inflate import plain_groups
 from ottla.columnar.serving.rows import RAW_COLUMNS, ArrowRows
 from ottla.records import Record, TimestampType, TopicPartition
@@ -15,7 +16,7 @@ from ottla.wire_client.segments import Batches
 
 def are_few(found: Iterable[Batches]) -> bool:
     """Whether they are opened in less time than it takes to ask a broker for more."""
-    return sum(header.record_count for batches in found for header in batches.headers) <= FEW
+    return few.are_few(header for batches in found for header in batches.headers)
 
 
 def opened(partition: TopicPartition, found: Batches, limits: DecodeLimits) -> Iterator[ArrowRows]:
@@ -23,13 +24,22 @@ def opened(partition: TopicPartition, found: Batches, limits: DecodeLimits) -> I
 
     Raises `CorruptBatch` and `DecodeLimitExceeded`, when it comes to that batch.
     """
+    rows = few_in_place(found, limits)
+    if rows is not None:
+        yield from _of_few(rows, partition)
+        return
     for group in plain_groups(found, limits):
-        few = few_rows(group, limits)
-        if few is None:
+        rows = few_of_group(group, limits)
+        if rows is None:
             for batch in many_to_arrow(group, RAW_COLUMNS, limits):
                 yield ArrowRows(partition, [batch])
-        elif few:
-            yield ArrowRows.of_few([_record(partition, row) for row in few], partition)
+        else:
+            yield from _of_few(rows, partition)
+
+
+def _of_few(rows: Sequence[FewRow], partition: TopicPartition) -> Iterator[ArrowRows]:
+    if rows:
+        yield ArrowRows.of_few([_record(partition, row) for row in rows], partition)
 
 
 def _record(partition: TopicPartition, row: FewRow) -> Record[object]:

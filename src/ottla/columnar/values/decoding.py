@@ -51,6 +51,11 @@ class ColumnDecoder:
         """Whether good rows are decoded without a Python object each."""
         return self._node is not None
 
+    @property
+    def gives_bytes(self) -> bool:
+        """Whether values are the bytes that they came as: decoding does nothing, and cannot fail."""
+        return type(self.serde) is Bytes and self.type == pa.binary()
+
     def decode(
         self, values: pa.Array, *, topic: str = "", part: Literal["key", "value"] = "value"
     ) -> tuple[pa.Array, pa.Array]:
@@ -78,7 +83,7 @@ class ColumnDecoder:
 
     def _as_it_is(self, values: pa.Array) -> pa.Array | None:
         """Bytes are themselves, and so is text where all of it is UTF-8; None for anything else."""
-        if type(self.serde) is Bytes and self.type == values.type:
+        if self.gives_bytes and values.type == self.type:
             return values
         if type(self.serde) is Str and self.type == pa.string():
             try:
