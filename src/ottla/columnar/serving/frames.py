@@ -88,7 +88,9 @@ class Frame:
         """A column beside the value's own."""
         if name == "partition":
             return pa.array([self.topic_partition.partition] * len(self), pa.int32())
-        return {"key": self.keys, "offset": self.offsets, "timestamp": self.timestamps, "headers": self.headers}[name]
+        if name == "key":
+            return self.keys
+        return self.originals.column(name)
 
 
 def form_of(hint: Any) -> str | None:
