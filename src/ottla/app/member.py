@@ -46,7 +46,7 @@ from ottla.consumer.model.effects import (
 )
 from ottla.consumer.model.run import Run
 from ottla.consumer.partitions.flow import FlowLimits
-from ottla.consumer.partitions.plan import RoutePlan
+from ottla.consumer.partitions.plan import RoutePlan, priority_of_topics
 from ottla.consumer.readiness.health import DEFAULT_UNREADY_AFTER_S, Health, unready_after_ms
 from ottla.consumer.session import Session
 from ottla.errors import RetriableError
@@ -121,6 +121,7 @@ class Member(ABC):
         self.group = options.group
         self.settings = options.settings
         self._topics = list(options.topics)
+        self._priority_of = priority_of_topics(options.plans)
         self._servers: str = options.settings["bootstrap.servers"]
         self.asking = Asking(principal=principal_of(options.settings), topics=self._topics, group=options.group)
         self._letters = letters

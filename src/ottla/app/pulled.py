@@ -16,7 +16,7 @@ from ottla.app.member import MemberOptions
 from ottla.app.member_verbs import SLICE_S, MemberVerbs
 from ottla.app.pulling import decoder, malformed_part, pull_plan
 from ottla.app.receive_spans import tell_received
-from ottla.app.retry_settings import with_range
+from ottla.app.retry_settings import for_priorities, with_range
 from ottla.clock import SystemClock
 from ottla.config import consumer_settings, settings_beside
 from ottla.config.priorities import topics_of
@@ -100,7 +100,7 @@ class PulledConsumer(MemberVerbs, ABC, Generic[V_co]):
         self._declared_topics = declared_topics(create_topics, used=used)
         effective = consumer_settings(bootstrap_servers, group_id=group, settings=settings)
         if priorities is not None:
-            effective = with_range(effective, bootstrap_servers, group, settings)
+            effective = for_priorities(with_range(effective, bootstrap_servers, group, settings))
         self._book = PullBook()
         self._reads = transactional_reads(self._book, commit, settings=effective, dead_letter_topic=dead_letter_topic)
         options = MemberOptions(

@@ -6,11 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.config import Settings, consumer_settings
+from ottla.config.defaults import PRIORITY_DEFAULTS
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
     from ottla.app.app import App
     from ottla.app.options import Route
+
+
+def for_priorities(settings: Settings) -> Settings:
+    """The settings of a group whose topics have priorities: little is fetched at a time, unless somebody chose more."""
+    return settings.with_defaults(*PRIORITY_DEFAULTS.values())
 
 
 def with_range(
@@ -35,6 +41,11 @@ def group_settings(app: App, group: str, routes: Sequence[Route]) -> Settings:
     A key's order is kept by one member that has a partition and the partitions of the same number of its retry topics.
     Kafka's range assignor assigns them so, and no other one does.
     """
+    settings = _assigned(app, group, routes)
+    return for_priorities(settings) if any(route.priorities for route in routes) else settings
+
+
+def _assigned(app: App, group: str, routes: Sequence[Route]) -> Settings:
     settings = consumer_settings(app.bootstrap_servers, group_id=group, settings=app.settings)
     name = _assignor(settings)
     if any(route.priorities for route in routes):

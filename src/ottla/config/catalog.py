@@ -166,6 +166,7 @@ SPECS: dict[str, Spec] = _specs(
     Spec("max.partition.fetch.bytes", _I, _C, "max_partition_fetch_bytes", low=1, high=1_000_000_000),
     Spec("max.poll.records", _I, _C, "max_poll_records", "", low=1, high=_MAX),
     Spec("fetch.queue.backoff.ms", _I, _C, _MISSING, low=0, high=300_000),
+    Spec("queued.min.messages", _I, _C, _MISSING, low=1, high=10_000_000),
     Spec("check.crcs", _B, _C, "check_crcs"),
     Spec("enable.partition.eof", _B, _C, _ALWAYS),
 )
@@ -228,7 +229,7 @@ THREADS_ONLY: dict[Role, frozenset[str]] = {
     Role.CONSUMER: _THREADS_ANY
     | _names("""
     coordinator.query.interval.ms fetch.error.backoff.ms group.protocol.type
-    queued.max.messages.kbytes queued.min.messages on_commit
+    queued.max.messages.kbytes on_commit
 """),
 }
 

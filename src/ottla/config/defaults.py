@@ -15,6 +15,7 @@ __all__ = [
     "COMMON_DEFAULTS",
     "CONSUMER_DEFAULTS",
     "NEXT_GENERATION_GROUP_DEFAULTS",
+    "PRIORITY_DEFAULTS",
     "PRODUCER_DEFAULTS",
     "TRANSACTION_DEFAULTS",
     "Default",
@@ -158,6 +159,22 @@ TRANSACTION_DEFAULTS = by_name(
         3_000,
         "librdkafka looks up a failed group coordinator again only when a connection opens or closes: without this,"
         " sending offsets may wait for ever",
+    ),
+)
+
+PRIORITY_DEFAULTS = by_name(
+    # of groups whose topics have priorities: an urgent record may stand behind all that is fetched at a time
+    Default(
+        "max.partition.fetch.bytes",
+        65_536,
+        "records of every priority come in one response, which is unpacked before the next one is asked for: 64 KiB of"
+        " each partition keeps what is urgent from standing behind a megabyte of bulk",
+    ),
+    Default(
+        "queued.min.messages",
+        1_000,
+        "librdkafka hands out what it fetched in order of arrival, and all that it fetched before stands before what is"
+        " urgent",
     ),
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ottla import App, CommitPolicy, ConfigError, InputError, Json, Priorities, Producer, Record, RetryTopics
+from ottla.app.retry_settings import group_settings
 from ottla.config.priorities import topics_of
 from ottla.testing import consumer_for, wait_until
 from tests.kit.both_shells import CONSUMERS, PRODUCERS
@@ -72,6 +73,27 @@ def test_a_handler_refuses_what_does_not_go_together() -> None:
         given = dict(options)
         with pytest.raises(ConfigError, match=wanted):
             app.handler(*given.pop("topics"), **given)(lambda record: None)  # type: ignore[arg-type, call-overload]
+
+
+def test_a_group_with_priorities_fetches_little_at_a_time_unless_somebody_chose_more() -> None:
+    def fetched(topics: str, **settings: int) -> tuple[int, int | None]:
+        app = App("billing", settings=settings, bootstrap_servers="localhost:9")
+        app.handler(topics, retry_topics=RetryTopics(), dead_letter_topic="dead")(lambda record: None)
+        found = group_settings(app, "billing", app.routes)
+        for client in (found.to_aiokafka(), found.to_confluent()):
+            assert found["max.partition.fetch.bytes"] in client.values()
+        return found["max.partition.fetch.bytes"], found.get("queued.min.messages")
+
+    orders = Priorities("orders", NAMES)
+    assert fetched("orders") == (1 << 20, None)
+    assert fetched(orders) == (65_536, 1_000)
+    chosen = {"max.partition.fetch.bytes": 1 << 18, "queued.min.messages": 9}
+    with pytest.raises(ConfigError, match=r"queued\.min\.messages"):  # aiokafka refuses it of those who choose it
+        fetched(orders, **chosen)
+    assert fetched(orders, **{"max.partition.fetch.bytes": 1 << 18}) == (1 << 18, 1_000)
+    for consumer_type in CONSUMERS.values():
+        consumer = consumer_type(orders, group="g", bootstrap_servers="localhost:9")
+        assert consumer._engine.settings["max.partition.fetch.bytes"] == 65_536
 
 
 def test_a_send_names_a_priority_that_is_declared() -> None:

@@ -14,7 +14,7 @@ from ottla.config import (
     consumer_settings,
     producer_settings,
 )
-from ottla.config.defaults import TRANSACTION_DEFAULTS
+from ottla.config.defaults import PRIORITY_DEFAULTS, TRANSACTION_DEFAULTS
 from ottla.errors import ConfigError
 
 SERVERS = "127.0.0.1:9092"
@@ -39,7 +39,15 @@ def test_a_consumer_neither_commits_nor_skips_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "table", [COMMON_DEFAULTS, PRODUCER_DEFAULTS, TRANSACTION_DEFAULTS, CONSUMER_DEFAULTS, *PROFILES.values()]
+    "table",
+    [
+        COMMON_DEFAULTS,
+        PRODUCER_DEFAULTS,
+        TRANSACTION_DEFAULTS,
+        CONSUMER_DEFAULTS,
+        PRIORITY_DEFAULTS,
+        *PROFILES.values(),
+    ],
 )
 def test_every_default_has_a_reason_and_a_known_name(table: object) -> None:
     for default in table.values():  # type: ignore[attr-defined]

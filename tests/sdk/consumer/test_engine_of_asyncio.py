@@ -18,6 +18,7 @@ from ottla.app.member import MemberOptions
 from ottla.app.pulling import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
+from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Write
@@ -75,11 +76,12 @@ class NoDeadLetters:
 class Pulled:
     """An engine whose fetch task is the test's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, priorities: Priorities | None = None) -> None:
+        topics = ["orders"] if priorities is None else priorities.topics
         options = MemberOptions(
             group="g",
-            topics=["orders"],
-            plans=[pull_plan(["orders"], 10, None, "dead", None)],
+            topics=topics,
+            plans=[pull_plan(topics, 10, None, "dead", None, priorities=priorities)],
             settings=consumer_settings("localhost:9", group_id="g", environ={}),
             commits=CommitPolicy(every_records=1_000, every_s=100),
             drain_s=0,
@@ -175,3 +177,35 @@ async def test_a_member_whose_timers_are_dead_ends_with_the_reason(pulled: Pulle
     await pulled.engine._fetch_forever()
     assert str(pulled.engine.error) == "a timer cannot fire"
     assert not pulled.engine.is_running
+
+
+def test_an_urgent_record_is_taken_in_before_those_that_were_fetched_with_it() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            pulled.client.may_answer.set()
+            pulled.client.getmany = getmany  # type: ignore[method-assign]
+            await pulled.engine.on_assign([TopicPartition(topic, 0) for topic in orders.topics])
+            await pulled.engine._fetch_once()
+
+    async def getmany(timeout_ms: int) -> dict[ClientPartition, list[Any]]:
+        found = {topic: ClientPartition(topic, 0) for topic in ("orders.bulk", "orders", "orders.urgent")}
+        return {
+            place: [ConsumerRecord(topic, 0, 0, 0, 0, None, b"v", None, -1, 1, [])] for topic, place in found.items()
+        }
+
+    orders = Priorities("orders", ("urgent", "normal", "bulk"))
+    pulled = Pulled(orders)
+    taken: list[str] = []
+    step = pulled.engine._session.step
+
+    def seen(event: Any, now_ms: int) -> Any:
+        if isinstance(event, events.Fetched):
+            taken.append(event.topic_partition.topic)
+        return step(event, now_ms)
+
+    pulled.engine._session.step = seen  # type: ignore[method-assign]
+    try:
+        asyncio.run(main())
+    finally:
+        pulled.engine._looks.stop()
+    assert taken == ["orders.urgent", "orders", "orders.bulk"]

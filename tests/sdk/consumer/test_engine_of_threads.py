@@ -14,6 +14,7 @@ from ottla.app.member import MemberOptions
 from ottla.app.pulling import pull_plan
 from ottla.clock import ManualClock
 from ottla.config import consumer_settings
+from ottla.config.priorities import Priorities
 from ottla.consumer.commit.commits import CommitPolicy
 from ottla.consumer.model import events
 from ottla.consumer.model.effects import Write
@@ -245,3 +246,48 @@ def test_nothing_is_committed_for_a_partition_that_was_lost() -> None:
     turns.finish(turns.take())
     turns.turn()
     assert turns.client.commits == [{0: 10}], "the commit that was dropped holds up no other"
+
+
+class Flooded:
+    """A client in whose queue an urgent record stands behind many that are not."""
+
+    def __init__(self, bulk: int) -> None:
+        self.queue = [Message(topic="orders.bulk", partition=0, offset=at, value=b"v") for at in range(bulk)]
+        self.queue.append(Message(topic="orders.urgent", partition=0, offset=0, value=b"u"))
+
+    def poll(self, timeout_s: float) -> Message | None:
+        return next(iter(self.consume(1, 0)), None)
+
+    def consume(self, most: int, timeout_s: float) -> list[Message]:
+        taken, self.queue = self.queue[:most], self.queue[most:]
+        return taken
+
+    def pause(self, partitions: list[ClientPartition]) -> None:
+        pass
+
+    def committed(self, partitions: list[ClientPartition], timeout: float) -> list[ClientPartition]:
+        return []
+
+    def position(self, partitions: list[ClientPartition]) -> list[ClientPartition]:
+        return []
+
+
+def test_an_urgent_record_is_taken_in_before_all_that_the_client_hands_out_before_it() -> None:
+    orders = Priorities("orders", ("urgent", "normal", "bulk"))
+    options = MemberOptions(
+        group="g",
+        topics=orders.topics,
+        plans=[pull_plan(orders.topics, 10, None, None, None, priorities=orders)],
+        settings=consumer_settings("localhost:9", group_id="g", environ={}),
+        drain_s=0,
+        clock=ManualClock(),
+    )
+    engine = Engine(options, execute={}, dead_letters=NoDeadLetters())
+    engine._looks.stop()  # there is no broker to ask
+    engine._client = engine._work.client = client = Flooded(12_000)
+    engine._on_assign(client, [ClientPartition(topic, 0) for topic in ("orders.bulk", "orders.urgent")])
+
+    engine._turn()
+    assert not client.queue
+    runs = [engine.take_run(0), engine.take_run(0)]
+    assert [run and run.topic_partition.topic for run in runs] == ["orders.urgent", "orders.bulk"]

@@ -48,9 +48,10 @@ def test_an_error_among_messages_is_told_apart(at: int) -> None:
 
 
 def test_errors_alone_are_no_batch() -> None:
-    assert to_batches([]) == ([], [])
+    nothing, errors = to_batches([])
+    assert (list(nothing), errors) == ([], [])
     batches, (error,) = to_batches([Message(error=KafkaError(KafkaError._TRANSPORT))])
-    assert batches == []
+    assert list(batches) == []
     assert (error.error.code(), error.place) == (KafkaError._TRANSPORT, None)
 
 
@@ -59,7 +60,8 @@ def test_each_partition_has_its_records_in_their_order_and_their_size(
     arrived: list[tuple[str, int, int]],
 ) -> None:
     messages = [message(topic, number, at, value=b"x" * size) for at, (topic, number, size) in enumerate(arrived)]
-    batches, _ = to_batches(messages)
+    made, _ = to_batches(messages)
+    batches = list(made)
 
     names = [fetched.topic_partition for fetched in batches]
     assert names == list(dict.fromkeys(TopicPartition(topic, number) for topic, number, _ in arrived))
@@ -80,3 +82,17 @@ def test_who_has_one_topic_gets_the_same_without_asking_each_message_for_it(arri
         for batches, _ in (to_batches(messages, only_topic="orders"), to_batches(messages))
     ]
     assert found[0] == found[1]
+
+
+def test_what_is_urgent_comes_first_and_each_priority_as_it_arrived() -> None:
+    arrived = [("bulk", 0), ("orders", 0), ("bulk", 1), ("urgent", 1), ("retried", 0), ("bulk", 0), ("urgent", 1)]
+    messages = [message(topic, number, at) for at, (topic, number) in enumerate(arrived)]
+    batches, _ = to_batches(messages, priority_of={"urgent": 0, "retried": 0, "orders": 1, "bulk": 2})
+
+    assert [(*each.topic_partition, [record.offset for record in each.records]) for each in batches] == [
+        ("urgent", 1, [3, 6]),
+        ("retried", 0, [4]),
+        ("orders", 0, [1]),
+        ("bulk", 0, [0, 5]),
+        ("bulk", 1, [2]),
+    ]

@@ -258,9 +258,12 @@ class Engine(Member):
         getmany = inspect.unwrap(self._client.getmany)
         fetched = await getmany(timeout_ms=round(_FETCH_S * 1_000))
         await self._is_assigned.wait()
-        epochs = {TopicPartition(*name): self._session.epoch_of(TopicPartition(*name)) for name in fetched}
-        for client_partition, messages in fetched.items():
-            name = TopicPartition(*client_partition)
+        batches = [(TopicPartition(*name), messages) for name, messages in fetched.items()]
+        priority_of = self._priority_of
+        if priority_of is not None:  # what is urgent does not wait until all that came with it is taken in
+            batches.sort(key=lambda each: priority_of.get(each[0].topic, 0))
+        epochs = {name: self._session.epoch_of(name) for name, _messages in batches}
+        for name, messages in batches:
             await self._take_in(to_batches(name, messages), name, epochs[name])
         for name, error in self._unreadable.take().items():
             await self._read_past(name, error)

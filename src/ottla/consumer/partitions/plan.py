@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.consumer.partitions.lanes import Ordering
@@ -112,3 +112,9 @@ def plans_by_topic(plans: Mapping[str, RoutePlan] | list[RoutePlan]) -> dict[str
                 )
             table[topic] = plan
     return table
+
+
+def priority_of_topics(plans: Iterable[RoutePlan]) -> dict[str, int] | None:
+    """Topic → its priority, 0 the highest; None where no plan has priorities."""
+    found = [plan.priorities.priority_of for plan in plans if plan.priorities is not None]
+    return {topic: priority for each in found for topic, priority in each.items()} if found else None

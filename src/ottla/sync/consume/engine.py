@@ -63,6 +63,9 @@ _HOLD_S: Final = 0.001
 _MOST_MESSAGES: Final = 1_000
 """Unless `max.poll.records` says otherwise. Each batch has a price of its own, whatever its size: a lock, a step, a
 turn."""
+_MOST_OVERTAKEN: Final = 20_000
+"""The same where topics have priorities: what is urgent may stand behind all that the client has fetched, and what is
+not seen cannot go first."""
 _LAST_COMMIT_MS: Final = 3_000
 _REJOIN_S: Final = 0.05
 """Between two tries of the last commit, while the group rebalances."""
@@ -84,7 +87,8 @@ class Engine(ThreadedMember):
         super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
         is_one = len(self._topics) == 1 and not self._topics[0].startswith("^")
         self._only_topic = self._topics[0] if is_one else None
-        self._most_messages = int(options.settings.get("max.poll.records", _MOST_MESSAGES)) - 1
+        most_messages = _MOST_MESSAGES if self._priority_of is None else _MOST_OVERTAKEN
+        self._most_messages = int(options.settings.get("max.poll.records", most_messages)) - 1
         """Beside the one that a poll gave."""
         self._calls = PollCalls()
         self._headers = HeaderReader(options.settings)
@@ -256,25 +260,28 @@ class Engine(ThreadedMember):
         self._take_in([message, *self._client.consume(self._most_messages, 0)])
 
     def _take_in(self, messages: list[Any]) -> None:
-        batches, errors = to_batches(messages, only_topic=self._only_topic, read_again=self._read_again)
-        later: list[Effect] = []
-        with self._lock:
-            sought = self._work.sought()
-            # Polled before the client heard of a seek (a rebalance may want one), they would count for after it.
-            batches = [fetched for fetched in batches if fetched.topic_partition not in sought]
-            now_ms = self._clock.monotonic_ms()
-            for fetched in batches:
-                later += self._perform_now(self._session.step(fetched, now_ms))
-            for name in self._unread.keys() - sought:
-                self._work.add(SeekPartition(name, self._unread[name]))
-        self._perform_later(later)
+        batches, errors = to_batches(
+            messages, only_topic=self._only_topic, read_again=self._read_again, priority_of=self._priority_of
+        )
+        for fetched in batches:
+            self._take_in_batch(fetched)
         if self._unread:
+            with self._lock:
+                for name in self._unread.keys() - self._work.sought():
+                    self._work.add(SeekPartition(name, self._unread[name]))
             self._unread.clear()
             self._is_stopping.wait(_UNREAD_S)
-        for fetched in batches:
-            self._count_fetched(fetched)
         for error, place in errors:
             self._on_message_error(error, place)
+
+    def _take_in_batch(self, fetched: events.Fetched) -> None:
+        with self._lock:
+            # Polled before the client heard of a seek (a rebalance may want one), they would count for after it.
+            if fetched.topic_partition in self._work.sought():
+                return
+            later = self._perform_now(self._session.step(fetched, self._clock.monotonic_ms()))
+        self._perform_later(later)
+        self._count_fetched(fetched)
 
     def _read_again(self, message: Any) -> list[Header] | None:
         """The headers of a message that cannot show them, or None to be given it again a little later."""
