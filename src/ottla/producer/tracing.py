@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ottla.producer.encoded import header_list
 from ottla.records import Header, Headers
 from ottla.telemetry import conventions as names
+from ottla.telemetry.propagation import TRACEPARENT
 from ottla.telemetry.tracing import active_spans, shows_keys
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class SendSpans:
 
         Raises `SerializationError` for headers that are none.
         """
+        if not headers:
+            dropped = self._spans.dropped_root()
+            if dropped is not None:
+                return [(TRACEPARENT, dropped)], None
         listed = header_list(topic, headers)[0] if headers is not None else []
         return self._spans.send(f"{names.SEND} {topic}", partial(self._attributes, topic, key, value), listed)
 

@@ -5,16 +5,31 @@ Nothing here raises: a sampler, propagator or span processor that does costs its
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import Token
+from contextvars import ContextVar, Token
+from functools import lru_cache
 from typing import Any, Final
 
 from opentelemetry import context as contexts
 from opentelemetry import propagate, trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
+from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
+from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import (
+    INVALID_SPAN_CONTEXT,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ottla.records import Header
 from ottla.telemetry.conventions import (
@@ -42,6 +57,8 @@ MOST_LINKS: Final = 128
 
 _W3C: Final = frozenset((TRACEPARENT, "tracestate", "baggage"))
 
+_TRACEPARENT: Final = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+
 Attributes = dict[str, str | int | bool]
 
 
@@ -63,22 +80,21 @@ NOTHING: Final = Context()
 class RemoteContext(Context):
     """The context in a record's headers, read when somebody asks for it: most handlers ask for nothing.
 
-    Attaching it costs a third of a microsecond, extracting at once some ten.
+    Made and attached by `enter_remote`, for a third of a microsecond; extracting at once costs some ten.
     """
 
-    __slots__ = ("_headers", "_read")
+    __slots__ = ("_source",)
 
-    def __init__(self, headers: Sequence[Header]) -> None:
-        # The dictionary that it is stays empty. Not `super().__init__()`: this runs for each record.
-        self._headers: Sequence[Header] | None = headers
-        self._read: Context = NOTHING
+    _source: Sequence[Header] | Context
+    """The headers; once they were read, the context in them. The dictionary that this is itself stays empty. Set from
+    outside: an `__init__` would cost as much again as everything else that is done for the record."""
 
     def read(self) -> Context:
         """The context as OpenTelemetry makes it."""
-        headers, self._headers = self._headers, None
-        if headers is not None:
-            self._read = extracted(headers)
-        return self._read
+        source = self._source
+        if not isinstance(source, Context):
+            source = self._source = extracted(source)
+        return source
 
     def get(self, key: Any, default: Any = None) -> Any:
         return self.read().get(key, default)
@@ -113,13 +129,52 @@ class RemoteContext(Context):
         return self.read().values()
 
 
+def _straight() -> tuple[Callable[[], Context], Callable[[Context], object]]:
+    """`contexts.get_current` and `attach`, without the calls between them and the context variable where it is
+    OpenTelemetry's own."""
+    runtime = getattr(contexts, "_RUNTIME_CONTEXT", None)
+    variable = getattr(runtime, "_current_context", None)
+    if type(runtime) is ContextVarsRuntimeContext and isinstance(variable, ContextVar):
+        return variable.get, variable.set
+    return contexts.get_current, contexts.attach
+
+
+_current, _make_current = _straight()
+
+
 def extracted(headers: Sequence[Header]) -> Context:
     """The context in these headers; an empty one where there is none that can be read."""
     try:
+        only = _usual_traceparent(headers)
+        if only is not None and _reads_w3c(propagate.get_global_textmap()):
+            parent = SpanContext(int(only[1], 16), int(only[2], 16), True, TraceFlags(int(only[3], 16)))
+            return trace.set_span_in_context(NonRecordingSpan(parent), NOTHING) if parent.is_valid else Context()
         return propagate.extract(headers, Context(), _GETTER)
     except Exception as error:
         failed("propagator", error)
         return Context()
+
+
+def _usual_traceparent(headers: Sequence[Header]) -> re.Match[bytes] | None:
+    """The `traceparent` of headers that have one of version 00, and nothing else that W3C's propagators read."""
+    found = None
+    for name, value in headers:
+        if name in _W3C:
+            if found is not None or name != TRACEPARENT or value is None:
+                return None
+            found = _TRACEPARENT.fullmatch(value)
+            if found is None:
+                return None
+    return found
+
+
+@lru_cache(maxsize=1)
+def _reads_w3c(textmap: Any) -> bool:
+    """Whether a propagator is the one that OpenTelemetry begins with: then it is known here what it reads."""
+    if type(textmap) is not CompositePropagator:
+        return False
+    kinds = set(map(type, getattr(textmap, "_propagators", ())))
+    return TraceContextTextMapPropagator in kinds and kinds <= {TraceContextTextMapPropagator, W3CBaggagePropagator}
 
 
 class OpenSpan:
@@ -187,8 +242,11 @@ class OpenSpan:
         attributes: Attributes = {PARTITION: str(partition)}
         if offset is not None and offset >= 0:
             attributes[OFFSET] = offset
-        self.set(with_old_names(attributes) if self._has_both else attributes)
-        self.end()
+        try:
+            self.span.set_attributes(with_old_names(attributes) if self._has_both else attributes)
+            self.span.end()
+        except Exception as error:
+            failed("span processor", error)
 
     def not_delivered(self, error: BaseException) -> None:
         """Of a send: it failed."""
@@ -214,19 +272,19 @@ class Spans:
 
         `attributes` is called for a span that may be recorded.
         """
-        current = contexts.get_current()
-        parent = trace.get_current_span(current).get_span_context()
+        current = _current()
+        parent = trace.get_current_span(current).get_span_context() if current else INVALID_SPAN_CONTEXT
         if parent.is_valid:
             if not parent.trace_flags.sampled:
-                return self._headers_in(headers, parent, current, is_bare=len(current) == 1), None
+                return self._headers_in(headers, parent, current), None
         elif headers and ((is_sampled := parent_is_sampled(headers)) is not None or not self._is_w3c()):
             if is_sampled is False:
                 return headers, None
-            own = extracted(headers)  # sent on as it came: a dead letter, a retry, a redrive
-            if trace.get_current_span(own).get_span_context().is_valid:
-                current = own
-        elif self._roots is not None and not current and self._is_w3c():
-            dropped = self._roots.dropped()
+            carried = extracted(headers)  # sent on as it came: a dead letter, a retry, a redrive
+            if trace.get_current_span(carried).get_span_context().is_valid:
+                current = carried
+        elif self._roots is None or not self._roots.is_decided:
+            dropped = self.dropped_root()
             if dropped is not None:
                 return with_traceparent(headers, dropped), None
         span = self.start(name, SpanKind.PRODUCER, attributes(), current)
@@ -235,12 +293,24 @@ class Spans:
         if span is None:
             return self.headers_with(headers, current), None
         try:
+            own = span.get_span_context()
+            opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
+            if not current and self._is_told_by_traceparent(own):
+                # The usual one, which needs no context to be made of it.
+                return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags)), opened
             inside = trace.set_span_in_context(span, current)
         except Exception as error:
             failed("span", error)
             return headers, None
-        opened = OpenSpan(span, has_both=self._has_both) if span.is_recording() else None
-        return self._headers_in(headers, span.get_span_context(), inside, is_bare=len(inside) == 1), opened
+        return self._headers_in(headers, own, inside), opened
+
+    def dropped_root(self) -> bytes | None:
+        """The `traceparent` of what is sent outside of any trace, where the sampler does not record the one that begins
+        with it. None: that has to be asked of the SDK, by `send`."""
+        roots = self._roots
+        if roots is None or _current() or not self._is_w3c():
+            return None
+        return roots.dropped()
 
     def start(self, name: str, kind: SpanKind, attributes: Attributes, parent: Context) -> Span | None:
         """A span of which the sampler may have decided that it is not recorded; None when the SDK raised."""
@@ -268,13 +338,15 @@ class Spans:
         span = self.start(f"receive {topic}", SpanKind.CLIENT, attributes, contexts.get_current())
         return OpenSpan(span) if span is not None and span.is_recording() else None
 
-    def _headers_in(
-        self, headers: Sequence[Header], own: SpanContext, context: Context, *, is_bare: bool
-    ) -> Sequence[Header]:
-        """The headers with a span's context. `is_bare`: it holds nothing but the span, no baggage either."""
-        if is_bare and own.is_valid and not own.trace_state and self._is_w3c():
+    def _headers_in(self, headers: Sequence[Header], own: SpanContext, context: Context) -> Sequence[Header]:
+        """The headers with the context of a span."""
+        if len(context) == 1 and self._is_told_by_traceparent(own):  # it holds no baggage either
             return with_traceparent(headers, traceparent(own.trace_id, own.span_id, own.trace_flags))
         return self.headers_with(headers, context)
+
+    def _is_told_by_traceparent(self, own: SpanContext) -> bool:
+        """Whether that header says all of a span that is to travel."""
+        return own.is_valid and not own.trace_state and self._is_w3c()
 
     def _is_w3c(self) -> bool:
         """Whether the process propagates by W3C's headers alone, so that they can be read and written without it."""
@@ -315,6 +387,13 @@ def _writes_w3c(textmap: Any) -> bool:
 def here() -> Context:
     """The current context."""
     return contexts.get_current()
+
+
+def enter_remote(headers: Sequence[Header]) -> None:
+    """Make the context in a record's headers the current one."""
+    made = RemoteContext()
+    made._source = headers
+    _make_current(made)
 
 
 def attach(context: Context) -> Token[Context]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry import trace
+from opentelemetry import baggage, propagate, trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context, get_current
+from opentelemetry.propagators.composite import CompositePropagator
 from span_trees import recorded_spans
 
 from ottla import SerializationError
 from ottla.producer.tracing import send_spans, with_added
 from ottla.telemetry.propagation import parent_is_sampled, with_context
-from ottla.telemetry.spans import RemoteContext, extracted
+from ottla.telemetry.spans import RemoteContext, enter_remote, extracted
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-".encode()
@@ -36,12 +41,60 @@ def test_without_a_readable_trace_it_is_not_known(headers: list[tuple[str, bytes
 @given(st.lists(header, max_size=6))
 def test_headers_of_any_bytes_are_read_without_an_error(headers: list[tuple[str, bytes | None]]) -> None:
     parent_is_sampled(headers)
-    lazily = RemoteContext(headers)
+    own = copy_context()
+    own.run(enter_remote, headers)
+    lazily = own.run(get_current)
 
+    assert isinstance(lazily, RemoteContext)
     assert (
         trace.get_current_span(lazily).get_span_context()
         == trace.get_current_span(extracted(headers)).get_span_context()
     )
+    assert dict(lazily.items()) == dict(lazily.copy())
+    assert "current" not in lazily
+
+
+hex_text = st.text("0123456789abcdefAF _-", min_size=14, max_size=34)
+almost_usual = st.builds(
+    "{}-{}-{}-{}{}".format,
+    st.sampled_from(["00", "01", "ff", "0", " 00"]),
+    st.one_of(st.just(TRACE), st.just("0" * 32), hex_text),
+    st.one_of(st.just("b7ad6b7169203331"), st.just("0" * 16), hex_text),
+    st.sampled_from(["00", "01", "02", "ff", "0", "FF"]),
+    st.sampled_from(["", "\n", " ", "-more"]),
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["traceparent", "shop"]), almost_usual.map(str.encode)), max_size=3),
+    st.sampled_from([[], [("tracestate", b"shop=7")], [("baggage", b"user=ann")]]),
+)
+def test_what_is_read_here_is_what_the_propagator_reads(
+    headers: list[tuple[str, bytes]], more: list[tuple[str, bytes]]
+) -> None:
+    carrier: dict[str, list[str]] = {}
+    for name, value in headers + more:
+        carrier.setdefault(name, []).append(value.decode())
+    theirs = propagate.extract(carrier, Context())
+
+    ours = extracted(headers + more)
+    assert trace.get_current_span(ours).get_span_context() == trace.get_current_span(theirs).get_span_context()
+    assert trace.get_current_span(ours).get_span_context().is_remote == bool(
+        trace.get_current_span(theirs).get_span_context().is_remote
+    )
+    assert baggage.get_all(ours) == baggage.get_all(theirs)
+
+
+@pytest.mark.parametrize("textmap", [CompositePropagator([W3CBaggagePropagator()]), CompositePropagator([])])
+def test_a_service_that_reads_no_traceparent_sees_none(textmap: CompositePropagator) -> None:
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(textmap)
+    try:
+        found = extracted([("traceparent", PARENT + b"01")])
+    finally:
+        propagate.set_global_textmap(before)
+
+    assert not trace.get_current_span(found).get_span_context().is_valid
 
 
 def test_a_context_comes_behind_the_headers_that_were_given() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.propagators.textmap import CarrierT, Setter, TextMapPropagator, default_setter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
     ALWAYS_ON,
@@ -76,6 +78,39 @@ def test_a_dropped_root_has_the_flags_that_the_sdk_gives_it() -> None:
     assert span is None
     assert context_in(ours).trace_flags == theirs.trace_flags
     assert context_in(ours).trace_state == theirs.trace_state
+
+
+def test_dropped_roots_have_ids_of_their_own() -> None:
+    with recorded_spans(sampler=TraceIdRatioBased(0.0)):
+        sends = spans_now()
+        found = [context_in(sends.begin("orders", None, b"1", None)[0]) for _ in range(200)]
+
+    assert all(each.is_valid for each in found)
+    assert len({each.trace_id for each in found}) == len({each.span_id for each in found}) == 200
+
+
+class Counting(IdGenerator):
+    """A service's own ids."""
+
+    def __init__(self) -> None:
+        self.numbers = itertools.count(1)
+
+    def generate_trace_id(self) -> int:
+        return next(self.numbers) << 64 | 7
+
+    def generate_span_id(self) -> int:
+        return next(self.numbers)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0])
+def test_ids_come_from_the_generator_of_the_provider(ratio: float) -> None:
+    with recorded_spans(sampler=TraceIdRatioBased(ratio)) as recorder:
+        recorder.provider.id_generator = Counting()
+        headers, _ = spans_now().begin("orders", None, b"1", None)
+
+    found = context_in(headers)
+    assert (found.trace_id, found.trace_flags.random_trace_id) == (1 << 64 | 7, False)
+    assert found.span_id in (2, 3)  # at a root that is recorded the SDK asks for another one
 
 
 def test_no_attribute_is_made_for_a_root_that_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
