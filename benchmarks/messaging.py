@@ -25,9 +25,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import rabbitmq
 from results import Results, Shown
 from scheduled_start import start
-from servers import OTTLA, started
+from servers import OTTLA, Missing, started
 from tables import beside_table
 
 VALUE = b"x" * 100
@@ -40,6 +41,17 @@ LATE = 1_000
 """So many messages fall due where it is measured how late they come."""
 FALL_DUE_S = 3.0
 """Over so many seconds, beginning a second after the first is sent."""
+URGENT_RECORDS = 200
+URGENT_EVERY_S = 0.005
+EXPIRING = 100
+"""So many are sent at once, to a handler that takes as long for one as follows: most expire while they wait."""
+EXPIRING_HANDLE_S = 0.01
+TTL_S = 0.2
+CLOCKS_S = 0.02
+"""An age is told after the record was checked and handed over; so much later it counts as too old."""
+RABBITMQ_BACKLOG = 20_000
+RABBITMQ_RECORDS = 9_000
+"""It sends and hands out some thousands of messages per second: enough for a few seconds."""
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -200,21 +212,95 @@ def urgent(results: Results, bootstrap: str, *, records: int, backlog: int, runs
         figures["shares"].append(share)
         figures["by priority"].append(rate)
         figures["plain"].append(draining(bootstrap, records, has_priorities=False)[0])
-    write_urgent(results, figures)
+        figures["expired"].append(expired(bootstrap))
+    peer: dict[str, list[float]] = {name: [] for name in RABBITMQ}
+    try:
+        with rabbitmq.server() as port:
+            peer = {name: [figure] for name, figure in beside_rabbitmq(port).items()}
+    except Missing as reason:
+        results.problem("expiry and priorities", rabbitmq.CONTENDER, str(reason))
+    write_urgent(results, figures, peer)
 
 
-URGENT = ("waits", "shares", "by priority", "plain")
+URGENT = ("waits", "shares", "by priority", "plain", "expired")
+RABBITMQ = ("waits", "shares", "by priority", "expired")
 
 
-def write_urgent(results: Results, figures: Mapping[str, Sequence[float]]) -> None:
-    results.add("urgent records beside a bulk backlog, p99 of their wait", "ottla", figures["waits"], "ms")
-    results.add("bulk's share while urgent records wait", "ottla", figures["shares"], "of records")
-    results.add("a backlog by priority", "ottla", figures["by priority"], "records/s")
-    results.add("a backlog by priority", "the same topics, plain", figures["plain"], "records/s")
+def write_urgent(results: Results, figures: Mapping[str, Sequence[float]], peer: Mapping[str, Sequence[float]]) -> None:
+    ottla = "ottla"
+    results.add(WAIT, ottla, figures["waits"], "ms")
+    results.add(WAIT, rabbitmq.CONTENDER, peer["waits"], "ms")
+    results.add(SHARE, ottla, figures["shares"], "of records")
+    results.add(SHARE, rabbitmq.CONTENDER, peer["shares"], "of records")
+    results.add(BY_PRIORITY, ottla, figures["by priority"], "records/s")
+    results.add(BY_PRIORITY, "the same topics, plain", figures["plain"], "records/s")
+    results.add(BY_PRIORITY, rabbitmq.CONTENDER, peer["by priority"], "records/s")
+    results.add(EXPIRED, ottla, figures["expired"], "records too old")
+    results.add(EXPIRED, rabbitmq.CONTENDER, peer["expired"], "records too old")
+
+
+WAIT = "urgent records beside a bulk backlog, p99 of their wait"
+SHARE = "bulk's share while urgent records wait"
+BY_PRIORITY = "a backlog by priority"
+EXPIRED = f"handed out after their time, of {EXPIRING} that wait for a handler"
+
+
+def beside_rabbitmq(port: int) -> dict[str, float]:
+    """The same of RabbitMQ, once."""
+    waits = rabbitmq.overtaking(
+        port, RABBITMQ_BACKLOG, value=VALUE, urgent=URGENT_RECORDS, every_s=URGENT_EVERY_S, work_s=WORK_S
+    )
+    rate, seen = rabbitmq.draining(port, RABBITMQ_RECORDS, value=VALUE, work_s=WORK_S)
+    ages = rabbitmq.expiring(port, EXPIRING, ttl_s=TTL_S, handle_s=EXPIRING_HANDLE_S)
+    return {
+        "waits": quantile(waits, 0.99) * 1_000,
+        "shares": share_of_bulk(seen),
+        "by priority": rate,
+        "expired": too_old(ages),
+    }
+
+
+def too_old(ages: Sequence[float]) -> int:
+    return sum(age > TTL_S + CLOCKS_S for age in ages)
+
+
+def expired(bootstrap: str) -> int:
+    """How many records are handed to a slow handler although their time to live is over."""
+    from ottla import App, Producer
+    from ottla.sync.admin.topics import create_topic
+
+    topic = f"bench-{uuid.uuid4().hex[:8]}"
+    create_topic(bootstrap, topic)
+    ages: list[float] = []
+    done = threading.Event()
+    app = App(topic, bootstrap_servers=bootstrap)
+
+    @app.handler(topic)
+    def handle(value: bytes) -> None:
+        if value == b"last":
+            done.set()
+            return
+        ages.append(time.time() - float(value))
+        time.sleep(EXPIRING_HANDLE_S)
+
+    thread = threading.Thread(target=app.run, kwargs={"handle_signals": False}, daemon=True)
+    with Producer(bootstrap) as producer:
+        thread.start()
+        producer.send(topic, b"%f" % time.time()).result()
+        while not ages:
+            time.sleep(0.001)
+        ages.clear()
+        for _ in range(EXPIRING):
+            producer.send(topic, b"%f" % time.time(), expires_after=TTL_S)
+        producer.send(topic, b"last").result()
+        assert done.wait(60)
+    app.stop()
+    thread.join()
+    return too_old(ages)
 
 
 def overtaking(bootstrap: str, records: int) -> float:
-    """The 99th percentile of how long one of 200 urgent records waits, from its send, while bulk records do."""
+    """The 99th percentile of how long an urgent record waits, from its send, while bulk records do."""
     from ottla import App, Priorities, Producer
     from ottla.sync.admin.topics import create_topic
 
@@ -235,19 +321,17 @@ def overtaking(bootstrap: str, records: int) -> float:
             waits.append(time.time() - float(record.value))
         else:
             handled.append(1)
-            until_s = time.perf_counter() + WORK_S
-            while time.perf_counter() < until_s:
-                pass
+            rabbitmq.work(WORK_S)
 
     thread = threading.Thread(target=app.run, kwargs={"handle_signals": False}, daemon=True)
     thread.start()
     while len(handled) < 1_000:
         time.sleep(0.001)
     with Producer(bootstrap, settings={"linger.ms": 0}) as producer:
-        for _ in range(200):
+        for _ in range(URGENT_RECORDS):
             producer.send(orders, b"%f" % time.time(), priority="urgent")
-            time.sleep(0.005)
-    while len(waits) < 200:
+            time.sleep(URGENT_EVERY_S)
+    while len(waits) < URGENT_RECORDS:
         time.sleep(0.01)
     ran_out = len(handled) == records
     app.stop()
@@ -282,9 +366,7 @@ def draining(bootstrap: str, records: int, *, has_priorities: bool) -> tuple[flo
     @app.handler(*declared)
     def handle(record: Any) -> None:
         seen.append(kinds[record.topic])
-        until_s = time.perf_counter() + WORK_S
-        while time.perf_counter() < until_s:
-            pass
+        rabbitmq.work(WORK_S)
         if len(seen) == total:
             done.set()
 
@@ -297,8 +379,13 @@ def draining(bootstrap: str, records: int, *, has_priorities: bool) -> tuple[flo
     rate = total / (time.perf_counter() - started_s)
     app.stop()
     thread.join()
+    return rate, share_of_bulk(seen)
+
+
+def share_of_bulk(seen: bytearray) -> float:
+    """Of the priorities of all records as they were handled, 0 the highest, while the highest had some."""
     last_urgent = seen.rindex(0)
-    return rate, seen[last_urgent // 10 : 9 * last_urgent // 10].count(2) / (0.8 * last_urgent)
+    return seen[last_urgent // 10 : 9 * last_urgent // 10].count(2) / (0.8 * last_urgent)
 
 
 def main() -> None:
@@ -334,7 +421,6 @@ def main() -> None:
         else:
             with started("embedded broker", [*OTTLA, "--port", "0"]) as server:
                 run_parts(parts, results, server.bootstrap, options)
-    results.problem("expiry and priorities", "RabbitMQ", "no program measures it yet")
     results.close()
     print("\n".join(("", *beside_table(results.part()))))
 

@@ -69,7 +69,7 @@ PARTS: dict[str, tuple[Program, ...]] = {
     ),
     "connector": (Program("connector.py", (), ("--rounds", "1", "--records", "240000"), 55, 40),),
     "telemetry": (Program("telemetry.py", (), ("--quick",), 115, 30),),
-    "messaging": (Program("messaging.py", (), ("--quick",), 115, 25),),
+    "messaging": (Program("messaging.py", (), ("--quick",), 120, 30, is_beside_peers=True),),
     "once": (
         Program("effectively_once.py", (), ("--quick",), 20, 8),
         Program(

@@ -123,11 +123,15 @@ def beside_table(part: Part) -> Iterable[str]:
         if ours is None:
             continue
         others = [each for each in part.results if each.what == what and each is not ours]
-        if not others:
-            yield f"| {what}, {ours.unit} | | {wanted_of(name, what)} | {spread(ours)} | |"
+        own_goal = wanted_of(name, what)
+        if own_goal or not others:
+            yield f"| {what}, {ours.unit} | | {own_goal} | {spread(ours)} | |"
         for other in others:
             goal, beside = wanted_of(name, what, other.contender), f"{spread(other)} ({other.contender})"
-            yield f"| {what}, {ours.unit} | {advantage_of(ours, other):.2f} | {goal} | {spread(ours)} | {beside} |"
+            ratio = (
+                f"{advantage_of(ours, other):.2f}" if ours.value and other.value else ""
+            )  # none where one has nothing
+            yield f"| {what}, {ours.unit} | {ratio} | {goal} | {spread(ours)} | {beside} |"
 
 
 def contenders_table(part: Part) -> Iterable[str]:

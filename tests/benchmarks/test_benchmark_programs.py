@@ -41,7 +41,8 @@ def write_messaging(results: Results) -> None:
     messaging.write_schedule(results, {name: [1.0] * ROUNDS for name in messaging.SCHEDULED})
     starts = {name: [1.0] * ROUNDS for name in scheduled_start.FIGURES}
     scheduled_start.write_start(results, starts, 10_000_000)
-    messaging.write_urgent(results, {name: [1.0] * ROUNDS for name in messaging.URGENT})
+    peer = {name: [1.0] for name in messaging.RABBITMQ}
+    messaging.write_urgent(results, {name: [1.0] * ROUNDS for name in messaging.URGENT}, peer)
 
 
 def write_once(results: Results) -> None:

@@ -52,3 +52,9 @@ def test_a_scheduler_has_started_when_it_has_read_what_is_open(bootstrap: str) -
         ("start with nothing scheduled", "ottla"),
         ("start with 0.02 million scheduled over 30 days, more memory", "ottla"),
     ]
+
+
+def test_a_slow_handler_is_given_nothing_that_expired(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messaging, "EXPIRING", 30)
+    monkeypatch.setattr(messaging, "TTL_S", 0.1)
+    assert messaging.expired(bootstrap) == 0
