@@ -53,7 +53,7 @@ def serve(options: argparse.Namespace) -> int:
 
     def reached(point: str, transactions: int) -> None:
         if point == options.crash_at and transactions == options.crash_in:
-            os.kill(os.getpid(), signal.SIGSTOP if options.stops else signal.SIGKILL)
+            signal.raise_signal(signal.SIGSTOP if options.stops else signal.SIGKILL)
 
     work = Work(
         options.servers,

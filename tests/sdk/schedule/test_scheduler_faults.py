@@ -42,7 +42,7 @@ def now(moment):
     global is_armed
     if is_armed and moment == when:
         is_armed = False
-        os.kill(os.getpid(), getattr(signal, with_signal))
+        signal.raise_signal(getattr(signal, with_signal))
 
 
 def answering(self, asked):

@@ -48,7 +48,7 @@ def ending(*arguments):
         except FileNotFoundError:
             pass
         else:
-            os.kill(os.getpid(), getattr(signal, open(trap + "-" + str(os.getpid())).read()))
+            signal.raise_signal(getattr(signal, open(trap + "-" + str(os.getpid())).read()))
     return end(*arguments)
 
 slot_work.SlotWork._answer, batch_transactions.end_transaction = answering, ending

@@ -6,7 +6,6 @@ NTH which call of it, SIGNAL ``SIGKILL`` or ``SIGSTOP``. Without a step it relay
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from typing import Any
@@ -20,7 +19,7 @@ def main(
     servers: str, place: str, step: str = "", side: str = "", nth: str = "0", signal_name: str = "SIGKILL"
 ) -> None:
     def die() -> None:
-        os.kill(os.getpid(), signal.Signals[signal_name])
+        signal.raise_signal(signal.Signals[signal_name])
 
     store: Any = Sqlite(place) if place.endswith(".db") else Postgres(place)
     relay = OutboxRelay(Outbox(store), servers, interval_s=0.02, lease_s=0.3, batch_rows=20)

@@ -31,7 +31,8 @@ def dies(side: str, nth: int) -> Callable[[str], None]:
         nonlocal calls
         calls += here == "before"
         if here == side and calls == nth:
-            os.kill(os.getpid(), signal.Signals[os.environ.get("SIGNAL", "SIGKILL")])
+            # To this thread: of a signal to the process another thread may be told, while this one goes on for a while.
+            signal.raise_signal(signal.Signals[os.environ.get("SIGNAL", "SIGKILL")])
 
     return reached
 
