@@ -24,7 +24,7 @@ from ottla.consumer.model.run import AnyRecord, Run, RunResult
 from ottla.errors import ConfigError, LifecycleError
 from ottla.failures.exceptions import ExceptionTable
 from ottla.once.exactly_once import ExactlyOnce
-from ottla.once.outputs import Outputs
+from ottla.once.outputs import Output, Outputs, of_records
 from ottla.once.parts import PartOfRun
 from ottla.once.works import LetterWork, PassWork, RunWork, Work, contiguous
 from ottla.producer.serializing import Serializer
@@ -223,17 +223,17 @@ class ExactlyOnceInvoker:
 
     def _joined(self, run: Run, result: RunResult, outputs: Outputs) -> RunResult | InTransaction:
         sent = outputs.end()
+        kept: Sequence[Output] = sent
         result = contiguous(run.records, result)
         done = run.records if result.done is None else result.done
         if not done:
             return result
         if result.done is not None:
-            if any(output.offset is None for output in sent):  # of a whole batch, which is not done
+            if None in sent.offsets:  # of a whole batch, which is not done
                 return RunResult(done=(), failures=result.failures, untouched=[*done, *result.untouched])
-            kept = {record.offset for record in done}
-            sent = [output for output in sent if output.offset in kept]
+            kept = of_records(sent, {record.offset for record in done})
         exceptions = self._exceptions
-        return InTransaction(self._settings, lambda then: RunWork(run, result, sent, exceptions=exceptions, then=then))
+        return InTransaction(self._settings, lambda then: RunWork(run, result, kept, exceptions=exceptions, then=then))
 
     # Handing out
 
@@ -289,7 +289,7 @@ class ExactlyOnceInvoker:
                 outputs.encode(number)
         except Exception as error:
             failure = self._exceptions.failure_of(error)
-            offset = outputs.sent[number].offset if outputs.sent else None
+            offset = outputs.sent.offsets[number] if outputs.sent else None
             if offset is None:
                 return RunResult(done=(), failures=[(one, failure) for one in run.records], is_batch_failure=True)
             done = run.records if result.done is None else result.done
@@ -321,9 +321,7 @@ class _Singly:
             self._result, self._is_over = result, True
             return
         self._done.append(record)
-        for number, output in enumerate(outputs.sent):
-            if output.offset is None:  # of this record's batch of one
-                outputs.sent[number] = output._replace(offset=record.offset)
+        outputs.sent.for_record(record.offset)
 
     def result(self) -> RunResult:
         count = len(self._done)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from ottla.app.exactly_once import TransactionOptions
 from ottla.errors import OttlaError
 from ottla.once.committing import Committing
-from ottla.once.outputs import Output
+from ottla.once.outputs import Output, by_topic
 from ottla.once.works import Work
 from ottla.records import TopicPartition
 from ottla.stepping import Steps
@@ -68,9 +68,9 @@ class TransactionalClient(ABC):
         """Open a transaction, with a new producer where there is none."""
         return self.run(self._beginning())
 
-    def send_all(self, outputs: Sequence[Output]) -> Any:
-        """Send these records, topic by topic."""
-        return self.run(self._sending(outputs))
+    def send_all(self, groups: Sequence[Sequence[Output]]) -> Any:
+        """Send the records of these works, topic by topic."""
+        return self.run(self._sending(groups))
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> Any:
         """Commit these offsets with the transaction. Raises `RetriableError` if a partition is another member's."""
@@ -112,11 +112,8 @@ class TransactionalClient(ABC):
         self._transaction = self._producer.transaction(_CALL_S)
         yield from self._transaction.beginning()
 
-    def _sending(self, outputs: Sequence[Output]) -> Steps[None]:
-        by_topic: dict[str, list[Any]] = {}
-        for topic, record, _ in outputs:
-            by_topic.setdefault(topic, []).append(record)
-        for topic, records in by_topic.items():
+    def _sending(self, groups: Sequence[Sequence[Output]]) -> Steps[None]:
+        for topic, records in by_topic(groups).items():
             yield partial(self._producer.send_many, topic, records)
 
     def _sent(self, output: Output) -> Any:

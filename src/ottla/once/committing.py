@@ -62,7 +62,8 @@ class Transactional(Protocol):
 
     def begin(self) -> Any: ...
 
-    def send_all(self, outputs: Sequence[Any]) -> Any: ...
+    def send_all(self, groups: Sequence[Sequence[Any]]) -> Any:
+        """Send the outputs of works, each group a work's."""
 
     def send(self, output: Any) -> Any:
         """Send one. Returns its delivery."""
@@ -159,7 +160,7 @@ class Committing:
             if is_careful:
                 yield from self._send_watched(works, client, sent)
             else:
-                yield partial(client.send_all, [output for work in works for output in work.outputs])
+                yield partial(client.send_all, [work.outputs for work in works])
             positions: dict[TopicPartition, int] = {}
             for work in works:
                 positions[work.name] = max(work.next_offset, positions.get(work.name, 0))

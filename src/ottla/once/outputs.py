@@ -6,7 +6,7 @@ sent before it failed is dropped without an abort.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.errors import InputError, LifecycleError
@@ -31,18 +31,57 @@ class Output(NamedTuple):
         return [self.record]
 
 
+class Sent(Sequence[Output]):
+    """What was sent for one run. One by one they are `Output`s.
+
+    Three lists instead: the tuple that the client takes is the only object that is made for a record. Named tuples were
+    a third of what a run costs, for the collector of garbage follows each of them as long as it is there.
+    """
+
+    __slots__ = ("offsets", "records", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.records: list[tuple[Any, Any, Headers, int | None, int | None]] = []
+        """In the order of `Outgoing`."""
+        self.offsets: list[int | None] = []
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(len(self)))]
+        return Output(self.topics[at], Outgoing(*self.records[at]), self.offsets[at])
+
+    def for_record(self, offset: int) -> None:
+        """What a batch sent was sent for this record, the only one that the batch had."""
+        self.offsets[:] = [offset if one is None else one for one in self.offsets]
+
+
 class Outputs:
     """What the handler sends for the records of one run, in the order of its calls."""
 
-    __slots__ = ("_is_over", "_may_wait", "_now_ms", "_serializer", "_spans", "known_topics", "sent", "unprepared")
+    __slots__ = (
+        "_has_serdes",
+        "_is_over",
+        "_may_wait",
+        "_now_ms",
+        "_serializer",
+        "_spans",
+        "known_topics",
+        "sent",
+        "unprepared",
+    )
 
     def __init__(self, serializer: Serializer, *, now_ms: int, may_wait: bool) -> None:
-        self.sent: list[Output] = []
+        self.sent = Sent()
         self.known_topics: set[str] = set()
         """Topics whose names were checked."""
         self.unprepared: set[str] = set()
         """Topics whose schemas must be registered before their values can be encoded."""
         self._serializer = serializer
+        self._has_serdes = serializer.has_serdes
         self._now_ms = now_ms
         self._may_wait = may_wait
         self._spans = active_spans()
@@ -52,7 +91,7 @@ class Outputs:
         """What a handler sends with, for the record at `offset`."""
         return Out(self, offset)
 
-    def end(self) -> list[Output]:
+    def end(self) -> Sent:
         """The run was handled: nothing more is taken."""
         self._is_over = True
         return self.sent
@@ -69,14 +108,22 @@ class Outputs:
     ) -> None:
         if self._is_over:
             raise LifecycleError(f"{topic}: out.send was called after the handler had returned; the record is not sent")
-        if topic not in self.unprepared:
+        if not self._has_serdes:
+            if value.__class__ is not bytes and value is not None:
+                value = as_bytes(topic, "value", value)
+            if key is not None and key.__class__ is not bytes:
+                key = as_bytes(topic, "key", key)
+        elif topic not in self.unprepared:
             if self._may_wait or self._is_prepared(topic):
                 key, value = self._encoded(topic, key, value)
             else:
                 self.unprepared.add(topic)
         if self._spans is not None:  # it is written later, in another thread: there is no trace of the handler then
             headers = self._spans.carried(header_list(topic, headers)[0])
-        self.sent.append(Output(topic, Outgoing(value, key, headers, partition, timestamp_ms), offset))
+        sent = self.sent
+        sent.records.append((value, key, headers, partition, timestamp_ms))
+        sent.topics.append(topic)
+        sent.offsets.append(offset)
 
     def expiring(self, topic: str, headers: Headers, expires_after: Span | None, expires_at: Moment | None) -> Headers:
         return with_expiry(topic, headers, expires_after=expires_after, expires_at=expires_at, now_ms=self._now_ms)
@@ -92,23 +139,21 @@ class Outputs:
 
     def encode(self, number: int) -> None:
         """Encode one that was sent before its topic was prepared."""
-        topic, record, offset = self.sent[number]
+        topic = self.sent.topics[number]
         if topic in self.unprepared:
-            key, value = self._encoded(topic, record.key, record.value)
-            self.sent[number] = Output(topic, record._replace(key=key, value=value), offset)
+            value, key, headers, partition, timestamp_ms = self.sent.records[number]
+            key, value = self._encoded(topic, key, value)
+            self.sent.records[number] = (value, key, headers, partition, timestamp_ms)
 
     def _is_prepared(self, topic: str) -> bool:
         serializer = self._serializer
-        if not serializer.has_serdes:
-            return True
         key_context, value_context = serializer.contexts_of(topic)
         return (serializer.key is None or serializer.key.is_prepared(key_context)) and (
             serializer.value is None or serializer.value.is_prepared(value_context)
         )
 
     def _encoded(self, topic: str, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
-        if self._serializer.has_serdes:
-            key, value = self._serializer.serialize(topic, key, value)
+        key, value = self._serializer.serialize(topic, key, value)
         if value is not None and value.__class__ is not bytes:
             value = as_bytes(topic, "value", value)
         if key is not None and key.__class__ is not bytes:
@@ -164,3 +209,18 @@ class Out:
 def of_records(outputs: Sequence[Output], offsets: set[int]) -> list[Output]:
     """Those that were sent for these records."""
     return [output for output in outputs if output.offset is None or output.offset in offsets]
+
+
+def by_topic(groups: Iterable[Sequence[Output]]) -> dict[str, list[Any]]:
+    """The records of several runs and letters, in their order for each topic."""
+    found: dict[str, list[Any]] = {}
+    for group in groups:
+        if not isinstance(group, Sent):
+            for topic, record, _ in group:
+                found.setdefault(topic, []).append(record)
+        elif group and group.topics.count(group.topics[0]) == len(group):
+            found.setdefault(group.topics[0], []).extend(group.records)
+        else:
+            for topic, each in zip(group.topics, group.records, strict=True):
+                found.setdefault(topic, []).append(each)
+    return found

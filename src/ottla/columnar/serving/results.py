@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from random import randrange
 from time import monotonic
 from typing import Any, Final
@@ -139,12 +139,12 @@ class RowClient:
         if self._writer is None:
             self._writer = self._new_writer(None)
 
-    def send_all(self, outputs: Sequence[AnyOutput]) -> None:
+    def send_all(self, groups: Sequence[Sequence[AnyOutput]]) -> None:
         """Write these, and wait until all are acknowledged."""
         writer = self._writer
         assert writer is not None
         try:
-            for topic, rows in _by_topic(outputs):
+            for topic, rows in _by_topic(chain.from_iterable(groups)):
                 # Rows without a key begin in another partition each time: those of small batches must not all go to
                 # the first.
                 writer.write(rows, topic=topic, first_partition=next(self._turns))
@@ -160,7 +160,7 @@ class RowClient:
 
     def send(self, output: AnyOutput) -> _Acknowledged:
         """Write one. An `InputError` is about it alone."""
-        self.send_all([output])
+        self.send_all([[output]])
         return _ACKNOWLEDGED
 
     def offsets(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:

@@ -18,6 +18,7 @@ from ottla.producer.message_ids import with_message_id
 from ottla.producer.serializing import Encode
 from ottla.producer.signature import BulkOptions
 from ottla.producer.tracing import bulk_ended, with_added
+from ottla.producer.transactions import TransactionState
 from ottla.records import Header
 from ottla.sync.produce.delivery import Delivery
 from ottla.sync.produce.reports import SERVE_EVERY, ReportService
@@ -186,11 +187,11 @@ def _send_plainly(
     produce, report, limit_of = producer.client.produce, bulk.reported, producer.sizes.limits.effective
     ids = producer.message_ids
     serve = producer.reports.serve_in_passing
-    may_send = None if producer.transactions is None else producer.transactions.states.check_can_send
+    states = None if producer.transactions is None else producer.transactions.states
     try:
         for record in records:
-            if may_send is not None:
-                may_send()
+            if states is not None and states.state is not TransactionState.OPEN:
+                states.check_can_send()
             if record.__class__ is not tuple and record.__class__ is not Outgoing:
                 record = outgoing(topic, sent, record)
             size = len(record)
