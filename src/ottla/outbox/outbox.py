@@ -23,10 +23,11 @@ from ottla.errors import ConfigError, InputError
 from ottla.failures.expiry import Moment, Span, with_expiry
 from ottla.outbox.headers import headers_of_text, headers_to_text
 from ottla.producer.encoded import check_topic
+from ottla.producer.limits import Limit
 from ottla.producer.message_ids import ID_HEADER, MessageIds, with_message_id
 from ottla.producer.serializing import Serializer
 from ottla.producer.size_policy import SizePolicy
-from ottla.records import Header, Headers
+from ottla.records import Header, Headers, topic_problem
 from ottla.stores.outbox_sessions import OutboxRow, OutboxSession, OutboxStore
 from ottla.stores.outbox_sql import OUTBOX_DIALECTS, lock_of
 from ottla.stores.sql_sessions import Parameters
@@ -43,7 +44,8 @@ class Outbox:
 
     `store` is `Postgres`, `Sqlite`, or `Sql` with SQLAlchemy's sessions. `value` and `key` are serdes as a producer has
     them; without them both are bytes. `settings` are Kafka's names for a producer: `max.request.size` bounds what `add`
-    takes. Raises `ConfigError` for a store that can have no outbox.
+    takes. `topic_limits` says what topics take of a record, in bytes (their `max.message.bytes`), for processes without
+    a relay, which cannot ask the cluster. Raises `ConfigError` for a store that can have no outbox.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Outbox:
         value: Any = None,
         key: Any = None,
         settings: Mapping[str, Any] | None = None,
+        topic_limits: Mapping[str, int] | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(store, OutboxStore):
@@ -65,8 +68,17 @@ class Outbox:
         self._ids = MessageIds(f"{SystemRandom().getrandbits(64):016x}")
         self._clock = clock or SystemClock()
         own = SizePolicy(producer_settings(settings=settings))
+        for topic, limit in (topic_limits or {}).items():
+            problem = topic_problem(topic)
+            if problem is not None:
+                raise ConfigError(f"Outbox: topic_limits: {problem}")
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                raise ConfigError(f"Outbox: topic_limits: {topic}: found {limit!r}, wanted bytes, 1 or more")
+            said = Limit(limit_bytes=limit, setting=f"topic_limits of the outbox for {topic}")
+            own.limits.heard(topic, said, now_ms=0)
         self.check_size: CheckSize = own.check
-        """As `send` checks it. While a relay of this outbox runs in this process, the topics' own limits count too."""
+        """As `send` checks it. While a relay of this outbox runs in this process, what the cluster says of the topics
+        counts in the place of `topic_limits`."""
 
     def create_tables(self) -> None:
         """Make the tables that are missing."""

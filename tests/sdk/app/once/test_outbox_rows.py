@@ -80,6 +80,27 @@ def test_what_send_would_refuse_fails_in_the_transaction(
     assert rows(outbox) == []
 
 
+def test_a_topics_limit_that_was_given_counts_without_a_relay(connection: sqlite3.Connection, path: str):
+    outbox = Outbox(Sqlite(path), topic_limits={"orders": 1_000})
+    with pytest.raises(RecordTooLarge) as caught:
+        outbox.add(connection, "orders", b"x" * 1_000)
+    assert caught.value.limit_bytes == 1_000
+    assert caught.value.setting == "topic_limits of the outbox for orders"
+    outbox.add(connection, "orders", b"x" * 500)
+    outbox.add(connection, "others", b"x" * 1_000)
+    connection.commit()
+    assert [row.topic for row in rows(outbox)] == ["orders", "others"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [({"orders": 0}, "orders: found 0"), ({"orders": True}, "found True"), ({"no topic": 1}, "no topic")],
+)
+def test_topic_limits_that_are_none_are_refused(path: str, limits: dict[str, int], message: str):
+    with pytest.raises(ConfigError, match=f"topic_limits: .*{message}"):
+        Outbox(Sqlite(path), topic_limits=limits)
+
+
 def test_a_read_takes_whole_rows_up_to_a_size_and_at_least_one(outbox: Outbox, connection: sqlite3.Connection):
     for number in range(5):
         outbox.add(connection, "orders", Order(number), key="k" * 1_000)

@@ -23,7 +23,8 @@ def test_each_record_is_an_output_with_the_offset_that_it_was_sent_for() -> None
         Output("a", Outgoing(b"1", b"k", [("h", b"v")], 3, 5), 7),
         Output("b", Outgoing(b"2", None, (), None, None), 8),
     ]
-    assert sent[-1].offset == 8 and [one.topic for one in sent[:1]] == ["a"]
+    assert sent[-1].offset == 8
+    assert [one.topic for one in sent[:1]] == ["a"]
     with pytest.raises(LifecycleError, match="after the handler had returned"):
         made.of(9).send("a", b"3")
 
