@@ -11,7 +11,7 @@ FLIGHTS ?= 20000
 # compiles all of them again, and pytest rewrites 400 files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
+.PHONY: help setup demo test archive collected suite contract-on-kafka check fast lint docs docs-serve release-check torture contract spark-oldest clients browser bench bench-page soak clean client-suites
 
 help:
 	@echo "make demo     set up, then run the main job on real flights (FLIGHTS=$(FLIGHTS), CONSOLE=1: watch it in the browser)"
@@ -62,8 +62,11 @@ FAST := tests/wire tests/serdes tests/sdk/consumer tests/sdk/failures tests/sdk/
 	tests/broker/groups/test_classic_group.py tests/broker/groups/test_assignors.py \
 	tests/broker/server/test_produce_and_fetch.py tests/broker/quotas/test_quota_policy.py \
 	tests/admin/test_facts.py tests/docs/test_repository_files.py tests/docs/test_comparison_page.py
-check: JOBS ?= 2
-check: lint
+check: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 lint fast
+
+fast: JOBS ?= 2
+fast: $(STAMP)
 	@echo "==> fast tests, in $(JOBS) processes"
 	@HYPOTHESIS_PROFILE=brisk $(PY) -m pytest -q -n $(JOBS) -m "not slow and not soak and not clients" $(FAST)
 
@@ -124,15 +127,33 @@ simulate: MINUTES ?= 2
 simulate: $(STAMP)
 	@$(PY) -m broker_embedded.cluster.simulation --seeds $(SEEDS) --first $(FIRST) --brokers $(BROKERS) --minutes $(MINUTES)
 
-# Most tests wait for something, and need a quarter of a core or less: more processes than cores.
-test: JOBS ?= 6
-test: setup lint
+# First what takes one process each, side by side. A checkout that is new has each test file compiled once here: the
+# suite's processes would all do it at the same time. Then the suite, beside what it does not disturb.
+test: setup
+	@$(MAKE) --no-print-directory -j 3 lint archive collected
+	@$(MAKE) --no-print-directory -j 2 suite contract-on-kafka
+
+archive: $(STAMP)
 	@echo "==> an archive of Spark's classes, once: each of its JVMs starts in half the time"
 	@$(VENV)/bin/ottla pipeline prepare --if-possible
+
+collected: $(STAMP)
+	@mkdir -p build
+	@$(PY) -m pytest --collect-only -q > build/collected.txt || { cat build/collected.txt; exit 1; }
+
+# Most tests wait for something, and need a quarter of a core or less: more processes than cores.
+suite: JOBS ?= 7
+suite: $(STAMP)
 	@echo "==> tests, in $(JOBS) processes"
 	@$(PY) -m pytest -n $(JOBS)
-	@echo "==> what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"
-	@KAFKA=real $(PY) -m pytest -q tests/contract $(addprefix --ignore=tests/contract/test_contract_of_,replication.py placement.py generated_plans.py files.py)
+
+contract-on-kafka: $(STAMP)
+	@echo "==> beside them, what the docs promise about the broker, on Apache Kafka itself (skipped where Maven does not give it)"
+	@mkdir -p build
+	@KAFKA=real $(PY) -m pytest -q -p no:cacheprovider tests/contract \
+		$(addprefix --ignore=tests/contract/test_contract_of_,replication.py placement.py generated_plans.py files.py) \
+		> build/contract-on-kafka.txt 2>&1; code=$$?; \
+		echo; echo "==> what the docs promise, on Apache Kafka:"; cat build/contract-on-kafka.txt; exit $$code
 
 # Peers that are Python packages live in an environment of their own: Quix Streams asks for an older confluent-kafka.
 # BENCH_VENV names another place for it; results go to bench-results/, the page and its plots to docs/.
