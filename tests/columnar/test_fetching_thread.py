@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from scripted_broker import Answer, Healthy, ScriptedBroker
 
+from ottla import FlowLimits
 from ottla.columnar.serving.fetching import Fetching
 from ottla.columnar.serving.rows import ArrowRows
 from ottla.records import TopicPartition
@@ -64,6 +65,8 @@ def fetching(broker: ScriptedBroker, seen: Seen) -> Iterator[Fetching]:
         lock=lock,
         reset="earliest",
         deliver=deliver,
+        most_bytes=FlowLimits().total_bytes,
+        free_bytes=lambda: FlowLimits().total_bytes,
         failed=lambda error: seen.add(seen.failed, error),
         note=lambda code, text: seen.add(seen.notes, text),
         partition_failed=lambda place, text: None,

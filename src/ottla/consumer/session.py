@@ -143,6 +143,16 @@ class Session:
         full, or a commit that runs wait for."""
         return self._flow.has_full or bool(self._commits.claims)
 
+    @property
+    def free_bytes(self) -> int:
+        """How much more may be buffered; less than nothing while too much is."""
+        return self._flow.free_bytes
+
+    @property
+    def most_bytes(self) -> int:
+        """How much may be buffered of all partitions together."""
+        return self._flow.limits.total_bytes
+
     def is_quiet(self, partitions: Iterable[TopicPartition] | None = None) -> bool:
         """Whether nothing of these partitions (None: of all) is in a worker or on the way to the dead letter topic."""
         states = self._states(self._partitions if partitions is None else partitions)

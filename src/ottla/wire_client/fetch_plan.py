@@ -19,6 +19,7 @@ from ottla.topics import TopicPartition
 from ottla.wire_client.aborted import AbortedTransaction
 from ottla.wire_client.cluster import LEADER_MOVED
 from ottla.wire_client.errors import CorruptBatch
+from ottla.wire_client.fetch_room import Share
 from ottla.wire_client.fetch_session import SESSION_ERRORS, FetchSession, Wish
 from ottla.wire_client.segments import Segment
 from ottla.wire_client.settings import WireSettings
@@ -157,6 +158,11 @@ class FetchPlan:
         """The brokers that read something for us, as long as they are asked again and again."""
         return [node_id for node_id, session in self._sessions.items() if session.reads]
 
+    @property
+    def reads(self) -> int:
+        """How many partitions are read, or to be read as soon as a broker is asked."""
+        return len(self._places) - len(self._unplaced) - len(self._paused)
+
     def replica_of(self, partition: TopicPartition) -> int:
         """The follower that the leader named as nearer (KIP-392), or -1: the leader."""
         place = self._places.get(partition)
@@ -169,10 +175,11 @@ class FetchPlan:
         *,
         ids: Mapping[str, bytes] | None,
         max_wait_ms: int,
+        share: Share | None = None,
     ) -> FetchAsk | None:
         """The next fetch from one broker, of what it reads for us and of these partitions, as far as they are still
         wanted; None if that is nothing. One is under way at a time. `ids`: of the topics of these partitions, where the
-        broker takes them instead of names."""
+        broker takes them instead of names. `share`: what the answer may bring at most."""
         session = self._sessions.setdefault(node_id, FetchSession())
         if partitions and session.is_by_id != (ids is not None):
             self._want_again(node_id)
@@ -182,17 +189,23 @@ class FetchPlan:
                 del self._wanted[partition]
                 place = self._places[partition]
                 place.node_id = node_id
-                wishes[partition] = Wish(place.turn, place.position or 0, place.max_bytes)
+                most = place.max_bytes
+                if share is not None and most <= self._settings.max_partition_fetch_bytes:
+                    most = min(most, share.partition_bytes)  # else its next batch is known to be that large
+                wishes[partition] = Wish(place.turn, place.position or 0, most)
         if not wishes and not session.reads:
             return None
         by_id = ids if wishes else {} if session.is_by_id else None
         is_full = not session.is_open
         largest = max((wish.max_bytes for wish in wishes.values()), default=0)
+        most_bytes = self._settings.fetch_max_bytes
+        if share is not None and largest <= self._settings.max_partition_fetch_bytes:
+            most_bytes, largest = min(most_bytes, share.most_bytes), 0
         body = {
             "replica_id": -1,
             "max_wait_ms": max_wait_ms,
             "min_bytes": 1,
-            "max_bytes": max(self._settings.fetch_max_bytes, largest),
+            "max_bytes": max(most_bytes, largest),
             "isolation_level": self._settings.isolation.value,
             "rack_id": self._settings.client_rack,
         }

@@ -354,3 +354,25 @@ def test_a_failed_commit_is_tried_again_soon() -> None:
 def test_a_commit_policy_that_makes_no_sense_is_refused_by_name(values: dict[str, float], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         CommitPolicy(**values)  # type: ignore[arg-type]
+
+
+def test_when_the_room_is_used_up_whoever_holds_something_is_looked_at() -> None:
+    flow = FlowControl(replace(LIMITS, total_bytes=100, high_bytes=100, low_bytes=10))
+    restoring = TopicPartition("orders-retry", 0)
+    places = [TopicPartition("orders", number) for number in range(5)]
+    flow.count(restoring, records=1, size_bytes=10)
+    for place in places[:4]:
+        flow.observe(place, records=2, size_bytes=22 if place.partition else 0, now_ms=0)
+    assert list(flow.held) == [], "none of them holds more than is free"
+    flow.observe(places[4], records=2, size_bytes=24, now_ms=1)
+    assert sorted(flow.held) == places
+    for place in places:
+        flow.observe(place, records=2, size_bytes=24 if place.partition == 4 else 22, now_ms=6)
+    assert flow.changes() == (places, [])
+    assert not flow.is_paused(restoring), "what is only counted is not bounded here"
+    flow.observe(places[0], records=0, size_bytes=0, now_ms=7)
+    flow.observe(places[1], records=1, size_bytes=11, now_ms=7)
+    assert flow.changes() == ([], [places[0]]), "there is room for one that holds nothing"
+    flow.observe(places[2], records=0, size_bytes=0, now_ms=8)
+    flow.observe(places[1], records=1, size_bytes=11, now_ms=8)
+    assert flow.changes() == ([], places[1:3])

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -37,6 +38,7 @@ from ottla.consumer.model.effects import (
     ResumePartitions,
     SeekPartition,
 )
+from ottla.consumer.partitions.flow import FlowLimits
 from ottla.errors import AuthenticationError, BrokerUnavailable, RetriableError
 from ottla.once.works import Work
 from ottla.processes import forks
@@ -66,6 +68,10 @@ _ANSWER_MS: Final = 10_000
 _PARTITION_BYTES: Final = 4 * 1024 * 1024
 """The largest share of one partition in a fetch, unless one was chosen: a batch of columns is worth its bytes."""
 
+_BUFFERED: Final = 0.7
+"""Of `FlowLimits.total_bytes`. The rest is for what comes and is opened, and for what allocators round up: with it the
+process takes no more than that (100 partitions, 128 MiB)."""
+
 _FENCED: Final = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -88,7 +94,9 @@ class ColumnEngine(ThreadedMember):
         dead_letters: Letters,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(options, execute=execute, letters=dead_letters, on_stop=on_stop)
+        flow = options.flow or FlowLimits()
+        flow = replace(flow, total_bytes=max(1, round(flow.total_bytes * _BUFFERED)))
+        super().__init__(replace(options, flow=flow), execute=execute, letters=dead_letters, on_stop=on_stop)
         settings = options.settings
         self._wire = _wire_settings(settings)
         self._columnar = {topic for plan in options.plans if plan.is_columnar for topic in plan.subscribed}
@@ -106,6 +114,8 @@ class ColumnEngine(ThreadedMember):
             lock=self._lock,
             reset=str(settings["auto.offset.reset"]),
             deliver=self._deliver,
+            most_bytes=self._session.most_bytes,
+            free_bytes=lambda: self._session.free_bytes,
             failed=self._fetching_failed,
             note=lambda code, text: self._error_log.write("warning", code, text),
             partition_failed=self._tell_failed,

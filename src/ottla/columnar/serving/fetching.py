@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from ottla.columnar.serving.opening import are_few, opened
@@ -22,6 +22,7 @@ from ottla.wire_client.cluster import EARLIEST, LATEST, Cluster, refused
 from ottla.wire_client.connection import Connection
 from ottla.wire_client.errors import PartitionUnavailable
 from ottla.wire_client.fetch_plan import FetchAsk, FetchPlan
+from ottla.wire_client.fetch_room import FetchRoom
 from ottla.wire_client.segments import Batches, Segment
 from ottla.wire_client.settings import WireSettings
 from ottla.wire_client.waiting import Waiter
@@ -31,6 +32,7 @@ _BY_ID_FROM: Final = 13
 """From this version of Fetch on, topics are asked for by id only, before it by name only (KIP-516)."""
 
 _IDLE_S: Final = 1.0
+_NO_ROOM_S: Final = 0.02
 _RESUME_WAIT_MS: Final = 50
 """While a partition is paused a broker holds a fetch no longer than this: its resume waits for the answer."""
 
@@ -52,10 +54,12 @@ class _Flight:
     ask: FetchAsk
     patience_s: float
     """Until when its answer may take."""
+    takes_bytes: int
+    """Of the room."""
 
 
 class Fetching:
-    """See the module. `failed` ends the member, `note` writes to its log."""
+    """See the module. `failed` ends the member, `note` writes to its log; `free_bytes` is asked with the lock held."""
 
     def __init__(
         self,
@@ -65,6 +69,8 @@ class Fetching:
         lock: threading.RLock,
         reset: str,
         deliver: Deliver,
+        most_bytes: int,
+        free_bytes: Callable[[], int],
         failed: Callable[[BaseException], None],
         note: Callable[[str, str], None],
         partition_failed: Callable[[TopicPartition, str], None],
@@ -72,6 +78,10 @@ class Fetching:
     ) -> None:
         self.plan = FetchPlan(settings)
         self._settings = settings
+        self._room = FetchRoom(most_bytes)
+        self._free_bytes = free_bytes
+        inflated_bytes = min(settings.decode_limits.inflated_bytes, self._room.most_inflated_bytes)
+        self._limits = replace(settings.decode_limits, inflated_bytes=inflated_bytes)
         self._lock = lock
         self._reset = reset
         self._deliver = deliver
@@ -84,6 +94,7 @@ class Fetching:
         self._flights: dict[int, _Flight] = {}
         self._is_stopping = threading.Event()
         self._again_s = 0.0
+        self._has_no_room = False
         self._leaders_until_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -134,11 +145,13 @@ class Fetching:
         except (BrokerUnavailable, PartitionUnavailable, UnknownTopic) as error:
             self._later(str(error))
         wait_s = _IDLE_S if self._again_s <= time.monotonic() else self._again_s - time.monotonic()
+        if self._has_no_room:
+            wait_s = min(wait_s, _NO_ROOM_S)
         ready = self._waiter.wait((flight.connection for flight in self._flights.values()), wait_s)
         for flight in [flight for flight in self._flights.values() if flight.connection in ready]:
             self._receive(flight)
         for flight in [flight for flight in self._flights.values() if time.monotonic() > flight.patience_s]:
-            del self._flights[flight.ask.node_id]
+            self._landed(flight)
             flight.connection.close()
             self._cut(flight.ask.node_id, f"{flight.connection.address} did not answer a fetch in time")
 
@@ -149,6 +162,7 @@ class Fetching:
     def _send(self) -> None:
         """Ask every broker that is asked for nothing, and reads something for us or leads something that is wanted."""
         now_s = time.monotonic()
+        self._has_no_room = False
         with self._lock:
             if now_s >= self._leaders_until_s:
                 self._leaders_until_s = now_s + self._settings.metadata_max_age_ms / 1_000
@@ -180,7 +194,13 @@ class Fetching:
         ids = {topic: topic_id for topic in topics if (topic_id := self._cluster.topic(topic).topic_id) is not None}
         takes_ids = connection.version(ApiKey.FETCH) >= _BY_ID_FROM and len(ids) == len(topics)
         with self._lock:
-            ask = self.plan.ask(node_id, names, ids=ids if takes_ids else None, max_wait_ms=wait_ms)
+            share = self._room.share(
+                free_bytes=self._free_bytes(), partitions=self.plan.reads, now_ms=round(time.monotonic() * 1_000)
+            )
+            if share is None:
+                self._has_no_room = True
+                return
+            ask = self.plan.ask(node_id, names, ids=ids if takes_ids else None, max_wait_ms=wait_ms, share=share)
         if ask is None:
             return
         try:
@@ -188,12 +208,11 @@ class Fetching:
         except BrokerUnavailable as error:
             self._cut(node_id, str(error))
             return
-        self._flights[node_id] = _Flight(
-            connection, ask, time.monotonic() + (self._settings.request_timeout_ms + wait_ms) / 1_000
-        )
+        patience_s = time.monotonic() + (self._settings.request_timeout_ms + wait_ms) / 1_000
+        self._flights[node_id] = _Flight(connection, ask, patience_s, self._room.asked(ask.body["max_bytes"]))
 
     def _receive(self, flight: _Flight) -> None:
-        del self._flights[flight.ask.node_id]
+        self._landed(flight)
         try:
             response = flight.connection.receive()
         except BrokerUnavailable as error:
@@ -216,6 +235,7 @@ class Fetching:
             for topic in found.moved:
                 self._cluster.forget_leaders(topic)
             self._again_s = time.monotonic() + self._settings.retry_backoff_ms / 1_000
+        takes_bytes = self._room.came(sum(len(segment.data) for segment, _ in found.segments))
         is_trickle = are_few(own for _, _, own in batches)
         if is_trickle:  # a record that came alone: its worker wakes up while the next request is made
             self._open(batches)
@@ -226,15 +246,39 @@ class Fetching:
                 self._later(str(error))
         if not is_trickle:
             self._open(batches)
+        self._room.gives_back(takes_bytes)
+
+    def _landed(self, flight: _Flight) -> None:
+        """It is not under way any more."""
+        del self._flights[flight.ask.node_id]
+        self._room.gives_back(flight.takes_bytes)
 
     def _open(self, batches: Iterable[tuple[Segment, int, Batches]]) -> None:
+        """Hand on what came. What turns out to be too much when it is inflated is given up, to be fetched again."""
+        has_delivered = False
         for segment, turn, found in batches:
-            name = TopicPartition(segment.topic, segment.partition)
-            with self._lock:
-                is_current = self.plan.is_current(name, turn)
-            if is_current:
-                for rows in opened(name, found, self._settings.decode_limits):
+            name, next_offset, held_bytes = TopicPartition(segment.topic, segment.partition), segment.start, 0
+            parts, is_all = opened(name, found, self._limits), False
+            while not is_all and self._takes(name, turn, next_offset, is_first=not has_delivered):
+                rows = next(parts, None)
+                if rows is None:
+                    is_all = True
+                else:
                     self._deliver(rows, turn)
+                    held_bytes += rows.size_bytes + RECORD_OVERHEAD_BYTES * len(rows)
+                    next_offset, has_delivered = rows.offsets[-1] + 1, True
+            self._room.grew(len(segment.data), held_bytes, is_all=is_all)
+
+    def _takes(self, name: TopicPartition, turn: int, offset: int, *, is_first: bool) -> bool:
+        """Whether the partition takes more of what came for it. Where there is no room, it is read again from here on;
+        but something is taken of each response, for nobody knows when there will be room."""
+        with self._lock:
+            if not self.plan.is_current(name, turn):
+                return False
+            if is_first or self._free_bytes() > 0:
+                return True
+            self.plan.seek(name, offset)
+            return False
 
     def _cut(self, node_id: int, reason: str, names: Iterable[TopicPartition] = ()) -> None:
         """A connection was lost, or cannot be had: what was read there, or was to be, may have new leaders."""

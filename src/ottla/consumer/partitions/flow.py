@@ -16,8 +16,8 @@ A partition whose pace is not known yet is held somewhat longer: it is known onc
 All partitions of a group member share one room (`total_records`, `total_bytes`), by the rule by which switches share
 their memory: a buffer may be as large as what is free (Choudhury and Hahne, 1998). So one hot partition may have half
 of the room, n of them get 1/(n + 1) each, and some is always left for a partition that had nothing. The room is
-exceeded only by batches that were under way. A partition that is paused because the room is short resumes at half of
-what it had.
+exceeded only by batches that were under way. When it is used up, all partitions that hold something are looked at. A
+partition that is paused because the room is short resumes at half of what it had.
 
 Somebody else may want a partition paused as well (a user, a stopped partition): the ledger remembers each reason, and
 the client hears of the first and of the last.
@@ -45,7 +45,7 @@ class FlowLimits:
 
     A record counts with its key, its value and 100 bytes. The totals bound when more is asked for; what the client has
     fetched by then comes in addition. Its own settings bound that: `queued.max.messages.kbytes` (64 MiB) in threads,
-    `fetch.max.bytes` (50 MiB per broker) in asyncio.
+    `fetch.max.bytes` (50 MiB per broker) in asyncio. Handlers of columns ask for no more than there is room for.
     """
 
     high_records: int = 4_000
@@ -166,6 +166,7 @@ class FlowControl:
         "_to_resume",
         "_total_bytes",
         "_total_records",
+        "_watched",
         "limits",
     )
 
@@ -178,6 +179,8 @@ class FlowControl:
         """Where a full partition resumes, in records and bytes; None: at its own low watermark."""
         self._reasons: dict[TopicPartition, set[PauseReason]] = {}
         self._over_since: dict[TopicPartition, int] = {}
+        self._watched: dict[TopicPartition, None] = {}
+        """Those that are bounded here."""
         self._to_pause: set[TopicPartition] = set()
         self._to_resume: set[TopicPartition] = set()
 
@@ -186,9 +189,13 @@ class FlowControl:
     ) -> None:
         """The partition's buffer holds this much now, and is handled at this pace; None: that is not known yet."""
         limits = self.limits
-        self.count(partition, records=records, size_bytes=size_bytes)
+        had_room = self.has_room
+        self._watched[partition] = None
+        self._count(partition, records, size_bytes)
+        if had_room and not self.has_room:
+            self._hold_others(partition, now_ms)
         free_records = limits.total_records - self._total_records
-        free_bytes = limits.total_bytes - self._total_bytes
+        free_bytes = self.free_bytes
         high_records, low_records = limits.watermarks(records_per_s or 0)
         is_over = records >= high_records or size_bytes >= limits.high_bytes
         is_crowded = records > 0 and (records >= free_records or size_bytes >= free_bytes)
@@ -203,14 +210,31 @@ class FlowControl:
                 self.resume(partition, PauseReason.FULL)
         elif not is_over and not is_crowded:
             self._over_since.pop(partition, None)
-        elif now_ms - self._over_since.setdefault(partition, now_ms) >= hold_ms:
+        elif self._hold(partition, now_ms, hold_ms) and not is_over:
+            self._full[partition] = (records // 2, size_bytes // 2)
+
+    def _hold(self, partition: TopicPartition, now_ms: int, hold_ms: int) -> bool:
+        """Whether it has been held for long enough, and is paused from here on."""
+        is_enough = now_ms - self._over_since.setdefault(partition, now_ms) >= hold_ms
+        if is_enough:
             del self._over_since[partition]
             self.pause(partition, PauseReason.FULL)
-            if not is_over:
-                self._full[partition] = (records // 2, size_bytes // 2)
+        return is_enough
+
+    def _hold_others(self, partition: TopicPartition, now_ms: int) -> None:
+        """The room is gone. None of the others was crowded when it was seen last: each would bring more first."""
+        for other in self._watched:
+            records, size_bytes = self._sizes[other]
+            is_asked_for = records > 0 and other != partition and other not in self._full
+            if is_asked_for and self._hold(other, now_ms, self.limits.hold_ms):
+                self._full[other] = (records // 2, size_bytes // 2)
 
     def count(self, partition: TopicPartition, *, records: int, size_bytes: int) -> None:
         """The partition's buffer holds this much now: it counts for all, and is not bounded here."""
+        self._watched.pop(partition, None)
+        self._count(partition, records, size_bytes)
+
+    def _count(self, partition: TopicPartition, records: int, size_bytes: int) -> None:
         before_records, before_bytes = self._sizes.get(partition, (0, 0))
         self._total_records += records - before_records
         self._total_bytes += size_bytes - before_bytes
@@ -220,6 +244,11 @@ class FlowControl:
     def has_room(self) -> bool:
         """Whether less is buffered than all partitions may hold together."""
         return self._total_records < self.limits.total_records and self._total_bytes < self.limits.total_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left of the room of all partitions; less than nothing while they hold more."""
+        return self.limits.total_bytes - self._total_bytes
 
     @property
     def buffered(self) -> tuple[int, int]:
