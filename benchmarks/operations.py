@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from compiled import CompiledModules
 from results import FOLDER, Results
 from servers import OTTLA, Server, started
 
@@ -51,10 +53,10 @@ class Run:
     lines: int
 
 
-def run(command: Sequence[str]) -> Run:
+def run(command: Sequence[str], environment: Mapping[str, str]) -> Run:
     with tempfile.TemporaryFile() as printed:
         begun = time.perf_counter()
-        process = subprocess.Popen(command, stdout=printed, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=printed, stderr=subprocess.DEVNULL, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begun
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -119,6 +121,7 @@ def measure(
     contenders: dict[str, list[str]],
     rounds: int,
     *,
+    environment: Mapping[str, str],
     codes: Sequence[int],
     goal: float | None,
 ) -> dict[str, list[Run]]:
@@ -126,7 +129,7 @@ def measure(
     runs: dict[str, list[Run]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, command in contenders.items():
-            done = run(command)
+            done = run(command, environment)
             if done.code not in codes:
                 raise SystemExit(f"{what}: {name} ended with {done.code}: {' '.join(command)}")
             if number:  # the first round fills caches
@@ -157,29 +160,36 @@ def main() -> None:
     topics = 200 if options.quick else options.topics
     results = Results("operations", options.results, is_quick=options.quick)
 
+    try:
+        with tempfile.TemporaryDirectory(prefix="ottla-compiled-") as folder:
+            measured(results, options.partitions, topics, rounds, CompiledModules(Path(folder)).as_installed())
+    finally:
+        results.close()
+
+
+def measured(results: Results, partitions: int, topics: int, rounds: int, environment: Mapping[str, str]) -> None:
+    """All of it. Commands find their modules compiled, as after `pip install`: `environment` sees to that."""
+
     def ours(*arguments: str) -> list[str]:
         return [*COMMAND, *arguments]
 
-    try:
-        one: Callable[..., dict[str, list[Run]]] = measure
-        one(results, "help", {"ottla": ours("--help")}, rounds, codes=(0,), goal=HELP_S)
-        one(results, "help of topics", {"ottla": ours("topics", "--help")}, rounds, codes=(0,), goal=HELP_S)
-        dead = {"ottla": ours("topics", "list", "-b", "127.0.0.1:1")}
-        one(results, "a dead address", dead, rounds, codes=(2,), goal=DEAD_S)
-        with filled(topics, options.partitions, topics // 10) as server, tempfile.TemporaryDirectory() as folder:
-            at = ("-b", server.bootstrap)
-            others = peers(server.bootstrap, Path(folder))
-            for what, arguments in (("topics list", ("topics", "list")), ("groups lag", ("groups", "lag", GROUP))):
-                contenders = {"ottla": ours(*arguments, *at)} | {name: each[what] for name, each in others.items()}
-                one(results, what, contenders, rounds, codes=(0,), goal=None)
-            doctor = {"ottla": ours("doctor", "--format", "json", *at)}
-            name = f"doctor, {topics * options.partitions:,} partitions"
-            found = one(results, name, doctor, max(2, rounds // 2), codes=(0, 1), goal=DOCTOR_S)["ottla"]
-            most = max(each.megabytes for each in found)
-            results.add(f"{name}: most memory", "ottla", [most], "MB", goal=DOCTOR_MB)
-            print(f"doctor: at most {most:.0f} MB, wanted {DOCTOR_MB:.0f}")
-    finally:
-        results.close()
+    one: Callable[..., dict[str, list[Run]]] = partial(measure, environment=environment)
+    one(results, "help", {"ottla": ours("--help")}, rounds, codes=(0,), goal=HELP_S)
+    one(results, "help of topics", {"ottla": ours("topics", "--help")}, rounds, codes=(0,), goal=HELP_S)
+    dead = {"ottla": ours("topics", "list", "-b", "127.0.0.1:1")}
+    one(results, "a dead address", dead, rounds, codes=(2,), goal=DEAD_S)
+    with filled(topics, partitions, topics // 10) as server, tempfile.TemporaryDirectory() as folder:
+        at = ("-b", server.bootstrap)
+        others = peers(server.bootstrap, Path(folder))
+        for what, arguments in (("topics list", ("topics", "list")), ("groups lag", ("groups", "lag", GROUP))):
+            contenders = {"ottla": ours(*arguments, *at)} | {name: each[what] for name, each in others.items()}
+            one(results, what, contenders, rounds, codes=(0,), goal=None)
+        doctor = {"ottla": ours("doctor", "--format", "json", *at)}
+        name = f"doctor, {topics * partitions:,} partitions"
+        found = one(results, name, doctor, max(2, rounds // 2), codes=(0, 1), goal=DOCTOR_S)["ottla"]
+        most = max(each.megabytes for each in found)
+        results.add(f"{name}: most memory", "ottla", [most], "MB", goal=DOCTOR_MB)
+        print(f"doctor: at most {most:.0f} MB, wanted {DOCTOR_MB:.0f}")
 
 
 if __name__ == "__main__":

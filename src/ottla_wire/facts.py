@@ -104,9 +104,18 @@ def _field(name: str, kind: Any, given: Any) -> dataclasses.Field[Any]:
 
 
 def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
-    """An `__init__` that writes through the slots' descriptors, past the `__setattr__` that refuses."""
+    """An `__init__` that writes past the `__setattr__` that refuses, through the slots' descriptors.
+
+    A wide fact is, until its fields are written, of a class with the same slots that refuses nothing: that takes half
+    the time of fourteen descriptors, and a class more to make.
+    """
     names: dict[str, Any] = {"FACTORY": _FACTORY}
     parameters, lines = [], []
+    is_wide = len(fields) >= _WIDE
+    if is_wide:
+        open_class = type(made.__name__, made.__bases__, {"__slots__": made.__dict__["__slots__"]})
+        names |= {"become": _CLASS.__set__, "OPEN": open_class, "MADE": made}
+        lines.append(" become(self, OPEN)")
     for name, field in fields.items():
         names[f"set_{name}"] = made.__dict__[name].__set__
         value = name
@@ -119,7 +128,9 @@ def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Call
             value = f"make_{name}() if {name} is FACTORY else {name}"
         else:
             parameters.append(name)
-        lines.append(f" set_{name}(self, {value})")
+        lines.append(f" self.{name} = {value}" if is_wide else f" set_{name}(self, {value})")
+    if is_wide:
+        lines.append(" self.__class__ = MADE")
     arguments = f"self, *, {', '.join(parameters)}" if parameters else "self"
     if hasattr(made, "__post_init__"):
         lines.append(" self.__post_init__()")
@@ -132,6 +143,8 @@ def _compile_init(made: type, fields: dict[str, dataclasses.Field[Any]]) -> Call
 
 
 _FACTORY = object()
+_WIDE = 8
+_CLASS: Any = object.__dict__["__class__"]
 
 
 def _refuse_to_change(self: Any, name: str, value: object = None) -> None:

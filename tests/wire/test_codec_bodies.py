@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from ottla_wire.protocol import ApiKey, ErrorCode, SchemaError, UnsupportedVersion, codec, schemas
+from ottla_wire.protocol.primitives import SHORT
 
 
 def test_missing_fields_take_the_defaults_of_the_schema():
@@ -157,3 +158,22 @@ def test_error_codes_know_which_of_them_to_retry():
     assert not ErrorCode.TOPIC_AUTHORIZATION_FAILED.retriable
     assert ErrorCode.of(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert ErrorCode.of(30_000) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("version", [8, 12])
+@pytest.mark.parametrize("count", [0, 1, SHORT - 1, SHORT, SHORT + 1, 200])
+def test_numbers_come_back_however_many_there_are(version, count):
+    numbers = [7 - number for number in range(count)]
+    partition = {"partition_index": 1, "leader_id": 2, "replica_nodes": numbers, "isr_nodes": tuple(numbers)}
+    body = {"topics": [{"name": "orders", "partitions": [partition]}]}
+    data = codec.encode_response(ApiKey.METADATA, version, body)
+    (topic,) = codec.decode_response(ApiKey.METADATA, version, data).topics
+    assert topic.partitions[0].replica_nodes == topic.partitions[0].isr_nodes == numbers
+    assert topic.partitions[0].offline_replicas == []
+
+
+def test_a_number_that_does_not_fit_names_its_field():
+    for count in (1, SHORT):
+        body = {"topics": [{"name": "t", "partitions": [{"replica_nodes": [2**31] * count}]}]}
+        with pytest.raises(SchemaError, match=r"replica_nodes"):
+            codec.encode_response(ApiKey.METADATA, 12, body)

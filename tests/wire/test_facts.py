@@ -153,3 +153,43 @@ def test_its_signature_is_known_before_the_first_one_is_made() -> None:
     assert before == str(inspect.signature(Fresh))
     assert list(inspect.signature(Fresh).parameters) == ["x", "names", "y"]
     assert inspect.signature(Fresh).parameters["y"].default == 2
+
+
+@fact
+class Wide:
+    """So many fields that they are written another way."""
+
+    a: int
+    b: int = 2
+    c: tuple[int, ...] = ()
+    d: list[int] = dataclasses.field(default_factory=list)
+    e: int | None = None
+    f: int | None = None
+    g: int | None = None
+    h: str = dataclasses.field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if self.a < 0:
+            raise ValueError(f"a: found {self.a}, wanted 0 or more")
+
+
+@pytest.mark.parametrize("a", [1, 2])
+def test_one_of_many_fields_is_a_fact_like_any_other(a: int) -> None:
+    """The first of its class, and those after it."""
+    wide = Wide(a=a, c=(3,), h="hidden")
+    assert type(wide) is Wide
+    assert wide == Wide(a=a, c=(3,), h="hidden") != Wide(a=a)
+    assert (wide.b, wide.d, wide.e, wide.h) == (2, [], None, "hidden")
+    assert wide.d is not Wide(a=a).d
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        wide.a = 5  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del wide.a
+    assert not hasattr(wide, "__dict__")
+    assert pickle.loads(pickle.dumps(wide)) == copy.copy(wide) == wide
+    assert dataclasses.replace(wide, b=9).b == 9
+    assert repr(Wide(a=1)) == "Wide(a=1, b=2, c=(), d=[], e=None, f=None, g=None)"
+    with pytest.raises(ValueError, match="found -1"):
+        Wide(a=-1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        Wide(a=1, z=2)  # type: ignore[call-arg]

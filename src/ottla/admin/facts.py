@@ -178,7 +178,7 @@ class TopicFact:
     @property
     def replication_factor(self) -> int:
         """The smallest number of replicas that one of its partitions has."""
-        return min((len(partition.replicas) for partition in self.partitions), default=0)
+        return min([len(partition.replicas) for partition in self.partitions], default=0)
 
     def number(self, setting: str) -> int | None:
         """A setting as a whole number, None where it is not known or is none."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ottla_wire.protocol.exceptions import ProtocolError
 from ottla_wire.protocol.message import Message, message_class
-from ottla_wire.protocol.primitives import Buffer, decode_uvarint, finish_uvarint
+from ottla_wire.protocol.primitives import SHORT, Buffer, decode_uvarint, finish_uvarint, short_readers
 from ottla_wire.protocol.schema import FIXED_FORMATS, FIXED_WIDTHS, Field, MessageSchema, Struct
 from ottla_wire.protocol.source import Source, locate, run_width
 
@@ -144,8 +144,11 @@ class _DecoderWriter:
             )
             if member.type in FIXED_FORMATS and member.type != "uuid":
                 self.write_budget(f"{count} // 8")
+                code = FIXED_FORMATS[member.type]
+                short = self.source.bind("short", short_readers(code))
                 unpack = self.source.bind("unpack", struct_module.unpack_from)
-                emit(f"{target} = list({unpack}(f'>{{{count}}}{FIXED_FORMATS[member.type]}', buf, p))")
+                few, many = f"{short}[{count}](buf, p)", f"{unpack}(f'>{{{count}}}{code}', buf, p)"
+                emit(f"{target} = list({few} if {count} < {SHORT} else {many})")
                 emit(f"p += {count} * {width}")
             else:
                 self.write_budget(count)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla_wire.protocol.exceptions import SchemaError
 from ottla_wire.protocol.message import Message
-from ottla_wire.protocol.primitives import ONE_BYTE_UVARINTS, encode_uvarint, uuid_bytes
+from ottla_wire.protocol.primitives import ONE_BYTE_UVARINTS, SHORT, encode_uvarint, short_writers, uuid_bytes
 from ottla_wire.protocol.region import Region
 from ottla_wire.protocol.schema import FIXED_FORMATS, Field, MessageSchema, Struct
 from ottla_wire.protocol.source import Source, locate
@@ -191,8 +191,11 @@ class _EncoderWriter:
             emit(f"{count} = len({value})")
         self.write_length(count, "i")
         if member.type in FIXED_FORMATS and member.type != "uuid":
+            code = FIXED_FORMATS[member.type]
+            short = self.source.bind("short", short_writers(code))
             pack = self.source.bind("pack", struct_module.pack)
-            emit(f"w({pack}(f'>{{len({value})}}{FIXED_FORMATS[member.type]}', *{value}))")
+            emit(f"if 0 < {count} < {SHORT}: w({short}[{count}](*{value}))")
+            emit(f"elif {count} > 0: w({pack}(f'>{{{count}}}{code}', *{value}))")
             return
         item = self.source.unique("e")
         with block(f"for {item} in {value}:"):

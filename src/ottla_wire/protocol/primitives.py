@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from ottla_wire.protocol.exceptions import ProtocolError, SchemaError
 
@@ -25,6 +28,22 @@ MAX_UVARINT_BYTES = 5  # a 32-bit value never needs more; a longer run is hostil
 MAX_UVARLONG_BYTES = 10
 
 ONE_BYTE_UVARINTS = tuple(bytes([value]) for value in range(128))
+
+SHORT = 8
+"""An array of fewer numbers has its functions ready. The replicas of a partition are three: to write a format for each
+array, and look it up, took a third of the time that metadata of ten thousand partitions takes."""
+
+
+@cache
+def short_readers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """`unpack_from` for 0, 1, 2, ... numbers of this format."""
+    return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(SHORT))
+
+
+@cache
+def short_writers(code: str) -> tuple[Callable[..., bytes], ...]:
+    """`pack` for 0, 1, 2, ... numbers of this format."""
+    return tuple(struct.Struct(f">{count}{code}").pack for count in range(SHORT))
 
 
 def encode_uvarint(value: int) -> bytes:
