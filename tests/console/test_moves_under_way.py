@@ -106,6 +106,17 @@ def test_moves_of_others_are_cancelled_one_and_then_all(
     foreign.end()
 
 
+def test_what_a_move_waits_for_is_told(console: Running, cluster: EmbeddedCluster, foreign: Foreign) -> None:
+    assert {each["why"] for each in console.get("moves")["items"]} == {""}
+    cluster.kill(3)
+    try:
+        down = {"waits for broker 3, which is down"}
+        wait_until(lambda: {each["why"] for each in console.get("moves")["items"]} == down, 60)
+    finally:
+        cluster.start_broker(3)
+    foreign.end()
+
+
 def test_a_throttle_of_moves_of_others_is_taken_away_when_they_are_over(
     console: Running, admin: Admin, foreign: Foreign, tmp_path: Path
 ) -> None:

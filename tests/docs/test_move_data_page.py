@@ -35,7 +35,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
             result = CliRunner().invoke(main, shlex.split(line)[2:], env=environment)
             assert result.exit_code == 0, f"{line}\n{result.output}"
             replicas = {each.partition: each.replicas for each in admin.list_topics()[0].partitions}
-            if "run" in line:
+            if "plan run" in line:
                 assert sum(joined in each for each in replicas.values()) == 6, "a quarter of all replicas"
             if "--revert" in line:
                 assert replicas == before

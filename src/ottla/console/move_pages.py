@@ -14,6 +14,7 @@ from ottla.admin.placement.modelling import model_of
 from ottla.admin.placement.plan import Plan
 from ottla.admin.placement.plan_file import dump_plan
 from ottla.admin.placement.throttling import check_rate
+from ottla.admin.placement.under_way import statuses_under_way
 from ottla.cli.operations.plan.carry_out import check_throttle, moves_of_file, rates_of_run
 from ottla.cli.operations.plan.make import parse_ids
 from ottla.cli.operations.plan.run_files import opened
@@ -46,6 +47,7 @@ def moves(desk: Desk, query: Query) -> dict[str, Any]:
     copied = _copied(seen.facts)
     before = {} if seen.before is None else _copied(seen.before)
     seconds = 0.0 if seen.before is None else (seen.facts.at_ms - seen.before.at_ms) / 1000
+    waits = {each.move.place: each.why for each in statuses_under_way(seen.facts)} if seen.facts.moves else {}
     items = []
     for move in seen.facts.moves[:_MOST_SHOWN]:
         place = TopicPartition(move.topic, move.partition)
@@ -63,6 +65,7 @@ def moves(desk: Desk, query: Query) -> dict[str, Any]:
                 "copied": min(done, wanted),
                 "bytes": wanted,
                 "bytes_per_second": None if rate is None else round(rate),
+                "why": waits.get(place, ""),
             }
         )
     return {

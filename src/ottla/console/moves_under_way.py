@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.admin import ClusterFacts, Part
-from ottla.admin.facts import MoveFact
+from ottla.admin import Part
 from ottla.admin.placement import asks
-from ottla.admin.placement.plan import Move
 from ottla.admin.placement.throttling import RATES, Setting, check_rate, wanted_settings
-from ottla.admin.rates import Rates
+from ottla.admin.placement.under_way import moves_under_way, place_of, replicas_before
 from ottla.cli.shared.amounts import bytes_of
 from ottla.console.jobs import Job, Stopped
 from ottla.console.query import Query
@@ -40,7 +38,7 @@ def cancel(desk: Desk, query: Query) -> dict[str, Any]:
     query.done()
     places = places_of(given)
     desk.agree(typed)
-    moving = {_place(each): each for each in desk.seen(fresh=True).facts.moves}
+    moving = {place_of(each): each for each in desk.seen(fresh=True).facts.moves}
     chosen = {place: moving[place] for place in places if place in moving}
     refused: asks.Refused = {}
     if chosen:
@@ -48,7 +46,7 @@ def cancel(desk: Desk, query: Query) -> dict[str, Any]:
             "moves.cancel",
             ", ".join(map(str, chosen)),
             before={str(place): list(each.replicas) for place, each in chosen.items()},
-            after={str(place): list(_old(each)) for place, each in chosen.items()},
+            after={str(place): list(replicas_before(each)) for place, each in chosen.items()},
         )
         refused = desk.admin.carry_out(asks.cancel(chosen))
         desk.seen(fresh=True)
@@ -68,7 +66,7 @@ def throttle(desk: Desk, query: Query) -> dict[str, Any]:
     desk.agree(typed)
     rate = bytes_of("throttle", given)
     seen = desk.seen(fresh=True)
-    moves = moves_of(seen.facts, seen.rates)
+    moves = moves_under_way(seen.facts, seen.rates)
     check_rate(rate, moves)
     if not moves:
         raise InputError("throttle: found no move under way, wanted at least one")
@@ -120,27 +118,12 @@ def places_of(given: Any) -> list[TopicPartition]:
     return list(dict.fromkeys(TopicPartition(topic, partition) for topic, partition in given))
 
 
-def moves_of(facts: ClusterFacts, rates: Rates | None) -> tuple[Move, ...]:
-    """Moves under way as those of a plan."""
-    return tuple(
-        Move(
-            topic=each.topic,
-            partition=each.partition,
-            bytes=facts.partition_bytes.get(_place(each), 0),
-            old=_old(each),
-            new=tuple(broker for broker in each.replicas if broker not in each.removing),
-            rate=0.0 if rates is None else rates.bytes_in.get(_place(each), 0.0),
-        )
-        for each in facts.moves
-    )
-
-
 def _hold(desk: Desk, job: Job) -> None:
     """Wait for the end of the moves, or until somebody takes the throttle away, and put back what was before."""
     held = desk.held_throttle
     while not job.stop.wait(_LOOK_S):
         try:
-            moving = {_place(each) for each in desk.admin.facts({Part.MOVES}).moves}
+            moving = {place_of(each) for each in desk.admin.facts({Part.MOVES}).moves}
         except RetriableError as error:
             job.progress = {"problem": str(error)}
             continue
@@ -177,14 +160,6 @@ def _with_what_was(found: Sequence[Setting], before: Sequence[Setting], rate: in
         new = str(rate) if each.name in RATES else (each.new if now is None else now.new)
         settings[key] = replace(each, new=new)
     return list(settings.values())
-
-
-def _place(move: MoveFact) -> TopicPartition:
-    return TopicPartition(move.topic, move.partition)
-
-
-def _old(move: MoveFact) -> tuple[int, ...]:
-    return tuple(broker for broker in move.replicas if broker not in move.adding)
 
 
 def _name(setting: Setting) -> str:

@@ -1,6 +1,6 @@
 // The doctor's findings; moves and plans; the embedded broker's faults and clock.
 
-import { bar, bytes, copy, duration, get, h, number, pager, post, Problem, say, table, visible } from "./ui.js";
+import { bar, bytes, copy, duration, get, h, number, pager, post, Problem, quoted, say, table, visible } from "./ui.js";
 
 const commandIn = (text) => (/^(ottla|kafka-)\S* /.test(text) ? text : null);
 
@@ -67,7 +67,8 @@ export function movesPage(context) {
     busy = false;
     context.draw();
   };
-  const make = () => run(async () => { written = null; plan = null; plan = await get("plan", { kind: wish.kind, brokers: wish.kind === "rebalance" || wish.kind === "leaders" ? "" : wish.brokers, topics: wish.topics }); });
+  const asksBrokers = () => wish.kind !== "rebalance" && wish.kind !== "leaders";
+  const make = () => run(async () => { written = null; plan = null; plan = await get("plan", { kind: wish.kind, brokers: asksBrokers() ? wish.brokers : "", topics: wish.topics }); });
   const carryOut = (only) => run(async () => {
     const given = plan.plan;
     plan = { ...plan, plan: null };
@@ -147,6 +148,7 @@ export function movesPage(context) {
             { title: "From", cell: (each) => each.removing.join(", ") || "–" },
             { title: "To", cell: (each) => each.adding.join(", ") || "–" },
             { title: "Copied", cell: (each) => h("span", { class: "barred" }, bar(each.bytes ? each.copied / each.bytes : 0, "copied"), `${bytes(each.copied)} of ${bytes(each.bytes)}`) },
+            { title: "Waits for", class: "wrap", cell: (each) => each.why ? visible(each.why) : "–" },
             { title: "Rate", right: true, cell: (each) => each.bytes_per_second === null ? "–" : `${bytes(each.bytes_per_second)}/s` },
             ...(context.session.may_write ? [{ title: "Do", cell: (each) => h("button", { type: "button", class: "small", disabled: busy, "aria-label": `Cancel ${nameOf(each)} …`, onclick: () => { ending = [each]; context.draw(); } }, "Cancel …") }] : [])],
         }) : h("p", { class: "quiet" }, "Asking …"),
@@ -158,7 +160,7 @@ export function movesPage(context) {
           h("p", { class: "quiet" }, "A plan moves nothing. It shows the brokers before and after."),
           h("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); make(); } },
             h("label", null, "What", h("select", { value: wish.kind, onchange: (event) => { wish.kind = event.target.value; plan = null; context.draw(); } }, KINDS.map(([id, title]) => h("option", { value: id }, title)))),
-            wish.kind === "rebalance" || wish.kind === "leaders" ? null : input("brokers", "Brokers", wish.kind === "dirs" ? "all" : "4,5"),
+            !asksBrokers() ? null : input("brokers", "Brokers", wish.kind === "dirs" ? "all" : "4,5"),
             input("topics", "Only topics", "all, or orders*"),
             h("div", { class: "buttons" }, h("button", { type: "submit", disabled: busy }, busy ? "Planning …" : "Plan"))),
           problem ? h("div", { class: "problem", role: "alert" }, problem) : null,
@@ -187,7 +189,7 @@ export function movesPage(context) {
             plan.total > plan.items.length ? h("p", { class: "quiet" }, `${number(plan.total - plan.items.length)} more are not shown.`) : null,
             plan.plan && context.session.may_write ? h("div", { class: "fields" }, input("throttle", "Throttle, bytes a second", "50MB"), context.session.asks_name ? input("confirm", `Type ${context.session.name} to agree`, "") : null,
               h("div", { class: "buttons" }, h("button", { type: "button", disabled: busy, onclick: () => carryOut(true) }, "Only write the file"), h("button", { type: "button", class: "main danger", disabled: busy, onclick: () => carryOut(false) }, `Move ${bytes(plan.bytes_copied)}`))) : null,
-            plan.plan && !context.session.may_write ? h("p", { class: "quiet" }, "This console only reads. As a command: ", copy(`ottla plan ${wish.kind}${wish.brokers ? ` ${wish.brokers}` : ""} -o plan.json`)) : null,
+            plan.plan && !context.session.may_write ? h("p", { class: "quiet" }, "This console only reads. As a command: ", copy(["ottla plan", wish.kind, ...(asksBrokers() && wish.brokers ? [quoted(wish.brokers)] : []), ...(wish.topics ? ["--topics", quoted(/[*?\/]/.test(wish.topics) ? wish.topics : `*${wish.topics}*`)] : []), "-o plan.json"].join(" "))) : null,
           ] : null,
           written ? h("div", { class: "done", role: "status" }, h("p", null, "The plan is in ", h("code", { class: "wrap" }, written.file), ". ", copy(written.command, "Copy the command that runs it"))) : null),
       ];

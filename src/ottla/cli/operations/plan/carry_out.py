@@ -14,6 +14,7 @@ from ottla.cli.operations.plan.again import offers
 from ottla.cli.operations.plan.interrupted import interruptible, left_to_brokers, tell_cancelled
 from ottla.cli.operations.plan.options import POLL, fills_disks
 from ottla.cli.operations.plan.run_files import has_begun, journal_of, opened, rollback_of
+from ottla.cli.operations.plan.under_way import cancel_all, items_under_way, status_items
 from ottla.cli.shared.amounts import bytes_of, bytes_text, milliseconds
 from ottla.cli.shared.cluster_options import open_admin, reaches_a_cluster
 from ottla.cli.shared.consent import Consent, changes
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from ottla.admin.placement.throttling import Setting
     from ottla.config import Settings
 
-_FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+_PATH = click.Path(path_type=Path, dir_okay=False)
+_FILE = click.argument("file", type=_PATH)
+_FILE_OR_ALL = click.argument("file", type=_PATH, required=False)
 _SAMPLE = click.option(
     "--sample",
     default="10s",
@@ -207,14 +210,17 @@ def rates_of_run(file: Path, rate: str) -> list[Setting]:
 
 
 @click.command()
-@_FILE
+@_FILE_OR_ALL
 @reaches_a_cluster
 @prints
-def status(file: Path, kafka: Settings, out: Output) -> None:
+def status(file: Path | None, kafka: Settings, out: Output) -> None:
     """Show the progress of a plan, and what each move waits for. Changes nothing.
+
+    Without FILE: of all moves under way, whoever began them.
 
     \b
     Examples:
+      ottla plan status
       ottla plan status rebalance.json
     """
     from ottla.admin import Part
@@ -223,22 +229,19 @@ def status(file: Path, kafka: Settings, out: Output) -> None:
     from ottla.admin.placement.journal import read_journal, submitted
 
     with open_admin(kafka) as admin:
+        if file is None:
+            out.items("plan.status/1", _STATUS_COLUMNS, items_under_way(admin), empty="nothing moves")
+            return
         moves = moves_of_file(admin, file, RunOptions(), is_run=False)
         lines = read_journal(journal_of(file))
         facts = admin.facts({Part.TOPICS, Part.LOG_DIRS, Part.MOVES})
     decision = decide(Run(moves=moves, ours=submitted(lines), begins_nothing=True), facts)
-    items = [
-        {
-            "topic": each.move.topic,
-            "partition": each.move.partition,
-            "state": each.state.value,
-            "copied": each.copied,
-            "bytes": each.move.copied,
-            "why": each.why,
-        }
-        for each in decision.statuses
-    ]
-    out.items("plan.status/1", _STATUS_COLUMNS, items, empty="the cluster is as the plan wants it")
+    out.items(
+        "plan.status/1",
+        _STATUS_COLUMNS,
+        status_items(decision.statuses),
+        empty="the cluster is as the plan wants it",
+    )
 
 
 _STATUS_COLUMNS = (
@@ -252,21 +255,33 @@ _STATUS_COLUMNS = (
 
 
 @click.command()
-@_FILE
+@_FILE_OR_ALL
 @click.option("--revert", is_flag=True, help="Also move completed moves back.")
 @click.option("--throttle", metavar="SIZE", help="Bytes per second for each broker while moving back.")
 @POLL
 @reaches_a_cluster
 @changes
-def cancel(file: Path, revert: bool, throttle: str | None, poll_s: float, kafka: Settings, consent: Consent) -> None:
+def cancel(
+    file: Path | None, revert: bool, throttle: str | None, poll_s: float, kafka: Settings, consent: Consent
+) -> None:
     """Cancel the moves of a plan that are under way, and remove its throttles. Moves of others stay.
+
+    Without FILE: cancel all moves under way, whoever began them, and leave the throttles to those who set them.
 
     \b
     Examples:
       ottla plan cancel rebalance.json --yes
       ottla plan cancel rebalance.json --revert --yes
+      ottla plan cancel --dry-run
     """
     from ottla.admin.placement.executor import Executor, RunOptions
+
+    if file is None:
+        if revert or throttle is not None:
+            raise InputError("found --revert or --throttle without FILE, wanted the plan that tells what was before")
+        with open_admin(kafka) as admin:
+            cancel_all(admin, consent)
+        return
 
     options = RunOptions(
         poll_s=poll_s, max_fill=1.0, throttle=None if throttle is None else bytes_of("--throttle", throttle)

@@ -48,7 +48,7 @@ class _IsTerminated(_Leaves):
 
 
 @click.command()
-@click.option("--every", default="1m", show_default=True, metavar="TIME", help="Number of samples to take.")
+@click.option("--every", default="1m", show_default=True, metavar="TIME", help="How often to read the cluster.")
 @click.option(
     "--before", default="48h", show_default=True, metavar="TIME", help="Plan if a disk would be full within this time."
 )
