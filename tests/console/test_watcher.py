@@ -19,16 +19,16 @@ def facts(at_ms: int) -> ClusterFacts:
     return ClusterFacts(at_ms=at_ms, cluster_id="c", controller_id=1, parts=(), brokers=(), topics=())
 
 
-@pytest.mark.parametrize(("took_s", "wanted_s"), [(0.0, 3.0), (0.1, 3.0), (1.0, 19.0), (10.0, 190.0)])
-def test_reading_takes_at_most_a_twentieth_of_the_time(took_s: float, wanted_s: float) -> None:
+@pytest.mark.parametrize(("took_s", "wanted_s"), [(0.0, 3.0), (0.09, 3.0), (1.5, 48.5), (9.0, 291.0)])
+def test_reading_takes_at_most_three_hundredths_of_the_time(took_s: float, wanted_s: float) -> None:
     pause_s = pause_after(took_s, every_s=3.0)
     assert pause_s == pytest.approx(wanted_s)
     assert took_s <= MOST_SHARE * (took_s + pause_s) + 1e-9
 
 
-def test_a_stream_takes_at_most_a_twentieth_of_a_cpu_and_is_never_silent_for_long() -> None:
+def test_a_stream_takes_its_share_of_a_cpu_at_most_and_is_never_silent_for_long() -> None:
     pauses = [pause_after(cpu_s, every_s=0.5, most_s=5.0) for cpu_s in (0.0, 0.01, 0.1, 60.0)]
-    assert pauses == [0.5, 0.5, pytest.approx(1.9), 5.0]
+    assert pauses == [0.5, 0.5, pytest.approx(0.1 / 0.03 - 0.1), 5.0]
 
 
 def test_nothing_is_read_while_nobody_looks_and_a_failure_leaves_the_last_facts() -> None:

@@ -24,6 +24,7 @@ from ottla.cli.records.spans import parse_partitions, parse_place, resolved
 from ottla.cli.records.where import parse_where
 from ottla.console.desk import Desk
 from ottla.console.query import Query
+from ottla.console.sampling import sample
 from ottla.errors import InputError
 from ottla.records import TopicPartition
 from ottla.wire_client.cluster import LATEST, Cluster
@@ -274,13 +275,16 @@ def tail(desk: Desk, query: Query, *, per_second: int, clock: Any = time.monoton
             for place, (first, _) in resolved(cluster, topic, start=latest, until=None, only=chosen).items()
         }
         yield {"positions": len(positions)}
-        second, left = -1, 0
+        second, left, rounds = -1, 0, 0
         while True:
+            rounds += 1
             if int(clock()) != second:
                 second, left = int(clock()), per_second
             ends = {place: end for place, (end, _) in cluster.list_offsets(dict.fromkeys(positions, LATEST)).items()}
             # Where every record is meant, no more of them are read than are shown.
-            spans, skipped = _bounded(positions, ends, left if reading.selection.takes_all else _MOST_A_ROUND)
+            spans, skipped = sample(
+                positions, ends, left if reading.selection.takes_all else _MOST_A_ROUND, turn=rounds
+            )
             positions = ends
             message: dict[str, Any] = {"records": [], "scanned": size_of(spans), "skipped": skipped, "left_out": 0}
             if spans:
@@ -298,18 +302,6 @@ def tail(desk: Desk, query: Query, *, per_second: int, clock: Any = time.monoton
 
 _MOST_A_ROUND: Final = 5_000
 """Records that a round of a tail looks at."""
-
-
-def _bounded(
-    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
-) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
-    """What a round reads: the newest records of each partition, some `most` in all, and how many it passes over."""
-    grown = {place: end - positions[place] for place, end in ends.items() if end > positions[place]}
-    if most <= 0:
-        return {}, sum(grown.values())
-    share = max(1, most // max(1, len(grown)))
-    spans = {place: (max(positions[place], ends[place] - share), ends[place]) for place in grown}
-    return spans, sum(grown.values()) - size_of(spans)
 
 
 def _show(item: dict[str, Any], part: str, data: bytes | None, longest: int) -> None:

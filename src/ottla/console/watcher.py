@@ -21,7 +21,7 @@ from ottla.errors import BrokerUnavailable, InputError, OttlaError
 WATCHED_S: Final = 20.0
 """How long reading goes on after the last time somebody asked."""
 
-MOST_SHARE: Final = 0.05
+MOST_SHARE: Final = 0.03
 """Of the time that looking may take: those who work with the cluster must not feel that somebody looks."""
 
 MOST_SAMPLES: Final = 120

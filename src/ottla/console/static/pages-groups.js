@@ -1,6 +1,6 @@
 // Groups: their lag, and a reset that is shown before it is done and can be undone.
 
-import { copy, duration, get, h, number, pager, plot, post, Problem, say, table, visible } from "./ui.js";
+import { copy, duration, get, h, number, pager, plot, post, Problem, quoted, say, table, visible } from "./ui.js";
 import { crumbs, listing } from "./pages-topics.js";
 
 const named = (name) => visible(name) || "(no name)";
@@ -115,10 +115,11 @@ function resetPart(context, group) {
     busy = false;
     context.draw();
   }
+  const topicsOf = () => wish.topics.split(/\s+/).filter(Boolean);
   const preview = () => run(async () => {
     plan = null;
     done = null;
-    const topics = wish.topics.split(/\s+/).filter(Boolean);
+    const topics = topicsOf();
     plan = await get("group/reset", wish.shift ? { group, shift: wish.shift, topics } : { group, to: wish.to, topics });
   });
   const apply = () => run(async () => {
@@ -154,7 +155,7 @@ function resetPart(context, group) {
             { title: "Note", cell: (each) => each.note || "" }],
         }),
         plan.members.length ? h("div", { class: "problem" }, `Stop its members first: ${plan.members.slice(0, 5).map(visible).join(", ")}`) : null,
-        !context.session.may_write ? h("p", { class: "quiet" }, "This console only reads. As a command: ", copy(`ottla groups reset ${group} ${wish.shift ? `--shift ${wish.shift}` : `--to ${wish.to}`}`)) :
+        !context.session.may_write ? h("p", { class: "quiet" }, "This console only reads. As a command: ", copy(["ottla groups reset", quoted(group), wish.shift ? `--shift=${quoted(wish.shift)}` : `--to=${quoted(wish.to)}`, ...topicsOf().map((each) => `--topic ${quoted(each)}`)].join(" "))) :
           plan.plan && !plan.members.length ? h("div", { class: "buttons" },
             context.session.asks_name ? input("confirm", `Type ${context.session.name} to agree`, context.session.name) : null,
             h("button", { type: "button", class: "main danger", disabled: busy, onclick: apply }, `Set ${number(plan.changes)} offsets`)) : null,

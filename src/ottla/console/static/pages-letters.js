@@ -35,11 +35,15 @@ export function letterTopicPage(context) {
   const toggle = async (letter) => {
     if (opened.has(letter.at)) opened.delete(letter.at);
     else {
-      opened.set(letter.at, null);
+      const asked = { waits: true }; // as of records: who closes it before the answer comes, closed it
+      opened.set(letter.at, asked);
       context.draw();
       const [partition, offset] = letter.at.split(":");
-      try { opened.set(letter.at, await get("letter", { name, partition, offset })); }
-      catch (error) { if (!(error instanceof Problem)) throw error; opened.set(letter.at, { problem: error.message }); }
+      let whole;
+      try { whole = await get("letter", { name, partition, offset }); }
+      catch (error) { if (!(error instanceof Problem)) throw error; whole = { problem: error.message }; }
+      if (opened.get(letter.at) !== asked) return;
+      opened.set(letter.at, whole);
     }
     context.draw();
   };
@@ -69,7 +73,7 @@ export function letterTopicPage(context) {
         found.newest.length ? h("ol", { class: "records", "aria-label": "Dead letters" }, found.newest.map((letter) => h("li", { key: letter.at },
           h("button", { type: "button", class: "record", "aria-expanded": String(opened.has(letter.at)), onclick: () => toggle(letter) },
             h("span", { class: "at" }, letter.at), h("span", { class: "time" }, letter.when ? letter.when.replace("T", " ").replace("Z", "") : "–"), h("span", { class: "key" }, visible(letter.came_from)), h("span", { class: "value" }, visible(letter.message) || h("i", null, "no message"))),
-          opened.has(letter.at) ? h("div", { class: "opened" }, opened.get(letter.at) ? letterDetail(opened.get(letter.at), name) : h("p", { class: "quiet" }, "Reading …")) : null))) : h("p", { class: "quiet" }, "None."),
+          opened.has(letter.at) ? h("div", { class: "opened" }, !opened.get(letter.at).waits ? letterDetail(opened.get(letter.at), name) : h("p", { class: "quiet" }, "Reading …")) : null))) : h("p", { class: "quiet" }, "None."),
       ] : h("p", { class: "quiet" }, "Reading dead letters …"),
     ],
   };

@@ -1,6 +1,6 @@
 // Records of a topic: a search within bounds, one record whole, and the topic followed.
 
-import { address, bytes, copy, get, h, number, post, Problem, say, visible } from "./ui.js";
+import { address, bytes, copy, get, h, number, post, Problem, quoted, say, visible } from "./ui.js";
 
 const MOST_ROWS = 500; // of a tail: older ones go
 const DECODINGS = ["auto", "json", "avro", "protobuf", "text", "hex"];
@@ -102,10 +102,14 @@ export function recordsPart(context, topic, remember) {
     const at = place(record);
     if (opened.has(at)) opened.delete(at);
     else {
-      opened.set(at, null);
+      const asked = { waits: true }; // stands there until the answer comes; closed and opened again meanwhile, it is another
+      opened.set(at, asked);
       context.draw();
-      try { opened.set(at, (await get("record", { topic, partition: record.partition, offset: record.offset, as: chosen.as })).record); }
-      catch (error) { if (!(error instanceof Problem)) throw error; opened.set(at, { problem: error.message }); }
+      let whole;
+      try { whole = (await get("record", { topic, partition: record.partition, offset: record.offset, as: chosen.as })).record; }
+      catch (error) { if (!(error instanceof Problem)) throw error; whole = { problem: error.message }; }
+      if (opened.get(at) !== asked) return; // somebody closed it: it stays closed
+      opened.set(at, whole);
     }
     context.draw();
   }
@@ -135,7 +139,6 @@ export function recordsPart(context, topic, remember) {
         h("p", { class: "quiet" }, "The same as a command: ", h("code", { class: "wrap" }, command()), " ", copy(command()))));
   }
 
-  const quoted = (text) => (/^[A-Za-z0-9._:,=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
   function command() {
     const parts = ["ottla consume", quoted(topic), `--from ${quoted(chosen.from)}`];
     for (const name of ["until", "partitions", "key", "header", "grep", "where"]) if (chosen[name]) parts.push(`--${name} ${quoted(chosen[name])}`);
@@ -165,7 +168,7 @@ export function recordsPart(context, topic, remember) {
       h("button", { type: "button", class: "record", "aria-expanded": String(opened.has(at)), onclick: () => toggle(record) },
         h("span", { class: "at" }, at), h("span", { class: "time" }, record.time ? record.time.replace("T", " ").replace("Z", "") : "no time"),
         h("span", { class: "key" }, text(record, "key")), h("span", { class: "value" }, text(record, "value"))),
-      opened.has(at) ? h("div", { class: "opened" }, whole ? [detail(whole, topic), draft.button(whole)] : h("p", { class: "quiet" }, "Reading …")) : null);
+      opened.has(at) ? h("div", { class: "opened" }, !whole.waits ? [detail(whole, topic), draft.button(whole)] : h("p", { class: "quiet" }, "Reading …")) : null);
   }
 
   return { begin: async () => { if (!found && !isFollowing && !busy && !problem) await search(); }, view, stop: () => { stopTail(); document.removeEventListener("visibilitychange", seen); } };

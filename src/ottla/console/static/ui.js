@@ -118,6 +118,9 @@ export const visible = (text) =>
   String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
     (found) => `\\u${found.codePointAt(0).toString(16).padStart(4, "0")}`);
 
+// A word of a command, as a shell takes it. Names are others' words: one may hold a semicolon.
+export const quoted = (text) => (/^[A-Za-z0-9._:,=@%+-]+$/.test(text) ? text : `'${String(text).replaceAll("'", `'\\''`)}'`);
+
 // --- Small pictures
 
 export function bar(share, label, kind = "") {
@@ -130,11 +133,12 @@ export function bar(share, label, kind = "") {
 export function spark(values, label, { width = 120, height = 24, from = 0 } = {}) {
   const most = Math.max(from, ...values, 1e-9);
   const step = values.length > 1 ? width / (values.length - 1) : width;
-  const points = values.map((value, index) => `${(index * step).toFixed(1)},${(height - 1 - (value / most) * (height - 2)).toFixed(1)}`);
+  const y = (value) => (height - 1 - (value / most) * (height - 2)).toFixed(1);
+  const points = values.map((value, index) => `${(index * step).toFixed(1)},${y(value)}`);
   return h("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     values.length > 1
       ? [h("path", { class: "spark-area", d: `M0,${height} L${points.join(" L")} L${width},${height} Z` }), h("polyline", { class: "spark-line", points: points.join(" ") })]
-      : h("line", { class: "spark-line", x1: 0, y1: height - 1, x2: width, y2: height - 1 }));
+      : h("line", { class: "spark-line", x1: 0, y1: y(values[0] || 0), x2: width, y2: y(values[0] || 0) }));
 }
 
 // What a figure was while the page is open: `points` are [ms, value], `show` says a value as people read it.
@@ -144,7 +148,7 @@ export function plot(title, points, show) {
   return h("figure", { class: "plot" },
     h("figcaption", null, h("span", null, title), h("span", null, `at most ${show(Math.max(...values))}`)),
     spark(values, `${title}, now ${last}`, { width: 600, height: 96 }),
-    h("div", { class: "axis" }, h("span", null, `${duration(points.at(-1)[0] - points[0][0])} ago`), h("span", null, `now ${last}`)));
+    h("div", { class: "axis" }, h("span", null, points.length > 1 ? `${duration(points.at(-1)[0] - points[0][0])} ago` : "since now"), h("span", null, `now ${last}`)));
 }
 
 // --- Long lists: of many rows only those near the window are in the document, with room for the others around them.

@@ -1,0 +1,36 @@
+"""What a tail reads of a topic that may be faster than anybody can look. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.cli.records.reading import size_of
+from ottla.records import TopicPartition
+
+
+def sample(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int, *, turn: int
+) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
+    """What a round reads, at most `most` records, and how many it passes over.
+
+    Partitions that grew by less than their share are read whole. Of those that grew by more one is read, another each
+    turn, its newest records: a broker answers with whole batches, and a hundred bytes of each partition cost a megabyte
+    of each.
+    """
+    grown = {place: end - positions[place] for place, end in ends.items() if end > positions[place]}
+    spans: dict[TopicPartition, tuple[int, int]] = {}
+    waiting = sorted(grown, key=lambda place: (grown[place], place))
+    left = most
+    while waiting and 0 < grown[waiting[0]] <= left // len(waiting):
+        place = waiting.pop(0)
+        spans[place] = (positions[place], ends[place])
+        left -= grown[place]
+    waiting.sort()
+    for at in range(len(waiting)):
+        if left <= 0:
+            break
+        place = waiting[(turn + at) % len(waiting)]
+        size = min(left, grown[place])
+        spans[place] = (ends[place] - size, ends[place])
+        left -= size
+    return spans, sum(grown.values()) - size_of(spans)
