@@ -8,7 +8,6 @@ from typing import NamedTuple
 from broker_embedded.metadata.image import ClusterImage
 from broker_embedded.replication.partition import Partition
 
-LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 

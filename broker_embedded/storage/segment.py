@@ -383,10 +383,6 @@ class LogSegment:
                 maximum = TimestampPosition(header.max_timestamp, header.base_offset + header.last_offset_delta)
         return maximum
 
-    def rescan_max_timestamp(self) -> None:
-        """For an active segment opened after a clean stop by another program that did not close its time index."""
-        self._max_timestamp = self._max_timestamp_by_scan()
-
     # -- files
 
     def flush(self) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     class Needs(HasMetadata, HasGroups, Protocol): ...
 
 
-FIRST_WITH_TOP_ERROR = 2
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10
 

@@ -237,7 +237,7 @@ class Admin:
         shift: int | None = None,
         topics: Mapping[str, Collection[int] | None] | None = None,
     ) -> ResetPlan:
-        """What `reset_group` would do, and nothing done.
+        """What `apply_reset` would do. Changes nothing.
 
         `to` is `earliest`, `latest`, an offset, or a time: a datetime, ISO 8601 (UTC unless it says otherwise), or
         `-2h`. `shift` is a number of records, negative for back. `topics` are those to set, with their partitions or

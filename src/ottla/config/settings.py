@@ -181,11 +181,6 @@ def canonical_name(role: Role, name: str) -> str:
     raise ConfigError(f"{name}: no {role.value} setting has this name{hint}")
 
 
-def environment_variable(role: Role, name: str) -> str:
-    """The variable that sets `name` for one role: ``linger.ms`` is ``OTTLA_PRODUCER_LINGER_MS``."""
-    return f"OTTLA_{role.name}_{name.upper().replace('.', '_')}"
-
-
 def _from_environment(role: Role, environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """(setting, variable, text), first from OTTLA_CLIENT_*, which is for every role, then from the role's own."""
     names = {name.upper().replace(".", "_"): name for name in known_names(role)}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.errors import ConfigError, FencedError, RegistryUnavailable, SerializationError, StoreUnavailable
+from ottla.errors import ConfigError, RegistryUnavailable, SerializationError, StoreUnavailable
 from ottla.failures.outcomes import Dead, InvalidRecord, Outcome, Retry
 from ottla.records import Malformed
 
@@ -176,11 +176,6 @@ def cap_text(text: str, limit_bytes: int) -> str:
 def described(error: BaseException) -> str:
     """The error in one line: its type and its text."""
     return f"{type(error).__name__}: {_text_of(error)}"
-
-
-def is_fencing(error: BaseException) -> bool:
-    """Whether the error says that a newer instance took over."""
-    return isinstance(error, FencedError)
 
 
 def _qualified_name(error_type: type[BaseException]) -> str:

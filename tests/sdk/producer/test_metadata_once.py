@@ -1,4 +1,4 @@
-"""One producer asks for a topic's metadata once (P10), however many threads or tasks send to it and how often."""
+"""One producer asks for a topic's metadata once, however many threads or tasks send to it and how often."""
 
 from __future__ import annotations
 

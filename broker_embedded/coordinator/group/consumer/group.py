@@ -4,7 +4,7 @@
     assignment epoch    the group epoch for which the target was computed
     member epoch        how far a member has come towards it
 
-A partition has one owner at most (`owner_of`), from the moment its record says so until its record says otherwise.
+A partition has one owner at most (`is_owned`), from the moment its record says so until its record says otherwise.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Limits:
 class AppTopic:
     """A topic that a service uses, and what for: `reads`, `writes`, `dead letters` or `retries`.
 
-    `partitions_needed` is how many it must have: those of the topic that a retry topic belongs to.
+    `of` is the topic that dead letters or retries belong to: a retry topic must have as many partitions.
     """
 
     topic: str

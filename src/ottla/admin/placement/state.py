@@ -204,10 +204,6 @@ class Placement:
         """How many bytes it has too many."""
         return self.load[b] - self.limit[b]
 
-    def bytes_moved(self) -> int:
-        """The bytes that are copied to get here."""
-        return sum(self.size[p] * len(set(held) - self.home[p]) for p, held in enumerate(self.replicas) if self.size[p])
-
     def by_room(self) -> list[int]:
         """The brokers that receive, those with most room below their limit first."""
         order = [b for b in range(len(self.ids)) if self.receives[b]]

@@ -96,7 +96,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 class _Job:
-    """One run. `pipeline_news` is written by the thread that reads the pipeline's stdout."""
+    """One run. `_pipeline_news` is written by the thread that reads the pipeline's stdout."""
 
     def __init__(self, console: Console, *, brokers: int, out: Path, has_console: bool) -> None:
         self._console = console

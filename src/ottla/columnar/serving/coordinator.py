@@ -50,11 +50,6 @@ class Coordinator:
         return self._connection if self._is_waiting else None
 
     @property
-    def has_commits(self) -> bool:
-        """Whether a commit waits to be sent or answered."""
-        return bool(self._commits) or self._commit is not None
-
-    @property
     def _is_waiting(self) -> bool:
         return self._connection is not None and (self._asked is not None or self._commit is not None)
 

