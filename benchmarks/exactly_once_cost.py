@@ -6,6 +6,8 @@
 Each contender reads the same topic of four partitions and writes each record to a topic of its own. Time counts from
 the first record that is handled until the group has committed all. The at-least-once handler returns what it sends, so
 its offsets follow the acknowledgements. Quix Streams takes part where it is installed (`benchmarks/peers.txt`).
+A member commits the runs of all its partitions with one producer. What that saves is measured beside a producer for
+each of four partitions, which commit the same records at the same time: the CPU time of client and broker.
 Medians of rounds; within a round all contenders take turns.
 """
 
@@ -17,6 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,11 @@ from ottla import App, CommitPolicy, ExactlyOnce, Out, Producer, configure_loggi
 
 PARTITIONS = 4
 VALUE = b"x" * 100
+OF_A_RUN = 512
+"""Records of a partition in one transaction, where producers are compared."""
+RUNS = 20
+TRANSACTIONS = "transactions of four partitions, CPU of client and broker"
+ONE_EACH = "a producer for each partition"
 Contender = Callable[["Bench", str, str], float]
 
 
@@ -144,6 +152,43 @@ def quix(bench: Bench, group: str, target: str) -> float:
     return time.perf_counter() - began[0]
 
 
+def commit_runs(producer: Producer, bench: Bench, target: str, partitions: list[int], member: Any) -> None:
+    """`RUNS` transactions, each with a run of each of these partitions and its offset."""
+    records = [(VALUE,)] * (OF_A_RUN * len(partitions))
+    for number in range(1, RUNS + 1):
+        with producer.transaction() as transaction:
+            producer.send_many(target, records)
+            offsets = {(bench.source, partition): number for partition in partitions}
+            transaction.send_offsets(offsets, member)
+
+
+def producers_cost(bench: Bench, server: servers.Server, rounds: int) -> dict[str, list[float]]:
+    """CPU seconds per record, by how many producers a member has."""
+    found: dict[str, list[float]] = {}
+    every = list(range(bench.partitions))
+    settings = {"bootstrap.servers": bench.bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([bench.source])
+    with ExitStack() as stack:
+        stack.callback(consumer.close)
+        while consumer.poll(1.0) is None:
+            pass
+        member, target = consumer.consumer_group_metadata(), bench.topic("target")
+        for name, shares in (("ottla", [every]), (ONE_EACH, [[partition] for partition in every])):
+            mine = [
+                stack.enter_context(Producer(bench.bootstrap, settings={"transactional.id": uuid.uuid4().hex}))
+                for _ in shares
+            ]
+            for number in range(rounds + 1):
+                began_s = time.process_time() + server.cpu_s()
+                with ThreadPoolExecutor(len(mine)) as pool:
+                    list(pool.map(lambda one, share: commit_runs(one, bench, target, share, member), mine, shares))
+                took_s = time.process_time() + server.cpu_s() - began_s
+                if number:  # the first round warms up
+                    found.setdefault(name, []).append(took_s / (RUNS * OF_A_RUN * bench.partitions))
+    return found
+
+
 def contenders(results: Results) -> dict[str, Contender]:
     found: dict[str, Contender] = {
         "threads, at least once": ottla(exactly=False, is_async=False),
@@ -161,7 +206,7 @@ def contenders(results: Results) -> dict[str, Contender]:
 
 
 def measure(records: int, rounds: int, results: Results, *, with_kafka: bool) -> dict[str, list[float]]:
-    """Records per second, round after round."""
+    """Records per second, round after round. Writes what producers cost."""
     rates: dict[str, list[float]] = {}
     with ExitStack() as stack:
         if with_kafka:
@@ -170,6 +215,7 @@ def measure(records: int, rounds: int, results: Results, *, with_kafka: bool) ->
             server = stack.enter_context(servers.started("ottla", [*servers.OTTLA]))
         bench = Bench(server.bootstrap, records - records % PARTITIONS)
         bench.fill()
+        write_producers(results, producers_cost(bench, server, rounds))
         all_of_them = contenders(results)
         for number in range(rounds + 1):
             for name, run in all_of_them.items():
@@ -185,6 +231,11 @@ def write(results: Results, rates: dict[str, list[float]]) -> None:
         results.add(what, "ottla", rates[what], "records/s")
         results.add(what, AT_LEAST_ONCE, rates[f"{shell}, at least once"], "records/s")
     results.add("threads, exactly once", QUIX, rates.get(QUIX, []), "records/s")
+
+
+def write_producers(results: Results, costs: dict[str, list[float]]) -> None:
+    for name, each in costs.items():
+        results.add(TRANSACTIONS, name, [cost_s * 1e6 for cost_s in each], "µs per record")
 
 
 def main() -> None:

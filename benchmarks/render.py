@@ -102,7 +102,8 @@ transaction per record with an `insert ... on conflict` for the message and an i
 
 EXACTLY_ONCE = """\
 `make bench ONLY=once`: each record is read from a topic of four partitions and written to another. Time counts from the
-first record until the group has committed all of them.
+first record until the group has committed all of them. A member commits the runs of all its partitions with one
+producer, and one for each partition commits the same beside it.
 [Effectively once](how-to/effectively-once.md#results-in-kafka) has the handler.
 """
 

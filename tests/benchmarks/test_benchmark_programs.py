@@ -54,6 +54,9 @@ def write_once(results: Results) -> None:
 
 def write_exactly_once(results: Results) -> None:
     ours = [f"{shell}, {how}" for shell in ("threads", "asyncio") for how in ("at least once", "exactly once")]
+    exactly_once_cost.write_producers(
+        results, dict.fromkeys(("ottla", exactly_once_cost.ONE_EACH), [0.000_01] * ROUNDS)
+    )
     exactly_once_cost.write(results, dict.fromkeys((*ours, QUIX), [1_000.0] * ROUNDS))
 
 

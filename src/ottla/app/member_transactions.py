@@ -1,7 +1,9 @@
 """The transactional producers of a member whose handlers have ``exactly_once=``, and the order of their calls.
 
-One producer is for results. The other is for dead letters, each of which is a transaction alone. A shell adds the
-thread or the task that has the works, and how it waits between two tries.
+One producer is for results, of all partitions: a transaction costs about the same for one run and for several
+(`benchmarks/exactly_once_cost.py` has a producer for each partition beside it). The other is for dead letters, each of
+which is a transaction alone. A shell adds the thread or the task that has the works, and how it waits between two
+tries.
 """
 
 from __future__ import annotations
